@@ -42,7 +42,7 @@ GIVEN = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 
 SET_DEATH_SIGNAL, SET_ADOPTS = 1, 36
 KILL = 9
-MOST_BYTES = 1 << 18
+MAX_BYTES = 1 << 18
 FREE_FROM = 500
 """Descriptors from here on are nobody's: those that were sent wait here for their numbers."""
 
@@ -148,14 +148,14 @@ class Source:
             return self._socket
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for each in (mine, theirs):
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_BYTES)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).resolve()), str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),), env=self._environment, stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
-        self._modules, self._path = map(set, json.loads(mine.recv(MOST_BYTES)))
+        self._modules, self._path = map(set, json.loads(mine.recv(MAX_BYTES)))
         self._socket = mine
         return mine
 
@@ -194,7 +194,7 @@ def ready_processes() -> Iterator[Source]:
 def serve(ends: socket.socket) -> dict[str, Any]:
     """Make a copy for every message; returns in each copy, with what it was asked for."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(ends, MOST_BYTES, 64)
+        message, descriptors, _, _ = socket.recv_fds(ends, MAX_BYTES, 64)
         if not message:
             os._exit(0)
         between = os.fork()

@@ -91,7 +91,7 @@ def test_a_link_laid_by_another_user_does_not_steer(tmp_path: Path) -> None:
     link = tmp_path / "trtbench.toml"
     link.symlink_to(tmp_path / "own.toml")
     os.lchown(link, 12345, 12345)
-    assert boundary.stranger(link) is not None
+    assert boundary.why_untrusted(link) is not None
 
 
 def test_escapes_become_visible_and_ordinary_text_stays() -> None:

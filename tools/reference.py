@@ -82,7 +82,7 @@ def verb_page(name: str, verb: AnyVerb, *, level: int = 1) -> str:
         lines += ["```python", re.sub(r"^>>> ", "", python, flags=re.MULTILINE), "```", ""]
     for request in (verb.request, verb.view):
         lines += tables(request, level + 1)
-    for word, each in (verb.within or {}).items():
+    for word, each in (verb.subcommands or {}).items():
         lines += [verb_page(f"{name} {word}", each, level=level + 1)]
     return "\n".join(lines).rstrip() + "\n"
 

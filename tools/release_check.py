@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 NEEDED = ("Name", "Version", "Summary", "Requires-Python", "License-Expression", "Description")
-MOST_BYTES = 100_000_000
+MAX_BYTES = 100_000_000
 """Of all that the light core brings: packages without pip, and without bytecode made of them."""
 LOG = """=== Performance summary ===
 Throughput: 500 qps
@@ -158,7 +158,7 @@ def core_problems(wheel: Path, python: str, folder: Path) -> list[str]:
         if each.is_file() and each.suffix != ".pyc" and not {"pip", "setuptools"} & {*each.parts}
     )
     print(f"Python {told[1]}: the light core installs and works ({size / 1e6:.0f} MB)")
-    return [f"Python {told[1]}: the light core is too large"] if size > MOST_BYTES else []
+    return [f"Python {told[1]}: the light core is too large"] if size > MAX_BYTES else []
 
 
 def _environment(python: str, here: Path, what: str) -> Path | str:

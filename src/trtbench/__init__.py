@@ -66,9 +66,9 @@ _HOMES |= {name: f"trtbench.{home}" for home, names in _MODULES.items() for name
 
 
 class _Package(ModuleType):
-    """Keeps verbs callable that share their name with a room: build, report.
+    """Keeps verbs callable that share their name with a package: report, sweep.
 
-    An import of the room would put it in the verb's place; it is found in ``sys.modules``.
+    An import of the package would replace the verb; the package stays in ``sys.modules``.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -1,4 +1,4 @@
-"""The command line: makes commands of the verbs, and prints errors in one form."""
+"""The command line: turns the verbs into commands, and prints errors in one form."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from trtbench.version import __version__
 if TYPE_CHECKING:
     from trtbench.tasks.contract import Flag
 
-IMAGES_TASK = "classification"  # whose preprocessing images get by default
+IMAGES_TASK = "classification"  # the task that prepares images by default
 TASK, ADDED = "trtbench.task", "trtbench.added"  # keys of a context: the task, and its flags
 
 
 def verb_named(name: str) -> AnyVerb | None:
-    """Import a verb by its name on the command line; some are words of Python: ``import_.py``."""
+    """Import a verb by its name on the command line; Python keywords end in _: ``import_.py``."""
     stem = name.replace("-", "_")
     for module in (stem, f"{stem}_"):
         path = f"{verbs.__name__}.{module}"
@@ -56,7 +56,7 @@ OLD_VERBS = {
 
 
 class Verbs(click.Group):
-    """The verbs are the modules of their folder, imported when they are used."""
+    """The group of all verbs: the modules of their folder, imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         names = {info.name for info in pkgutil.iter_modules(verbs.__path__) if info.name[0] != "_"}
@@ -69,7 +69,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        args = _as_it_is_now(args)
+        args = _from_former_verb(args)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as problem:
@@ -87,13 +87,13 @@ class Verbs(click.Group):
             raise UsageError(message, fix=f"trtbench {guess}") from problem
 
 
-def _as_it_is_now(args: list[str]) -> list[str]:
-    """Rewrite verbs of the version before, which are now part of others."""
+def _from_former_verb(args: list[str]) -> list[str]:
+    """Rewrite verbs of the previous version, which are now part of others."""
     verb, *rest = args
     if verb in OLD_VERBS:
         return [*OLD_VERBS[verb], *rest]
     parts = [part for word in rest for part in word.split("=", word[:2] == "--")]
-    if verb == "explain":  # --against names what is now the second model
+    if verb == "explain":  # --against is now the second positional argument
         place = parts.index("--against") if "--against" in parts else len(parts)
         return ["compare", "--why", *parts[:place], *parts[place + 2 :], *parts[place + 1 :][:1]]
     if verb == "trust":
@@ -108,7 +108,7 @@ def _as_it_is_now(args: list[str]) -> list[str]:
 
 
 def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
-    """Print the JSON Schema of a file, made from the type that reads it."""
+    """Print the JSON Schema of a file, derived from the type that reads it."""
     if not name or ctx.resilient_parsing:
         return
     import msgspec
@@ -130,7 +130,7 @@ def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> No
         fix = "trtbench --json-schema " + (near_miss(name, kinds) or "run.json")
         raise UsageError(f"{name} has no schema", facts={"known": ", ".join(kinds)}, fix=fix)
 
-    def with_nulls(part: Any) -> Any:  # JSON has no word for a number that is not finite
+    def with_nulls(part: Any) -> Any:  # JSON writes a number that is not finite as null
         if isinstance(part, list):
             return [with_nulls(each) for each in part]
         if not isinstance(part, dict):
@@ -213,7 +213,7 @@ class VerbCommand(click.Command):
 
 
 def command_from_verb(name: str, verb: AnyVerb) -> click.Command:
-    """Make the command of a verb, and of those within it."""
+    """Make the command of a verb, and its subcommands."""
     prose, examples, _ = help_parts(verb.text)
     fields = [*fields_of(verb.request), *fields_of(verb.view)]
     named: dict[str, Any] = {
@@ -223,17 +223,17 @@ def command_from_verb(name: str, verb: AnyVerb) -> click.Command:
         "params": [parameter(field) for field in fields if field.name != "settings"],
         "callback": lambda **typed: _call(verb, typed),
     }
-    if not verb.within:
+    if not verb.subcommands:
         return VerbCommand(verb, **named)
     group = click.Group(invoke_without_command=True, **named)
-    for word, each in verb.within.items():
+    for word, each in verb.subcommands.items():
         group.add_command(command_from_verb(word, each))
     return group
 
 
 def _call(verb: AnyVerb, typed: dict[str, object]) -> None:
     from trtbench import one_thread as one_thread  # before numpy is used
-    from trtbench.verbs._screen import Talk, say
+    from trtbench.verbs._screen import ProgressDisplay, say
 
     context = click.get_current_context()
     request = request_from_flags(verb.request, typed)
@@ -242,7 +242,7 @@ def _call(verb: AnyVerb, typed: dict[str, object]) -> None:
     if context.invoked_subcommand is not None:
         return
     command = shlex.join(["trtbench", *sys.argv[1:]])
-    caller = Caller(command=command, say=say, progress=Talk, on_terminal=True)
+    caller = Caller(command=command, say=say, progress=ProgressDisplay, on_terminal=True)
     for one in verb.each(request, view) if verb.each else [request]:
         if verb.plan is not None and getattr(view, "dry_run", False):
             verb.plan(one, view, caller)
@@ -253,7 +253,7 @@ def _call(verb: AnyVerb, typed: dict[str, object]) -> None:
 
 
 def request_from_flags(request: type[VerbRequest], typed: dict[str, object]) -> VerbRequest:
-    """Take a request's values out of what click has read."""
+    """Build a request from the values that click parsed; they are removed from ``typed``."""
     values: dict[str, object] = {}
     context = click.get_current_context()
     fields = fields_of(request)
@@ -261,7 +261,7 @@ def request_from_flags(request: type[VerbRequest], typed: dict[str, object]) -> 
         given = typed.pop(field.name, None)
         if given is None and field.name == "store" and context.parent is not None:
             given = context.parent.obj  # of the group: runs --store DIR show
-        if given is None:  # its default stands
+        if given is None:  # the default applies
             continue
         kind = field.about.kind
         if kind is not None and kind.read is not None:
@@ -276,7 +276,7 @@ def request_from_flags(request: type[VerbRequest], typed: dict[str, object]) -> 
 
 
 def joined_dims(args: list[str]) -> list[str]:
-    """Put the numbers after ``--input-shape`` together: ``-1 3 224`` becomes ``-1x3x224``."""
+    """Join the numbers after ``--input-shape``: ``-1 3 224`` becomes ``-1x3x224``."""
     joined: list[str] = []
     rest = list(args)
     while rest:
@@ -292,7 +292,7 @@ def joined_dims(args: list[str]) -> list[str]:
 
 
 def parameter(field: RequestField) -> click.Parameter:
-    """The parameter of a command for a field."""
+    """Return the click parameter for a field of a request."""
     about = field.about
     many = field.item is not None
     if isinstance(about, Argument):
@@ -310,7 +310,7 @@ def parameter(field: RequestField) -> click.Parameter:
             named |= {"default": default, "show_default": default is not None}
         else:
             named["is_flag"] = True
-            if default is True:  # --no-wait: there is no flag that says yes
+            if default is True:  # --no-wait has no positive form
                 named["callback"] = lambda context, option, value: not value
         return click.Option(names, **named)
     kind = about.kind
@@ -370,7 +370,7 @@ class ValueIfAny(click.Option):
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    # A stream that was closed (``>&-``) is replaced: no file may take its number.
+    # A stream that was closed (``>&-``) is replaced: no other file may get its descriptor.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
@@ -382,8 +382,8 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
             signal.signal(number, signal.default_int_handler)
-    # When the reader of the output leaves (``| head``), writing fails in many places, and libraries
-    # turn that into a status or put another file in its place: a copy shows whose fault it was.
+    # When the reader of the output exits (``| head``), writing fails in many places, and libraries
+    # turn that into a status or replace the stream: a copy of it shows whether its reader is gone.
     copies = {number: os.dup(number) for number in (1, 2)}
     try:
         status = run(sys.argv[1:])
@@ -408,9 +408,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and show its errors; only a bug has a traceback."""
     try:
-        # Without a word, the help: newer releases of click would call it an error.
-        asked = arguments or ["--help"]
-        result = trtbench.main(asked, prog_name="trtbench", standalone_mode=False)
+        # Without arguments, the help: newer releases of click would report an error.
+        given = arguments or ["--help"]
+        result = trtbench.main(given, prog_name="trtbench", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except TrtbenchError as problem:
         return show_error(problem)
@@ -420,16 +420,16 @@ def run(arguments: list[str]) -> int:
             raise
         return show_error(missing)
     except click.UsageError as problem:
-        return show_error(_typing_error(problem))
+        return show_error(_error_from_click(problem))
     except click.ClickException as problem:
         return show_error(TrtbenchError(problem.format_message(), fix="trtbench --help"))
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted: nothing half-done was kept", err=True)
+        click.echo("interrupted: no unfinished results were kept", err=True)
         return errors.EXIT_INTERRUPTED
 
 
-def _typing_error(problem: click.UsageError) -> UsageError:
-    """What is wrong with a command, and one that works or where the flags are listed."""
+def _error_from_click(problem: click.UsageError) -> UsageError:
+    """Return the error for a wrong command line, with a fix or a pointer to --help."""
     message, context = problem.format_message(), problem.ctx
     if context is None:
         return UsageError(message, fix="trtbench --help")
@@ -452,7 +452,7 @@ def _typing_error(problem: click.UsageError) -> UsageError:
                 message = f"{flag} is a flag of a task that --task does not name"
                 facts = {"tasks that have it": ", ".join(tasks)}
                 return UsageError(message, facts=facts, fix=f"--task {tasks[0]} {flag} ...")
-    elif isinstance(command, click.Group):  # a word that it does not know
+    elif isinstance(command, click.Group):  # an unknown subcommand
         fix = f"{path}, or with {', '.join(command.list_commands(context))}"
     elif isinstance(problem, click.MissingParameter):
         lines = map(str.strip, (command.help or "").splitlines())
@@ -462,7 +462,7 @@ def _typing_error(problem: click.UsageError) -> UsageError:
 
 
 def show_error(problem: TrtbenchError) -> int:
-    """Write an error to stderr: the end of a log, what is wrong, the facts, the fix."""
+    """Print an error to stderr (end of a log, message, facts, fix); returns the exit status."""
     if problem.log_tail:
         click.echo(f"the last {len(problem.log_tail)} lines of its log:", err=True)
         for line in problem.log_tail:

@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     except TrtbenchError as problem:
         if isinstance(problem, JobError) and (folder / RUN / "run.json").is_file():
             return 0  # a failed run is a run
-        reported = ReportedError.of(problem)
+        reported = ReportedError.from_error(problem)
         if job is not None:
             plain = _without_local_paths(reported, job, folder)
             reported = msgspec.convert(plain, type=ReportedError)

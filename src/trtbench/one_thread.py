@@ -1,7 +1,7 @@
 """Import numpy without threads for its linear algebra, before anything else does.
 
-Its BLAS would start one for each core, and nothing here multiplies large matrices. Whoever set a
-number keeps it, and libraries that are loaded later find the environment as it was.
+Its BLAS would start a thread for each core, and nothing here multiplies large matrices. A number
+of threads that the user has set is kept, and the environment is restored for other libraries.
 """
 
 from __future__ import annotations

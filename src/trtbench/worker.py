@@ -176,7 +176,7 @@ def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> Reported
     missing = missing_package(problem) if isinstance(problem, ModuleNotFoundError) else None
     known = missing or problem
     if isinstance(known, TrtbenchError):
-        return ReportedError.of(known, stage=stage)
+        return ReportedError.from_error(known, stage=stage)
     memory = isinstance(problem, MemoryError)
     with contextlib.suppress(OSError):
         if not memory:

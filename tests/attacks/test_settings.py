@@ -45,7 +45,7 @@ def make_strange(trap: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["owner", "writable", "folder"])
 def test_settings_of_others_are_refused_until_they_are_trusted(trap: Path, how: str) -> None:
     make_strange(trap, how)
-    with pytest.raises(UsageError, match="not yours") as found:
+    with pytest.raises(UsageError, match="are not trusted") as found:
         load_config()
     assert found.value.fix is not None
     assert found.value.fix.startswith(f"trtbench doctor --trust {trap / 'trtbench.toml'}")
@@ -57,7 +57,7 @@ def test_settings_of_others_are_refused_until_they_are_trusted(trap: Path, how: 
 def test_doctor_alone_does_not_run_the_interpreter_of_a_stranger(trap: Path) -> None:
     make_strange(trap, "writable")
     done = trtbench("doctor")
-    assert "not yours" in done.stdout
+    assert "are not trusted" in done.stdout
     assert "trtbench doctor --trust" in done.stdout
     assert not (trap.parent / "owned").exists()
 
@@ -70,7 +70,7 @@ def test_trusting_is_listed_and_taken_back(trap: Path) -> None:
     assert "no longer" in trtbench("doctor", "--distrust", str(trap)).stdout
     refused = trtbench("runs")
     assert refused.returncode == 2
-    assert "not yours" in refused.stderr
+    assert "are not trusted" in refused.stderr
 
 
 def test_a_list_of_trust_that_everyone_can_write_counts_for_nothing(trap: Path) -> None:
@@ -78,19 +78,19 @@ def test_a_list_of_trust_that_everyone_can_write_counts_for_nothing(trap: Path) 
     trust_settings(trap)
     (trap.parent / "config" / "trtbench" / "trusted.json").chmod(0o666)
     assert trusted_settings() == ()
-    with pytest.raises(UsageError, match="not yours"):
+    with pytest.raises(UsageError, match="are not trusted"):
         load_config()
 
 
 def test_what_a_project_steers_is_shown_the_first_time_and_when_it_changes(trap: Path) -> None:
-    assert load_config().news == (
+    assert load_config().unseen == (
         f"{trap / 'trtbench.toml'} sets runtimes.onnxruntime.python to {trap / 'python'}",
     )
-    assert load_config().news == ()
+    assert load_config().unseen == ()
     (trap / "trtbench.toml").write_text("store = 'postgresql://me:hunter2@db/x'\n")
-    (news,) = load_config().news
-    assert "store to postgresql://me:***@db/x" in news
-    assert load_config().news == ()
+    (unseen,) = load_config().unseen
+    assert "store to postgresql://me:***@db/x" in unseen
+    assert load_config().unseen == ()
 
 
 def test_a_project_shows_the_libraries_it_loads_and_trusts_nothing_for_the_user(trap: Path) -> None:
@@ -98,10 +98,10 @@ def test_a_project_shows_the_libraries_it_loads_and_trusts_nothing_for_the_user(
     file = trap / "trtbench.toml"
     file.write_text("[runtimes.tensorrt.options]\nplugins = 'evil.so'\napi_key = 'hunter2'\n")
     config = load_config()
-    assert config.news == (f"{file} sets runtimes.tensorrt.options.plugins to evil.so",)
+    assert config.unseen == (f"{file} sets runtimes.tensorrt.options.plugins to evil.so",)
     assert "hunter2" not in str(config.settings())
     file.write_text("[runtimes.torch.options]\ntrust = 'on'\n")
-    with pytest.raises(UsageError, match="only you can say"):
+    with pytest.raises(UsageError, match="only you can"):
         load_config()
 
 

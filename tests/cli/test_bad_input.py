@@ -43,23 +43,23 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["empty.onnx"], 1, "empty.onnx is empty", "export the model again"),
         (["tiny.onnx", "-r", "onxruntime"], 2, "no runtime called 'onxruntime'", "onnxruntime?"),
         (["tiny.onnx", "--duration", "-3s"], 2, "not negative", "500ms or 3s"),
-        (["tiny.onnx", "--duration", "0s"], 2, "measures nothing", "--duration 3s"),
-        (["tiny.onnx", "--timeout", "0s"], 2, "lets nothing be measured", "--timeout 10min"),
-        (["tiny.onnx", "--memory-limit", "0GiB"], 2, "lets nothing start", "8GiB"),
+        (["tiny.onnx", "--duration", "0s"], 2, "longer than 0 s", "--duration 3s"),
+        (["tiny.onnx", "--timeout", "0s"], 2, "longer than 0 s", "--timeout 10min"),
+        (["tiny.onnx", "--memory-limit", "0GiB"], 2, "is too small", "8GiB"),
         (["tiny.onnx", "--batch", "0"], 2, "--batch must be at least 1, not 0", "--batch 1"),
-        (["tiny.onnx", "--shape", "x"], 2, "the shape 'x' cannot be read", "input:1x3x224x224"),
-        (["tiny.onnx", "--shape", "x:0x16"], 2, "holds nothing", "at least 1"),
+        (["tiny.onnx", "--shape", "x"], 2, "the shape 'x' is not valid", "input:1x3x224x224"),
+        (["tiny.onnx", "--shape", "x:0x16"], 2, "has no elements", "at least 1"),
         (["tiny.onnx", "--shape", "x:1x16,x:2x16"], 2, "the input x has two shapes", "once"),
-        (["tiny.onnx", "--opt", "spinning"], 2, "--opt spinning cannot be read", None),
+        (["tiny.onnx", "--opt", "spinning"], 2, "--opt spinning is not valid", None),
         (["tiny.onnx", "--opt", "xyzzy=1"], 2, "no option 'xyzzy'", "one of providers, spinning"),
         (["tiny.onnx", "--inputs", "daat.npz"], 1, "there are no inputs", "data.npz"),
         (["tiny.onnx", "--python", "/no/python"], 4, "no Python interpreter at", "--python PATH"),
         (["tiny.onnx", "--python", "/bin/true"], 4, "is not a Python interpreter", "bin/python"),
-        (["tiny.onnx", "--telemetry", "0s"], 2, "at most 1000 times", "--telemetry 100ms"),
-        (["tiny.onnx", "--device", "gpu0"], 2, "'gpu0' is no device", "--device cuda:0"),
-        (["tiny.onnx", "--device", "1"], 2, "'1' is no device", "--device cuda:1"),
+        (["tiny.onnx", "--telemetry", "0s"], 2, "shortest interval", "--telemetry 100ms"),
+        (["tiny.onnx", "--device", "gpu0"], 2, "'gpu0' is not a device", "--device cuda:0"),
+        (["tiny.onnx", "--device", "1"], 2, "'1' is not a device", "--device cuda:1"),
         (["tiny.onnx", "--cuda-graph=maybe"], 2, "'maybe' is not one of", "--help"),
-        (["tiny.onnx", "--lock-clocks=fast"], 2, "--lock-clocks fast cannot be read", "MHz"),
+        (["tiny.onnx", "--lock-clocks=fast"], 2, "--lock-clocks fast is not valid", "MHz"),
         ([], 2, "Missing argument 'MODEL'", "trtbench bench model.onnx"),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_folder_for_results_is_tried_before_the_work(say, command, flag):
     status, out, err = say(*command, flag, "tiny.onnx/below")
     assert (status, out) == (1, "")
     assert "tiny.onnx/below cannot be written" in err
-    assert f"fix: give another place with {flag}" in err.replace("--store or ", "")
+    assert f"fix: use another folder with {flag}" in err.replace("--store or ", "")
 
 
 # --- runs ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ HELP = "add --help to the command to see its flags"
         ("bench https://example.org/m.onnx", "download it first"),
         ("profile m.onnx --no-profile", HELP),
         ("export m.onnx", "trtbench bench m.onnx"),
-        ("gate none.toml", "give a file that is there"),
+        ("gate none.toml", "give a file that exists"),
         ("eval m.onnx --task classification --data none", "--data with a folder"),
         # other machines
         ("export m.pt --executor ssh", HELP),

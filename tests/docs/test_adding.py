@@ -44,7 +44,7 @@ class CountRequest(StoreFields):
 
 
 def run(request: CountRequest, caller: Caller) -> int:
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
     return len(store.index.find()) * (2 if request.twice else 1)
 
 

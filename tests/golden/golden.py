@@ -128,7 +128,7 @@ NOISE = re.compile(
 )
 PROGRESS = re.compile(
     r"^(import|site|check|compare|gate|eval|localize|sweep|bench|lottery|build|profile|explain"
-    r"|[\w.-]+\.(onnx|engine)(, \w+)*|build \d+): (?!joined)|^\[\d+/\d+\]|^GPU time"
+    r"|[\w.-]+\.(onnx|engine)(, \w+)*|build \d+): (?!scores added)|^\[\d+/\d+\]|^GPU time"
 )
 """Lines that come as time goes by, and may come or not."""
 

@@ -39,7 +39,7 @@ def test_a_runtime_of_another_package_is_used_by_name(world):
         ("raise", (), None, 3, "a bug in the runtime"),
         ("exit", (), None, 3, "SystemExit"),
         ("vanish", (), None, 0, "without leaving a result"),
-        ("hang", (), "SIGTERM", None, "no end after"),
+        ("hang", (), "SIGTERM", None, "timed out after"),
         ("eat", ("--memory-limit", "3GiB"), None, 3, "out of memory"),
     ],
 )

@@ -156,7 +156,7 @@ def test_more_than_may_be_taken_out_is_named_after_what_came_before(
         monkeypatch.setattr(archives, "RATIO_FROM_BYTES", 100_000)
         monkeypatch.setattr(archives, "MOST_RATIO", 50)
     elif kind == "bytes":
-        monkeypatch.setattr(archives, "MOST_BYTES", 1_000_000)
+        monkeypatch.setattr(archives, "MAX_BYTES", 1_000_000)
     else:
         monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
     result = bring(tmp_path / "logs.zip", store=store)

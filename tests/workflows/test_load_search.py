@@ -33,7 +33,7 @@ def model(tmp_path: Path) -> Path:
 def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_workflow, "LEAST_QUERIES", 6)  # what is found does not matter here
+    monkeypatch.setattr(load_workflow, "MIN_QUERIES", 6)  # what is found does not matter here
     store = Store(tmp_path / "s")
     request = BenchRequest(model=model, protocol="server", rate="400/s", slo="median<5s", **QUICK)
     spec = run_spec(request, load_config())
@@ -64,7 +64,7 @@ def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
 def test_a_search_that_cannot_go_on_keeps_what_it_found(
     problem: BaseException, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_workflow, "LEAST_QUERIES", 6)
+    monkeypatch.setattr(load_workflow, "MIN_QUERIES", 6)
     store, heard = Store(tmp_path / "s"), []
 
     def listen(event: Event) -> None:
@@ -86,7 +86,7 @@ def test_a_search_that_cannot_go_on_keeps_what_it_found(
 def test_a_search_that_takes_too_long_ends_with_what_it_found(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_workflow, "LEAST_QUERIES", 80)
+    monkeypatch.setattr(load_workflow, "MIN_QUERIES", 80)
     monkeypatch.setattr(load_workflow, "LONGEST_S", 0.0)
     request = BenchRequest(
         model=model, protocol="server", rate="800/s", slo="median<5s", profile=True,

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import trtbench
 from trtbench import verbs
-from trtbench.cli import _as_it_is_now, command_from_verb
+from trtbench.cli import _from_former_verb, command_from_verb
 from trtbench.core.errors import BrokenRuleError, UsageError
 from trtbench.data import demo_file
 from trtbench.requests import measure, models, stored
@@ -72,12 +72,12 @@ def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[VerbRe
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"batch": "8"}, "--batch is a whole number, not '8'"),
-        ({"warmup": -1.0}, "a length of -1.0 s has no meaning"),
+        ({"batch": "8"}, "--batch must be an integer, not '8'"),
+        ({"warmup": -1.0}, "-1.0 s is not a valid duration"),
         ({"rate": 0.0}, "above zero"),
         ({"rate": float("nan")}, "above zero"),
         ({"rate": float("inf")}, "finite"),
-        ({"protocol": "serv"}, "--protocol serv has no meaning"),
+        ({"protocol": "serv"}, "--protocol serv is not valid"),
         ({"address": "head:6379"}, "needs an executor"),
     ],
 )  # fmt: skip
@@ -144,7 +144,7 @@ def test_a_series_is_a_list_or_one_or_the_rest_of_the_arguments() -> None:
     ],
 )  # fmt: skip
 def test_verbs_of_earlier_versions_are_understood(old: list[str], now: list[str]) -> None:
-    assert _as_it_is_now(old) == now
+    assert _from_former_verb(old) == now
 
 
 def test_a_check_from_python_judges_its_rules_and_refuses_nonsense(

@@ -16,7 +16,7 @@ from trtbench.analysis.findings import Evidence, findings_from_evidence
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
-from trtbench.core.run import Finding, Scalar, may_be_alike
+from trtbench.core.run import Finding, Scalar, may_be_same_precision
 from trtbench.core.spec import ModelFormat, ModelRef, RunSpec
 from trtbench.host.arrays import Chunks, refuse_missing
 from trtbench.host.files import write_output, write_whole
@@ -29,8 +29,8 @@ from trtbench.report.document import Document
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.accuracy import document_from_check
 from trtbench.requests.execution import Event, Execution, Steps
-from trtbench.requests.models import CheckRequest, RunningFields, span
-from trtbench.requests.run_spec import default_runtime, pick, side_spec
+from trtbench.requests.models import CheckRequest, RunningFields, bounds_from_range
+from trtbench.requests.run_spec import default_runtime, side_spec, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store, results_folder
@@ -123,12 +123,12 @@ def _check(
                 files += _write_worst(first, other, candidate, output, number=number)
                 candidates.append(candidate)
     items = first.outcome.items
-    if request.preparing_task is not None:
-        inputs = f"{items} items of {request.images}, task {request.preparing_task}"
+    if request.images_task is not None:
+        inputs = f"{items} items of {request.images}, task {request.images_task}"
     elif request.inputs is not None:
         inputs = f"{items} items of {request.inputs}"
     else:
-        ends = span(request.range) if request.range is not None else None
+        ends = bounds_from_range(request.range) if request.range is not None else None
         between = f" from {ends[0]:g} to {ends[1]:g}" if ends else ""
         inputs = f"{items} random inputs, {request.distribution}{between}, seed {request.seed}"
     return Checked(
@@ -149,11 +149,11 @@ def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) ->
     """Settle how every side runs, and the interpreter it runs in."""
     sides = []
     for index, name in enumerate(names):
-        runtime = pick(request.runtime, index, len(names), what="-r")
+        runtime = value_of_side(request.runtime, index, len(names), what="-r")
         if not runtime and "runtime" not in config.defaults and Path(name).is_file():
             runtime = default_runtime(model_ref(Path(name)), config, with_outputs=True)
         spec = side_spec(request, name, runtime, config)
-        python = pick(request.python, index, len(names), what="--python")
+        python = value_of_side(request.python, index, len(names), what="--python")
         python = python or config.python_for(spec.runtime)
         if python is not None:
             check_interpreter(python)
@@ -163,19 +163,19 @@ def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) ->
 
 def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
     """Describe the inputs of all sides."""
-    task = request.preparing_task
+    task = request.images_task
     if task is not None:
         return Feed(
             kind="task",
             task=task,
-            settings=completed(TASKS.load(task).FLAGS, request.preparing),
+            settings=completed(TASKS.load(task).FLAGS, request.images_settings),
             count=request.limit,
             seed=request.seed,
         )
     if request.inputs is not None:
         return Feed(kind="arrays", count=request.limit)
     # Names are not known before a model is loaded: the empty one stands for all.
-    ranges = {} if request.range is None else {"": span(request.range)}
+    ranges = {} if request.range is None else {"": bounds_from_range(request.range)}
     limits: dict[str, int] = {}  # rows that all sides have for the integers of an input
     for path in models:
         format: ModelFormat = "onnx" if path.suffix == ".onnx" else "engine"
@@ -353,7 +353,7 @@ def join_checks(checked: Checked, store: Store) -> list[str]:
         with contextlib.suppress(OSError):
             write_whole(folder / BESIDE, json_from_value(rows))
         for entry in store.index.find(kind="run"):
-            if entry.sha256 != sha256 or not may_be_alike(entry.precision, precision):
+            if entry.sha256 != sha256 or not may_be_same_precision(entry.precision, precision):
                 continue
             with contextlib.suppress(OSError):  # a run on a disk that is gone is no reason to fail
                 write_whole(store.path(entry) / BESIDE, json_from_value(rows))

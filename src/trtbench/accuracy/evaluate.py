@@ -92,7 +92,7 @@ def _evaluate(
     execution: Execution,
 ) -> Evaluation:
     task = TASKS.load(request.task)
-    settings = completed(task.FLAGS, request.judging)
+    settings = completed(task.FLAGS, request.task_settings)
     feed = Feed(
         kind="task", task=request.task, settings=settings, count=request.limit,
         open_batch=open_batch,
@@ -244,7 +244,7 @@ def join(evaluation: Evaluation, store: Store) -> Evaluation:
         record = read_record(folder)
         model = models[record.spec.model.sha256 or ""]
         scores = scores_of(evaluation, model)
-        reason = scores.not_of(record) if isinstance(record, RunRecord) else None
+        reason = scores.why_not_for(record) if isinstance(record, RunRecord) else None
         if reason is not None:
             others.setdefault(reason, []).append(record.id)
             continue

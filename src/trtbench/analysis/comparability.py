@@ -14,9 +14,9 @@ from trtbench.core.errors import refuse_unknown
 from trtbench.core.properties import (
     PROPERTIES,
     arguments_of,
-    deciding,
     property_named,
     protocol_of,
+    result_changing,
     variables_of,
 )
 from trtbench.core.run import UNKNOWN, Fact, RunRecord, gpu_of, precision_of
@@ -210,7 +210,7 @@ def _variables(a: RunRecord, b: RunRecord) -> _Found:
         ", ".join(f"{name}={side[name]}" if name in side else f"no {name}" for name in names)
         for side in (left, right)
     )
-    return one, other, f"the environment sets {one} against {other}", bool(deciding(names))
+    return one, other, f"the environment sets {one} against {other}", bool(result_changing(names))
 
 
 def _hosts(a: RunRecord, b: RunRecord) -> _Found:

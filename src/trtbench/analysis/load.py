@@ -20,7 +20,7 @@ from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Slo, Window
 from trtbench.core.samples import Column
 
 LOOKS = (2, 4, 8)  # windows after which a rate is looked at; more often would be to wait for luck
-LEAST_QUERIES = 400  # of a window: waiting comes in clusters, which must be seen whole
+MIN_QUERIES = 400  # of a window: waiting comes in clusters, which must be seen whole
 WIDER = 3  # clusters are also counted among so many times the queries above the percentile
 SERVED = 0.95  # less than this, and a queue that grows, is overload, whatever the latencies
 RESOLUTION, COARSEST = 0.05, 0.01

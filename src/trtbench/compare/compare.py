@@ -43,7 +43,7 @@ from trtbench.models.torch_models import is_named
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields, TurnFields
-from trtbench.requests.run_spec import pick, side_spec
+from trtbench.requests.run_spec import side_spec, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import device_of
 from trtbench.store import directory
@@ -159,7 +159,7 @@ def side_alone(
     place: tuple[int, int],
     launches: int | None = None,
 ) -> Side:
-    runtime = pick(request.runtime, *place, what="-r")
+    runtime = value_of_side(request.runtime, *place, what="-r")
     spec = side_spec(request, name, runtime, config, launches=launches, place=place)
     return spec, interpreter_of(request, spec, config, place=place)
 
@@ -175,7 +175,7 @@ def side_in_turn(request: PairFields, name: str, config: Config, *, place: tuple
 def interpreter_of(
     request: PairFields, spec: RunSpec, config: Config, *, place: tuple[int, int]
 ) -> str | None:
-    return pick(request.python, *place, what="--python") or config.python_for(spec.runtime)
+    return value_of_side(request.python, *place, what="--python") or config.python_for(spec.runtime)
 
 
 def stored_run(name: str, store: Store) -> Run | None:

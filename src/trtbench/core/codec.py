@@ -16,28 +16,28 @@ from trtbench.core.safety import check_id, clean_text, tag_from_text
 T = TypeVar("T")
 
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_LEARNED: set[object] = set()
-_LEARNING = threading.Lock()
+_PREPARED: set[object] = set()
+_PREPARING = threading.Lock()
 
 
-def learned(kind: type[T]) -> type[T]:
-    """Have msgspec look at a kind first: threads that do so at the same time crash (0.22)."""
-    if kind not in _LEARNED:
-        with _LEARNING:
+def prepared_for_decoding(kind: type[T]) -> type[T]:
+    """Return a type that msgspec (0.22) can decode in several threads without crashing."""
+    if kind not in _PREPARED:
+        with _PREPARING:
             msgspec.json.Decoder(kind)
-            _LEARNED.add(kind)
+            _PREPARED.add(kind)
     return kind
 
 
 def json_from_value(value: object) -> bytes:
-    """Write any value as readable JSON; what steers terminals or is not UTF-8 is escaped."""
+    """Return a value as indented JSON; control characters and bytes that are not UTF-8 escaped."""
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:
         data = msgspec.json.encode(_cleaned(msgspec.to_builtins(value)))
     if not data.isascii():
-        steering = re.compile("[\u007f-\u009f\u2028-\u202e\u2066-\u2069]")
-        data = steering.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).encode()
+        control = re.compile("[\u007f-\u009f\u2028-\u202e\u2066-\u2069]")
+        data = control.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).encode()
     return msgspec.json.format(data, indent=2) + b"\n"
 
 
@@ -52,22 +52,22 @@ def _cleaned(value: object) -> object:
 
 
 def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:
-    """Read a value of a known kind; a wrong field is named by its path."""
+    """Decode a value of a given type; an error names the path of a wrong field."""
     try:
-        return msgspec.json.decode(data, type=learned(kind))
+        return msgspec.json.decode(data, type=prepared_for_decoding(kind))
     except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid {kind.__name__}: {problem}") from None
 
 
 def job_from_json(data: bytes | str, *, where: str) -> Job:
     try:
-        return msgspec.json.decode(data, type=learned(Job))  # type: ignore[arg-type]
+        return msgspec.json.decode(data, type=prepared_for_decoding(Job))  # type: ignore[arg-type]
     except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid job: {problem}") from None
 
 
 def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:
-    """Read a run record; one of a newer schema is refused."""
+    """Decode a run record; one with a newer schema is refused."""
     try:
         raw = msgspec.json.decode(data)
     except _NOT_JSON as problem:
@@ -78,11 +78,12 @@ def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:
     if not isinstance(schema, int) or schema > SCHEMA:
         raise InputError(
             f"{where} was written by a newer trtbench",
-            facts={"its schema": schema, "known here": SCHEMA},
+            facts={"its schema": schema, "newest known schema": SCHEMA},
             fix="pip install --upgrade trtbench",
         )
     try:
-        record: AnyRecord = msgspec.convert(raw, type=learned(AnyRecord))  # type: ignore[arg-type]
+        prepared_for_decoding(AnyRecord)  # type: ignore[arg-type]
+        record: AnyRecord = msgspec.convert(raw, type=AnyRecord)
     except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid run record: {problem}") from None
     check_id(record.id, where=where)

@@ -1,11 +1,11 @@
 """The language of conditions: ``p99<5ms and top1>=baseline-0.5%``.
 
-A text is divided into names, numbers with units and signs; Python's parser makes a tree of them,
-which Python never evaluates. What is not known makes a condition unknown, never true.
+A text is split into names, numbers with units and operators; Python's parser makes a tree of them,
+which is never executed as code. A condition with an unknown value is unknown, never true.
 
 ``baseline`` alone is the baseline's value of the quantity on the other side; ``baseline.p99`` names
-one. A bare number between two shares is in percentage points, as tables show them:
-``baseline-0.5`` is ``baseline-0.5%``. A limit needs its sign: ``top1>=0.7`` may be 0.7 % or 70 %.
+one. A number without a unit between two shares is in percentage points, as in tables:
+``baseline-0.5`` is ``baseline-0.5%``. A limit needs its %: ``top1>=0.7`` may be 0.7 % or 70 %.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Content = float | str | None
 Row = Mapping[str, Content]
 
 EXAMPLE = "p99<5ms and top1>=baseline-0.5%"
-MOST_BRACKETS, MOST_WORDS = 50, 300  # more could exhaust Python's stack
+MAX_BRACKETS, MAX_WORDS = 50, 300  # more could exhaust Python's stack
 UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01, "dB": 1.0}
 _KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(SECONDS, "time"), **dict.fromkeys(BYTES, "size"),
@@ -57,7 +57,7 @@ _SIGNS = {"=": "==", "≤": "<=", "≥": ">="}
 
 
 class _Atom(NamedTuple):
-    """A name, a number or a text; the tree refers to it by its place."""
+    """A name, a number or a text; the tree refers to it by its index."""
 
     name: str | None = None
     of_baseline: bool = False
@@ -76,7 +76,7 @@ class _Atom(NamedTuple):
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition that was read; ``text`` has every per cent sign that it means."""
+    """A parsed condition; per cent signs that were implied are written out in ``text``."""
 
     text: str
     names: tuple[str, ...] = field(compare=False)
@@ -99,10 +99,10 @@ def condition_from_text(
     kinds: Mapping[str, Kind] | Callable[[str], Kind | None] | None = None,
     functions: Iterable[str] = (),
 ) -> Condition:
-    """Read a condition; every name in it must be one of ``names``.
+    """Parse a condition; every name in it must be one of ``names``.
 
-    A number beside a quantity of a known kind needs a unit of that kind. A function with its
-    brackets is a quantity of that name: ``count(Einsum)``.
+    A number compared with a quantity of a known kind needs a unit of that kind. A function with
+    its brackets is a quantity: ``count(Einsum)``.
     """
     reader = _Reader(text, functions)
     tree = reader.tree()
@@ -114,7 +114,7 @@ def condition_from_text(
             raise UsageError(
                 f"there is no quantity called {atom.name!r}",
                 facts={"quantities": " ".join(known)},
-                fix=f"did you mean {guess}?" if guess else f"put texts in quotes: '{atom.name}'",
+                fix=f"did you mean {guess}?" if guess else f"put text in quotes: '{atom.name}'",
             )
     points = reader.check(tree, kinds if callable(kinds) else (kinds or {}).get)
     written = text
@@ -131,17 +131,17 @@ def condition_from_text(
 
 
 def holds(condition: Condition, row: Row, *, baseline: Row | None = None) -> bool | None:
-    """Whether a row meets a condition; ``None`` when too little is known."""
+    """Whether a row meets a condition; ``None`` if a value it needs is unknown."""
     return _truth(condition.tree, condition.atoms, row, baseline or {})
 
 
 def unknown_names(condition: Condition, row: Row) -> list[str]:
-    """The quantities that a condition asks for and a row does not have."""
+    """Return the quantities of a condition that a row does not have."""
     return [name for name in condition.names if row.get(name) is None]
 
 
 def limits_of(condition: Condition) -> list[Limit] | None:
-    """The comparisons of quantities with numbers that ``and`` joins; ``None`` of anything else."""
+    """Return the limits that ``and`` joins; ``None`` if the condition has any other form."""
     tree, atoms = condition.tree, condition.atoms
     is_joined = isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And)
     found = []
@@ -149,7 +149,7 @@ def limits_of(condition: Condition) -> list[Limit] | None:
         if not isinstance(part, ast.Compare):
             return None
         for left, sign, right in _pairs(part):
-            if not _names(left, atoms):  # the number stands first
+            if not _names(left, atoms):  # the number comes first
                 left, sign, right = right, _FLIPPED[sign], left
             if not isinstance(left, ast.Name) or _names(right, atoms):
                 return None
@@ -161,7 +161,7 @@ def limits_of(condition: Condition) -> list[Limit] | None:
 
 
 class _Reader:
-    """Divides a text into atoms and signs, and has Python's parser make a tree of them."""
+    """Splits a text into atoms and operators, and parses them with Python's parser."""
 
     def __init__(self, text: str, functions: Iterable[str]) -> None:
         self.text, self.functions = text.rstrip(), tuple(functions)
@@ -169,19 +169,19 @@ class _Reader:
 
     def refuse(self, problem: str) -> NoReturn:
         raise UsageError(
-            f"the condition {self.text!r} cannot be read: {problem}",
+            f"the condition {self.text!r} is not valid: {problem}",
             fix=f"write it like {EXAMPLE}",
         )
 
     def tree(self) -> ast.expr:
         words = list(self._words())
-        if len(words) > MOST_WORDS or words.count("(") > MOST_BRACKETS:
+        if len(words) > MAX_WORDS or words.count("(") > MAX_BRACKETS:
             raise UsageError("the condition is too long", fix="write several conditions")
         try:
             return ast.parse(" ".join(words), mode="eval").body
         except SyntaxError:
             missing = "bracket" if words.count("(") != words.count(")") else "number"
-            self.refuse(f"a quantity, a {missing} or a comparison is missing, or one is too much")
+            self.refuse(f"a quantity, a {missing} or a comparison is missing or superfluous")
 
     def _words(self) -> Iterator[str]:
         place = 0
@@ -193,7 +193,7 @@ class _Reader:
                 match = re.compile(rf"\s*(?P<name>{_NAME})").match(self.text, place)
                 call = None
             if match is None:
-                self.refuse(f"{self.text[place:].strip()[:20]!r} has no meaning here")
+                self.refuse(f"{self.text[place:].strip()[:20]!r} is unexpected")
             place = match.end()
             found = match.groupdict()
             name = found.get("name")
@@ -206,7 +206,7 @@ class _Reader:
                 atom = _Atom(value=float(found["number"]) * UNITS.get(unit, 1.0), unit=unit)
                 word = re.match(r"\s*(?!(?:and|or|not)\b)([A-Za-zµ]\w*)", self.text[place:])
                 if word and not unit:
-                    self.refuse(f"{word[1]!r} is no unit; there are {' '.join(UNITS)}")
+                    self.refuse(f"{word[1]!r} is not a unit; units are {' '.join(UNITS)}")
             elif found.get("text"):
                 atom = _Atom(value=found["text"][1:-1])
             elif name and name.partition(".")[0] == "baseline":
@@ -217,7 +217,7 @@ class _Reader:
             yield f"_{len(self.atoms) - 1}"
 
     def check(self, node: ast.expr, kind_of: Callable[[str], Kind | None]) -> set[int]:
-        """Refuse what is no condition; gives the ends of bare numbers in percentage points."""
+        """Raise an error for an invalid tree; returns the ends of numbers that imply a %."""
         if isinstance(node, ast.BoolOp):
             return set().union(*(self.check(part, kind_of) for part in node.values))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -236,7 +236,7 @@ class _Reader:
                 for place in _places(side):
                     if not self.atoms[place].of_baseline or self.atoms[place].name:
                         continue
-                    # A bare baseline is of the one quantity on the other side.
+                    # `baseline` alone means the one quantity on the other side.
                     names = {name for name in _names(other, self.atoms) if name}
                     if len(names) != 1:
                         self.refuse(
@@ -261,17 +261,17 @@ class _Reader:
                     continue
                 if number.unit:
                     way = f"; write baseline*{1 + number.value:g}" if number.unit == "%" else ""
-                    self.refuse(f"{number} is no {kind}, and {name} is one{way}")
+                    self.refuse(f"{name} is a {kind}, but {number} is not{way}")
                 if kind == "share":
-                    said = f"{number} % or {100 * number.value:g} %"
-                    self.refuse(f"{number} has no unit, {said} may be meant; write the %")
+                    values = f"{number} % or {100 * number.value:g} %"
+                    self.refuse(f"{number} has no unit and may mean {values}; add the %")
                 if kind in _NEEDED:
                     self.refuse(f"{number} has no unit; write {number}{_NEEDED[kind]}")
         return points
 
 
 def _pairs(node: ast.Compare) -> Iterator[tuple[ast.expr, str, ast.expr]]:
-    """The comparisons of a chain: ``1ms<p99<5ms`` has two."""
+    """Iterate over the comparisons of a chain: ``1ms<p99<5ms`` has two."""
     left = node.left
     for sign, right in zip(node.ops, node.comparators, strict=True):
         yield left, _RELATIONS[type(sign)][0], right
@@ -287,9 +287,9 @@ def _names(node: ast.expr, atoms: Sequence[_Atom]) -> list[str]:
 
 
 def _addends(node: ast.expr, atoms: Sequence[_Atom]) -> list[_Atom]:
-    """What is added up in a term; a factor is a number without a unit by right.
+    """Return the atoms of a sum; numbers that multiply a quantity need no unit.
 
-    Of a product of numbers alone the unit is that of any of them.
+    A product of numbers has the unit of one of them.
     """
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
         factors = [atoms[place] for place in _places(node)]
@@ -318,7 +318,7 @@ def _truth(node: ast.expr, atoms: tuple[_Atom, ...], row: Row, baseline: Row) ->
                 continue
             if isinstance(left, str) != isinstance(right, str):
                 raise UsageError(
-                    f"{left!r} and {right!r} cannot be compared", fix="texts stand in quotes"
+                    f"{left!r} and {right!r} cannot be compared", fix="put text in quotes"
                 )
             parts.append(_RELATIONS[type(sign)][1](left, right))
     if decisive in parts:
@@ -341,7 +341,7 @@ def _value(node: ast.expr, atoms: tuple[_Atom, ...], row: Row, baseline: Row) ->
     if left is None or right is None:
         return None
     if isinstance(left, str) or isinstance(right, str):
-        raise UsageError("texts cannot be added", fix=f"write it like {EXAMPLE}")
+        raise UsageError("text cannot be added", fix=f"write it like {EXAMPLE}")
     if isinstance(node.op, ast.Div) and right == 0:
         return None
     return _ARITHMETIC[type(node.op)](left, right)

@@ -1,4 +1,4 @@
-"""The error tree: what is wrong, the facts, and what to type."""
+"""The exceptions: each says what is wrong, the facts, and what to type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT_UNREAD = 141
 
 
 class TrtbenchError(Exception):
-    """A condition the user can act on: one line, aligned facts, and a fix to type."""
+    """An error the user can act on: one line, aligned facts, and a fix to type."""
 
     exit_status = EXIT_FAILED
 
@@ -47,13 +47,13 @@ class TrtbenchError(Exception):
 
 
 class UsageError(TrtbenchError):
-    """The command, a flag or a configuration file asks for something that has no meaning."""
+    """The command, a flag or a configuration file is not valid."""
 
     exit_status = EXIT_USAGE
 
 
 class InputError(TrtbenchError):
-    """A model, data or artefact file cannot be used as it is."""
+    """A model, data or artefact file cannot be used."""
 
 
 class InputTypeError(InputError):
@@ -61,11 +61,11 @@ class InputTypeError(InputError):
 
 
 class ParseError(InputError):
-    """A file is not what it was taken for; the facts name the place and what was expected."""
+    """A file does not have the expected content; the facts say where, and what was expected."""
 
 
 class UnavailableError(TrtbenchError):
-    """A runtime, device or library that the work needs is not usable here."""
+    """A runtime, device or library that is needed is not usable here."""
 
     exit_status = EXIT_UNAVAILABLE
 
@@ -75,15 +75,15 @@ class StoreError(TrtbenchError):
 
 
 class JobError(TrtbenchError):
-    """A job's process did not finish its work; the failure is on record."""
+    """The process of a job did not finish its work; the failure is recorded."""
 
 
 class ProgramError(JobError):
-    """A program that a job started (trtexec) did not do what it was started for."""
+    """A program that a job started (trtexec) failed."""
 
 
 class BrokenRuleError(TrtbenchError):
-    """A gate or a tolerance does not hold."""
+    """A rule of a gate, or an expectation, is not met."""
 
     exit_status = EXIT_BROKEN
 
@@ -94,14 +94,15 @@ for _parent in (TrtbenchError, InputError, JobError):
 
 
 def near_miss(word: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
+    """Return the known word that is spelled most like ``word``, if one is similar enough."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=least)
     return close[0] if close else None
 
 
-def meant(
+def suggest(
     word: str, known: Iterable[str], *, write: Callable[[str], str] | None = None
 ) -> str | None:
-    """What to type: the closest word, else which there are; ``write`` puts it into a flag."""
+    """Return a fix: the closest known word, else a list of all; ``write`` adds the flag."""
     words = list(known)
     guess = near_miss(word, words)
     if guess is not None:
@@ -114,50 +115,50 @@ def meant(
 def refuse_unknown(
     word: str,
     known: Collection[str],
-    said: str,
+    message: str,
     *,
     listed: str = "known",
     flag: str | None = None,
     kind: type[TrtbenchError] = UsageError,
 ) -> None:
-    """Refuse a word that is none of those there are, with these and the one that was meant."""
+    """Raise an error for a word that is not known; it lists the known ones and suggests one."""
     if word not in known:
         write = None if flag is None else lambda each: f"{flag} {each}"
-        raise kind(said, facts={listed: ", ".join(known)}, fix=meant(word, known, write=write))
+        raise kind(message, facts={listed: ", ".join(known)}, fix=suggest(word, known, write=write))
 
 
 def first_line(problem: BaseException) -> str:
-    """Shorten what an exception says to its first line, or to its kind where it says nothing."""
+    """Return the first line of an exception's message, or its type if there is no message."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
 
 def refuse_unknown_options(
     who: str, options: Mapping[str, str], known: Mapping[str, str] | Iterable[str]
 ) -> None:
-    """Refuse an ``--opt`` that a runtime or a builder does not have, with those it has."""
+    """Raise an error for an ``--opt`` that a runtime or builder does not have; lists all."""
     words = known if isinstance(known, Mapping) else dict.fromkeys(known, "")
     for name, value in options.items():
         if name not in words:
             facts = {key: about for key, about in words.items() if about}
-            # The value of a name that means nothing here may be a secret.
+            # The value of an unknown option may be a secret.
             given = value if near_miss(name, words) else "VALUE"
-            fix = meant(name, words, write=lambda word: f"--opt {word}={given}")  # noqa: B023
+            fix = suggest(name, words, write=lambda word: f"--opt {word}={given}")  # noqa: B023
             raise UsageError(f"the {who} has no option {name!r}", facts=facts, fix=fix)
 
 
 def refuse_other_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Refuse a value that an ``--opt`` cannot have, with those it can."""
+    """Raise an error for a value that an ``--opt`` cannot have; lists the valid ones."""
     known = tuple(choices)
     if value not in known:
-        fix = meant(value, known, write=lambda word: f"--opt {name}={word}")
-        raise UsageError(f"--opt {name} is one of {', '.join(known)}, not {value!r}", fix=fix)
+        fix = suggest(value, known, write=lambda word: f"--opt {name}={word}")
+        raise UsageError(f"--opt {name} must be one of {', '.join(known)}, not {value!r}", fix=fix)
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or the user's quota, is full
 
 
 def write_error(path: object, problem: OSError) -> StoreError:
-    fix = "give another place with --store or -o"
+    fix = "use another folder with --store or -o"
     if problem.errno in FULL:
         fix = f"free some space, or {fix}"
         return StoreError("the disk is full", facts={"writing": path}, fix=fix)
@@ -167,7 +168,7 @@ def write_error(path: object, problem: OSError) -> StoreError:
 
 @contextmanager
 def writing(path: object) -> Iterator[None]:
-    """Turn what keeps a file, or what goes into a folder, from being written into our error."""
+    """Raise a StoreError if the block fails to write a file or folder."""
     try:
         yield
     except OSError as problem:
@@ -176,7 +177,7 @@ def writing(path: object) -> Iterator[None]:
 
 @contextmanager
 def reading(path: object) -> Iterator[None]:
-    """Turn what keeps a file from being read, as bytes or as text, into our error."""
+    """Raise an InputError if the block fails to read a file, as bytes or as text."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as problem:

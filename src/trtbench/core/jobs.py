@@ -1,4 +1,4 @@
-"""Jobs: what a worker process does and leaves behind, as plain values."""
+"""Jobs: what a worker process does and the results it writes, as plain values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trtbench.core.spec import BuildSpec, RunSpec, TensorSpec, Value
 from trtbench.core.units import text_from_seconds
 
 PROGRESS_MARK = "~"  # begins a line of progress: `~0.420 Tactic timing`
-DONE = "done"  # the stage of a launch in turns that has left all its results, and only has to end
+DONE = "done"  # the stage after a launch has written all results and only has to exit
 NO_MEMORY = "memory"
 CHANGED = "ModelChanged"  # the model's file changed during the job
 FAILURES = {"bug", NO_MEMORY, "StoreError", "ProgramError", "JobError", "CudaError", CHANGED}
@@ -26,13 +26,13 @@ _SIGNAL_HINTS = {
 
 
 def progress_from_line(line: str) -> tuple[float, str] | None:
-    """Read the progress of a stage, and its step; ``None`` for a line that says something else."""
+    """Read the progress of a stage, and its step; ``None`` for any other line."""
     done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
     return (float(done), text) if line.startswith(PROGRESS_MARK) else None
 
 
 class Stage:
-    """Is called with the name of each stage of a job as it begins, and with its progress."""
+    """Receives the name of each stage of a job as it begins, and its progress."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -50,16 +50,16 @@ class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):
 
 
 class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
-    """Measure two sides in turn, iteration by iteration; one process has one side or both."""
+    """Measure two sides in turn, iteration by iteration; a process runs one side or both."""
 
     sides: tuple[RunSpec, RunSpec]
-    mine: Literal[0, 1] | None = None  # in lock-step with another process; `None` runs both here
-    pairs: int | None = None  # in turn; `None` is as many as a launch has time for
+    mine: Literal[0, 1] | None = None  # the side this process runs; `None` runs both here
+    pairs: int | None = None  # iterations of each side; `None` is as many as a launch has time for
     seed: int = 0
     launch: int = 0
     series: bool = False  # series of queries take turns instead of single ones, for GPUs
     bursts: bool = True  # bursts of queries take turns before the series, for GPU time
-    load_order: int = 0  # place among processes that load one after the other
+    load_order: int = 0  # position among processes that load one after the other
 
 
 class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
@@ -67,7 +67,7 @@ class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
 
     spec: RunSpec
     feed: Feed
-    decode: bool = False  # whether the task makes predictions of the outputs before they are kept
+    decode: bool = False  # whether the task decodes outputs to predictions before they are kept
 
 
 class LocalizeJob(Value, frozen=True, kw_only=True, tag="localize", tag_field="job"):
@@ -97,7 +97,7 @@ Job = BenchJob | DuetJob | InferJob | LocalizeJob | BuildJob | ConversionJob
 
 
 class BenchOutcome(Value, frozen=True, kw_only=True):
-    """What one launch leaves beside its samples: ``outcome.json``."""
+    """What one launch writes besides its samples: ``outcome.json``."""
 
     facts: LaunchFacts
     inputs: tuple[TensorSpec, ...] = ()
@@ -112,7 +112,7 @@ class BenchOutcome(Value, frozen=True, kw_only=True):
 
 
 class BuildOutcome(Value, frozen=True, kw_only=True):
-    """What building left beside the engine: ``outcome.json``."""
+    """What a build writes besides the engine: ``outcome.json``."""
 
     command: str | None = None
     version: str | None = None
@@ -125,9 +125,9 @@ class BuildOutcome(Value, frozen=True, kw_only=True):
 
 
 class ReportedError(Value, frozen=True, kw_only=True):
-    """An error that another process or machine wrote down: ``error.json``."""
+    """An error that another process or machine reported: ``error.json``."""
 
-    kind: str  # name of a class of trtbench.core.errors; `bug` when the process itself broke
+    kind: str  # name of a class of trtbench.core.errors; `bug` for any other exception
     message: str
     facts: dict[str, str] = {}
     fix: str | None = None
@@ -136,13 +136,13 @@ class ReportedError(Value, frozen=True, kw_only=True):
     log_tail: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, problem: TrtbenchError, *, stage: str = "start") -> ReportedError:
+    def from_error(cls, problem: TrtbenchError, *, stage: str = "start") -> ReportedError:
         names = ("message", "facts", "fix", "program_status", "log_tail")
         parts = {name: getattr(problem, name) for name in names}
         return cls(kind=type(problem).__name__, stage=stage, **parts)
 
     def error(self, default: type[TrtbenchError] = TrtbenchError) -> TrtbenchError:
-        """Return the error; one of an unknown kind is of the given one."""
+        """Return the exception; an unknown kind becomes the default one."""
         kind = ERROR_KINDS.get(self.kind, default)
         return kind(self.message, facts=self.facts, fix=self.fix, log_tail=self.log_tail)
 
@@ -163,7 +163,7 @@ class JobEnd(Value, frozen=True, kw_only=True):
     @property
     def reason(self) -> str:
         if self.timed_out:
-            return f"no end after {text_from_seconds(self.seconds, digits=3)}: stopped"
+            return f"timed out after {text_from_seconds(self.seconds, digits=3)}"
         if self.signal is not None:
             return f"ended by {self.signal}{_SIGNAL_HINTS.get(self.signal, '')}"
         if self.error is not None:
@@ -172,13 +172,13 @@ class JobEnd(Value, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> TrtbenchError | None:
-        """The error of a worker that refused what it was to do; ``None`` for a failure."""
+        """The error of a worker that refused its job; ``None`` for a failure."""
         return None if self.error is None or self.error.kind in FAILURES else self.error.error()
 
     def failure(
         self, what: str, *, facts: Mapping[str, object] | None = None, fix: str | None = None
     ) -> TrtbenchError:
-        """Return the error for a job that did not finish: the worker's own, or one with its log."""
+        """Return the error for a job that did not finish: the worker's, or one with its log."""
         return self.refused or JobError(
             f"{what}: {self.reason}",
             facts=facts or {"stage": self.stage},

@@ -10,17 +10,17 @@ from typing import Literal
 from trtbench.core.errors import UsageError
 
 Kind = Literal["time", "size", "rate", "share", "level", "count"]
-"""What a number is, as far as its unit goes; a share is written in per cent, a level in dB."""
+"""What a number measures, which decides its unit; a share is in per cent, a level in dB."""
 Better = Literal["low", "high"]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric; ``#`` in its name stands for a number: ``top#``, ``PCK@#``."""
+    """A metric; ``#`` in its name matches any number: ``top#``, ``PCK@#``."""
 
     name: str
     better: Better | None = None  # `None` where neither a low nor a high value is better
-    kind: Kind | None = None  # `None`: a number without a unit that has a kind of its own
+    kind: Kind | None = None  # `None`: a plain number
 
     @property
     def is_share(self) -> bool:
@@ -33,48 +33,48 @@ TIMES = (
 )  # fmt: skip
 
 
-def _all(better: Better | None, kind: Kind | None, *names: str) -> tuple[Metric, ...]:
+def _same(better: Better | None, kind: Kind | None, *names: str) -> tuple[Metric, ...]:
     return tuple(Metric(name, better, kind) for name in names)
 
 
 _METRICS = (
     # of runs
-    *_all("low", "time", *TIMES),
-    *_all("high", "rate", "throughput", "items"),
-    *_all("low", "share", "cov", "jitter"),
-    *_all("low", "size", "size"),
-    *_all("low", "count", "layers", "parameters"),
-    *_all("high", "count", "batch"),
+    *_same("low", "time", *TIMES),
+    *_same("high", "rate", "throughput", "items"),
+    *_same("low", "share", "cov", "jitter"),
+    *_same("low", "size", "size"),
+    *_same("low", "count", "layers", "parameters"),
+    *_same("high", "count", "batch"),
     # of outputs against a reference
-    *_all("low", "count", "max_abs"),
-    *_all("high", "level", "sqnr"),
-    *_all("high", None, "sqnr_db", "cosine", "close", "equality", "argmax_match",
+    *_same("low", "count", "max_abs"),
+    *_same("high", "level", "sqnr"),
+    *_same("high", None, "sqnr_db", "cosine", "close", "equality", "argmax_match",
           "top5_agreement", "psnr", "ssim"),
-    *_all("low", None, "nan", "inf", "nonfinite", "shape_mismatch", "argmax_mismatch", "mean_abs",
+    *_same("low", None, "nan", "inf", "nonfinite", "shape_mismatch", "argmax_mismatch", "mean_abs",
           "max_rel", "mean_rel", "rel_l2", "bias", "kl", "kl_max", "lpips", "fid"),
     # of tasks
-    *_all("high", "share", "top#", "prec@#", "agreement",
+    *_same("high", "share", "top#", "prec@#", "agreement",
           "accuracy", "precision_score", "recall", "f1",
           "mAP", "mAP#", "mAP_small", "mAP_medium", "mAP_large", "AP", "AP#", "AR", "AR#",
           "PCK@#", "iou", "miou", "dice", "iou_to_first", "oks_to_first", "delta#", "delta_#"),
-    *_all("low", "share", "wer", "cer", "ece", "error_rate", "eer"),
-    *_all("low", None, "abs_rel", "sq_rel", "rmse", "rmse_log", "mae", "mse", "log10", "silog",
+    *_same("low", "share", "wer", "cer", "ece", "error_rate", "eer"),
+    *_same("low", None, "abs_rel", "sq_rel", "rmse", "rmse_log", "mae", "mse", "log10", "silog",
           "mae_to_first", "rmse_to_first", "max_error", "max_error_to_first", "loss", "nll",
           "perplexity", "brier", "epe"),
-    *_all("high", None, "d#", "bleu", "rouge", "auc", "mcc", "r2"),
+    *_same("high", None, "d#", "bleu", "rouge", "auc", "mcc", "r2"),
 )  # fmt: skip
 
 _KNOWN = {each.name.lower(): each for each in _METRICS}
 _TASKS: dict[str, Metric] = {}
 
 
-def declare(metrics: Iterable[Metric]) -> None:
-    """Add what a task declares; it has the last word about its own metrics."""
+def declare_metrics(metrics: Iterable[Metric]) -> None:
+    """Add the metrics that a task declares; they override the built-in ones."""
     _TASKS.update({each.name.lower(): each for each in metrics})
 
 
 def metric(name: str) -> Metric:
-    """What is declared of a metric; neither kind nor direction where nothing is."""
+    """Return the declared metric; one that is not declared has neither kind nor direction."""
     key = name.lower().replace("-", "")  # others write top-1
     general = re.sub(r"\d+(?:\.\d+)?", "#", key)
     found = (known.get(each) for known in (_TASKS, _KNOWN) for each in (key, general))
@@ -82,17 +82,17 @@ def metric(name: str) -> Metric:
 
 
 def less_is_better(name: str) -> bool:
-    """Whether a low value is a good one; an undeclared metric is refused."""
-    return demand_direction(metric(name)) == "low"
+    """Whether a low value is better; raises an error if that is not declared."""
+    return direction_of(metric(name)) == "low"
 
 
 def is_share(name: str) -> bool:
-    """Whether a metric is a part of a whole, which people read in per cent."""
+    """Whether a metric is a part of a whole, which is shown in per cent."""
     return metric(name).is_share
 
 
-def demand_direction(found: Metric) -> Better:
-    """The direction of a metric, needed to rank by it; one without is refused."""
+def direction_of(found: Metric) -> Better:
+    """Return whether low or high is better; raises an error if that is not declared."""
     if found.better is None:
         raise UsageError(
             f"it is not declared whether a low or a high {found.name} is better",
@@ -102,6 +102,6 @@ def demand_direction(found: Metric) -> Better:
 
 
 def kinds(names: Iterable[str]) -> dict[str, Kind]:
-    """The kinds of those metrics that have one, for conditions on them."""
+    """Return the kinds of the metrics that have one, for conditions on them."""
     found = {name: metric(name).kind for name in names}
     return {name: kind for name, kind in found.items() if kind is not None}

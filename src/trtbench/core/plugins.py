@@ -1,4 +1,4 @@
-"""Plug-ins and optional libraries: found by name, imported on use, checked by a contract."""
+"""Plug-ins and optional libraries: found by name, imported on use, checked against a contract."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CONTRACT = "contract"  # the module of a folder that says what its plug-ins offer; it is none itself
+CONTRACT = "contract"  # the module that declares what the plug-ins of its folder must offer
 
 
 class ForeignPlugIn(NamedTuple):
@@ -30,7 +30,7 @@ class ForeignPlugIn(NamedTuple):
 
 
 def foreign_plug_ins() -> list[ForeignPlugIn]:
-    """The plug-ins of all kinds that other packages bring, without importing any."""
+    """Return the plug-ins of all kinds that other packages provide, without importing any."""
     from importlib import metadata
 
     found = []
@@ -55,23 +55,23 @@ class Registry(Generic[T]):
         self.package = package
         self.noun = noun
         self.contract = contract
-        self._held: dict[str, T] = {}
+        self._checked: dict[str, T] = {}
 
     def names(self) -> list[str]:
-        """The plug-ins, as a user types them, without importing any."""
+        """Return the names of the plug-ins, as a user types them, without importing any."""
         return sorted({*self._modules(), *self.entry_points()})
 
     def load(self, name: str) -> T:
         """Import one plug-in by the name a user types, and check it against the contract."""
-        if name not in self._held:
+        if name not in self._checked:
             modules = self._modules()
             if name in modules:
                 module = importlib.import_module(f"{self.package}.{modules[name]}")
             else:
                 module = self._import_foreign(name)
-            hold_to_contract(module, self.contract, noun=self.noun)
-            self._held[name] = cast(T, module)
-        return self._held[name]
+            check_contract(module, self.contract, noun=self.noun)
+            self._checked[name] = cast(T, module)
+        return self._checked[name]
 
     def loaded(self) -> Iterator[tuple[str, T]]:
         for name in self.names():
@@ -113,8 +113,8 @@ class Registry(Generic[T]):
         }
 
 
-def hold_to_contract(module: ModuleType, contract: type, *, noun: str) -> None:
-    """Refuse a module that breaks the contract; abilities it leaves out get their defaults."""
+def check_contract(module: ModuleType, contract: type, *, noun: str) -> None:
+    """Raise an error if a module breaks the contract; missing abilities get their defaults."""
     shown = {name: value for name, value in vars(contract).items() if name[0] != "_"}
     needed = {name: each for name, each in shown.items() if isinstance(each, FunctionType)}
     annotated = [name for name in inspect.get_annotations(contract) if name[0] != "_"]
@@ -123,28 +123,31 @@ def hold_to_contract(module: ModuleType, contract: type, *, noun: str) -> None:
     own = [name for name in vars(module) if name[0] != "_"]
     for name in (*constants, *needed):
         if name not in own:
-            raise _broken(module, noun, f"it has no {name}", near_miss(name, own))
+            raise _contract_error(module, noun, f"it has no {name}", near_miss(name, own))
     for name, pattern in needed.items():
         found = vars(module)[name]
         if not callable(found):
-            raise _broken(module, noun, f"{name} is not a function")
+            raise _contract_error(module, noun, f"{name} is not a function")
         theirs = dict(inspect.signature(found).parameters)
         if any(each.kind is each.VAR_KEYWORD for each in theirs.values()):
             continue
         for word in list(inspect.signature(pattern).parameters)[1:]:  # without self
             if theirs.pop(word, None) is None:
-                raise _broken(module, noun, f"{name} takes no {word}")
+                raise _contract_error(module, noun, f"{name} has no parameter {word}")
         for each in theirs.values():
             if each.default is each.empty and each.kind is not each.VAR_POSITIONAL:
-                raise _broken(module, noun, f"{name} needs {each.name}, which is never given")
+                problem = f"{name} requires {each.name}, which is never passed"
+                raise _contract_error(module, noun, problem)
     for name in abilities.keys() - {*own}:
         written = near_miss(name, [each for each in own if each not in abilities], least=0.85)
         if written is not None and written.isupper() == name.isupper():
-            raise _broken(module, noun, f"it has {written}, which is not read", name)
+            raise _contract_error(module, noun, f"it has {written}, which is not used", name)
         setattr(module, name, abilities[name])
 
 
-def _broken(module: ModuleType, noun: str, problem: str, guess: str | None = None) -> UsageError:
+def _contract_error(
+    module: ModuleType, noun: str, problem: str, guess: str | None = None
+) -> UsageError:
     return UsageError(
         f"the {noun} {module.__name__.rpartition('.')[2]!r} breaks its contract: {problem}",
         facts={"file": module.__file__ or module.__name__},
@@ -160,7 +163,7 @@ class Extra(NamedTuple):
 MAKE_MODELOPT = (
     "python3 -m venv modelopt && modelopt/bin/pip install 'nvidia-modelopt[onnx]' msgspec"
 )
-"""NVIDIA ModelOpt pins old releases of onnx and onnxruntime: it gets an interpreter of its own."""
+"""NVIDIA ModelOpt pins old releases of onnx and onnxruntime, so it needs its own interpreter."""
 EXTRAS: dict[str, Extra] = {
     "onnx": Extra(
         ("onnx", "onnxruntime"), "ONNX files: ONNX Runtime, build, quantize, check, inspect"
@@ -182,7 +185,7 @@ EXTRAS: dict[str, Extra] = {
 
 
 def missing_package(problem: ImportError, name: str | None = None) -> UnavailableError | None:
-    """Say which command installs what could not be imported; ``None`` when it is none of ours."""
+    """Return an error with the command that installs a package; ``None`` if no extra has it."""
     package = (name or problem.name or "").partition(".")[0]
     extra = next((name for name, extra in EXTRAS.items() if package in extra.packages), None)
     if extra is None:
@@ -196,7 +199,7 @@ def missing_package(problem: ImportError, name: str | None = None) -> Unavailabl
 
 
 def optional_library(name: str) -> ModuleType:
-    """Import a library of an extra; without it, say which extra brings it."""
+    """Import a library of an extra; if it is missing, the error names the extra."""
     try:
         return importlib.import_module(name)
     except ImportError as problem:

@@ -1,7 +1,7 @@
-"""The register of the properties in which runs differ.
+"""The properties in which runs differ.
 
-``PROPERTIES`` declares each property once: how it is read from a record, what it is called, and
-where it counts. Labels, titles, keys, series and comparability are derived from it.
+``PROPERTIES`` declares each property once: how it is read from a record, its name, and where it is
+used. Labels, titles, keys, series and comparability are derived from it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trtbench.core.run import (
     Scalar,
     gpu_of,
     known_value,
-    name_of,
+    name_from_types,
     precision_of,
     types_of,
 )
@@ -33,7 +33,7 @@ from trtbench.core.units import counted, text_from_rate, text_from_seconds, text
 from trtbench.core.words import CudaGraph, Protocol
 
 REPORTED_OPTIONS = {"compile", "tf32", "channels_last"}
-"""Options of runtimes that sessions report, under the same name: they may have no effect."""
+"""Options of runtimes whose real value sessions report: a requested one may have no effect."""
 _GRAPH = ("--useCudaGraph", "--noCudaGraph")
 _TRANSFERS = ("--noDataTransfers", "--includeDataTransfers")
 SETTING_FLAGS = {
@@ -45,16 +45,16 @@ SETTING_FLAGS = {
     "gap_s": ("--idleTime",),
     "profile_index": ("--useProfile",),
 }
-"""Arguments for trtexec that decide a setting, which its log reports."""
+"""Arguments of trtexec that change a setting which its log reports."""
 _COVERED_ELSEWHERE = (
     "--verbose", "--avgRuns", "--percentile", "--dump", "--export", "--saveEngine", "--shapes",
     "--fp", "--int", "--bf16", "--best", "--noTF32", "--stronglyTyped",
 )  # fmt: skip
-"""How arguments begin that say what is printed or kept, or that inputs and precision show."""
+"""Prefixes of arguments about output files, or that inputs and precision already show."""
 
 
 def setting_of(record: AnyRecord, name: str) -> Scalar:
-    """A setting as it ran; where that is unknown, as requested."""
+    """Return a setting as it ran; if that is unknown, as requested."""
     ran = known_value(record.conditions.get(name)) if isinstance(record, RunRecord) else None
     asked: Scalar = getattr(record.spec, name)
     return {"on": True, "off": False, "auto": None}.get(str(asked), asked) if ran is None else ran
@@ -70,14 +70,14 @@ def streams_of(record: AnyRecord) -> int:
     return ran if isinstance(ran, int) else record.spec.streams
 
 
-def graph_of(record: AnyRecord) -> CudaGraph:
-    """Whether queries were launched as a CUDA graph; ``auto`` where unknown."""
+def cuda_graph_of(record: AnyRecord) -> CudaGraph:
+    """Whether queries were launched as a CUDA graph; ``auto`` if unknown."""
     ran = setting_of(record, "cuda_graph")
     return "on" if ran is True else "off" if ran is False else "auto"
 
 
 def options_of(record: AnyRecord) -> dict[str, str]:
-    """Options with the values that ran, and arguments that no setting covers."""
+    """Return options with the values that ran, and arguments that no setting covers."""
     found = {**record.spec.options, **arguments_of(record)}
     reported = record.conditions if isinstance(record, RunRecord) else {}
     for key in found.keys() & REPORTED_OPTIONS:
@@ -88,7 +88,7 @@ def options_of(record: AnyRecord) -> dict[str, str]:
 
 
 def arguments_of(record: AnyRecord) -> dict[str, str]:
-    """Arguments for a program that no setting covers."""
+    """Return the arguments of a program that no setting covers."""
     covered = {flag for flags in SETTING_FLAGS.values() for flag in flags}
     words = (word.partition("=") for word in record.spec.extra_args)
     return {
@@ -98,53 +98,55 @@ def arguments_of(record: AnyRecord) -> dict[str, str]:
     }
 
 
-def is_passed_on(record: AnyRecord, name: str) -> bool:
-    """Whether arguments for a program, and no flag of ours, ask for a setting."""
+def is_set_by_arguments(record: AnyRecord, name: str) -> bool:
+    """Whether arguments passed on to a program, not trtbench's flags, change a setting."""
     given = {word.partition("=")[0] for word in record.spec.extra_args}
     return not given.isdisjoint(SETTING_FLAGS.get(name, ()))
 
 
 def gap_of(record: AnyRecord) -> float:
-    """The mean rest between queries, in seconds, as far as that is known."""
+    """Return the mean pause between queries in seconds."""
     ran = setting_of(record, "gap_s")
     return float(ran) if isinstance(ran, (int, float)) else record.spec.gap_s
 
 
 def threads_of(record: AnyRecord) -> int | None:
-    """The threads that ran, where a number was requested."""
+    """Return the number of threads that ran, if a number was requested."""
     ran = setting_of(record, "threads") if record.spec.threads is not None else None
     return ran if isinstance(ran, int) else None
 
 
 class Variable(NamedTuple):
+    """An environment variable that changes what runs."""
+
     pattern: str
     place: Literal["gpu", "cpu", "any"]
-    decides: bool  # changes what is computed or what a time means, not only how fast it is
+    changes_results: bool  # changes what is computed or what a time means, not only the speed
     effect: str
 
 
 NO_TF32 = "NVIDIA_TF32_OVERRIDE"
 KNOWN = tuple(
-    Variable(pattern, place, decides, effect)  # type: ignore[arg-type]
-    for place, decides, effect, patterns in (
-        ("gpu", True, "0 forbids TF32 to all libraries", NO_TF32),
+    Variable(pattern, place, changes_results, effect)  # type: ignore[arg-type]
+    for place, changes_results, effect, patterns in (
+        ("gpu", True, "0 disables TF32 in all libraries", NO_TF32),
         ("gpu", True, "1 allows TF32 in PyTorch", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
-        ("gpu", True, "sets up ONNX Runtime's TensorRT", "ORT_TENSORRT_*"),
+        ("gpu", True, "settings of ONNX Runtime's TensorRT", "ORT_TENSORRT_*"),
         ("gpu", True, "internal switches of TensorRT", "__LUNOWUD"),
-        ("gpu", True, "1 makes every launch wait for its end", "CUDA_LAUNCH_BLOCKING"),
-        ("gpu", True, "1 compiles kernels instead of taking theirs", "CUDA_FORCE_PTX_JIT"),
+        ("gpu", True, "1 makes every kernel launch wait for its end", "CUDA_LAUNCH_BLOCKING"),
+        ("gpu", True, "1 compiles kernels from PTX at run time", "CUDA_FORCE_PTX_JIT"),
         ("gpu", True, "a profiler is loaded with CUDA", "CUDA_INJECTION64_PATH"),
         ("gpu", True, "memory is allocated in each query", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
-        ("gpu", False, "how PyTorch keeps memory", "PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF"),
+        ("gpu", False, "PyTorch's allocator", "PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF"),
         ("gpu", False, "queues between host and GPU", "CUDA_DEVICE_MAX_CONNECTIONS"),
         ("gpu", False, "settings of cuBLAS", "CUBLAS*"),
         ("gpu", False, "settings of cuDNN", "CUDNN_* TORCH_CUDNN_*"),
-        ("any", True, "1 leaves torch.compile out", "TORCHDYNAMO_DISABLE TORCH_COMPILE_DISABLE"),
+        ("any", True, "1 disables torch.compile", "TORCHDYNAMO_DISABLE TORCH_COMPILE_DISABLE"),
         ("any", False, "settings of torch.compile", "TORCHINDUCTOR_*"),
         ("any", False, "settings of TorchScript", "PYTORCH_JIT*"),
-        ("cpu", True, "FP32 may be computed in a lower type",
+        ("cpu", True, "FP32 may be computed in a lower precision",
          "ONEDNN_DEFAULT_FPMATH_MODE DNNL_DEFAULT_FPMATH_MODE"),
-        ("cpu", True, "instructions that may be used",
+        ("cpu", True, "CPU instructions that may be used",
          "ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA ATEN_CPU_CAPABILITY MKL_ENABLE_INSTRUCTIONS"),
         ("cpu", False, "settings of oneDNN", "ONEDNN_* DNNL_*"),
         ("cpu", False, "threads and settings of MKL", "MKL_*"),
@@ -156,11 +158,11 @@ KNOWN = tuple(
     for pattern in patterns.split()
 )  # fmt: skip
 _PLACES = ("_DIR", "_HOME", "_PATH", "_ROOT", "_VERSION")
-"""Endings of variables that say where a library is: images of containers set many."""
+"""Endings of variables that hold paths or versions of libraries: container images set many."""
 
 
 def variable_of(name: str) -> Variable | None:
-    """What a variable does; ``None`` for one that changes nothing that runs."""
+    """Return what is known about an environment variable; ``None`` if it changes nothing."""
     for each in KNOWN:
         is_place = name.endswith(_PLACES) and name != each.pattern
         if fnmatchcase(name, each.pattern) and not is_place:
@@ -169,7 +171,7 @@ def variable_of(name: str) -> Variable | None:
 
 
 def text_from_variables(environment: Mapping[str, str]) -> str | None:
-    """Write the variables that change what runs, as a shell takes them; ``None`` without any."""
+    """Write the variables that change what runs, quoted for a shell; ``None`` without any."""
     found = sorted(name for name, value in environment.items() if value and variable_of(name))
     return shlex.join(f"{name}={environment[name]}" for name in found) or None
 
@@ -180,7 +182,7 @@ def variables_from_text(text: object) -> dict[str, str]:
 
 
 def variables_of(record: RunRecord) -> dict[str, str]:
-    """The variables that concern what a run executed, with their values."""
+    """Return the environment variables that matter for the device of a run, with values."""
     recorded = variables_from_text(record.environment.extra.get("variables"))
     places = ("any", "gpu" if _on_gpu(record) else "cpu")
     return {
@@ -190,13 +192,13 @@ def variables_of(record: RunRecord) -> dict[str, str]:
     }
 
 
-def deciding(names: Iterable[str]) -> list[str]:
-    """Keep the variables that change what is computed, or what a time means."""
-    return [name for name in names if (known := variable_of(name)) is not None and known.decides]
+def result_changing(names: Iterable[str]) -> list[str]:
+    """Return the variables that change what is computed, or what a time means."""
+    return [name for name in names if (each := variable_of(name)) and each.changes_results]
 
 
 def _on_gpu(record: RunRecord) -> bool:
-    """Whether a run used a GPU: it executed an engine, or what ran names one."""
+    """Whether a run used a GPU: it executed an engine, or its conditions name a GPU."""
     providers = str(known_value(record.conditions.get("providers")) or "").split(",")
     elsewhere = {*providers} - {"", "CPUExecutionProvider"}
     named = known_value(record.conditions.get("device")) is not None
@@ -204,14 +206,15 @@ def _on_gpu(record: RunRecord) -> bool:
 
 
 def without_tf32(conditions: dict[str, Fact], variables: Mapping[str, str]) -> dict[str, Fact]:
-    """Correct what was allowed by what the environment forbids."""
+    """Return conditions without TF32 if the environment disables it."""
     if variables.get(NO_TF32) != "0" or known_value(conditions.get("tf32")) is not True:
         return conditions
     precision = known_value(conditions.get("precision"))
     types = types_of(precision) - {"tf32"}
     fixed = {"tf32": Fact(value=False, source="implied")}
     if precision is not None and types != types_of(precision):
-        fixed["precision"] = Fact(value=name_of(types or frozenset({"fp32"})), source="implied")
+        name = name_from_types(types or frozenset({"fp32"}))
+        fixed["precision"] = Fact(value=name, source="implied")
     return {**conditions, **fixed}
 
 
@@ -221,19 +224,19 @@ _PRECISION = re.compile(r"([._-](fp32|tf32|fp16|bf16|int8|fp8|best|half|qdq))+$"
 
 
 def model_name(record: AnyRecord) -> str:
-    """The model's file name on one line, whatever it holds."""
+    """Return the model's file name on one line."""
     return " ".join(record.spec.model.name.split()) or record.spec.model.path or record.id
 
 
 def network_name(record: RunRecord | FailedRun) -> str:
-    """``resnet18`` for ``resnet18.fp16.engine`` and for ``torchvision:resnet18``."""
+    """Return ``resnet18`` for ``resnet18.fp16.engine`` and for ``torchvision:resnet18``."""
     name = _SOURCE.sub("", model_name(record)) or model_name(record)
     stem = _ENDING.sub("", name) or name
     return _PRECISION.sub("", stem) or stem
 
 
 def _precision_words(record: RunRecord) -> str | None:
-    """The precision that ran, and its source where nothing that ran reports it."""
+    """Return the precision that ran, and its source if the runtime does not report it."""
     fact, name = record.conditions.get("precision"), precision_of(record)
     if name and (ran := record.facts.get("computes_in")):
         return f"{name}, computed in {ran}"
@@ -241,14 +244,14 @@ def _precision_words(record: RunRecord) -> str | None:
 
 
 def _device_name(record: RunRecord) -> str | None:
-    """A provider of ONNX Runtime, or the device that was requested."""
+    """Return the provider of ONNX Runtime, or the device that was requested."""
     fact = record.conditions.get("providers")
     first = str(fact.value).partition(",")[0].removesuffix("ExecutionProvider") if fact else ""
     return first if first not in ("", "CPU") else record.spec.device
 
 
 def _shape_of(record: RunRecord) -> str | None:
-    """The shapes of one item: ``3x224x224``, by name where there are several inputs."""
+    """Return the shape of one item: ``3x224x224``, with names if there are several inputs."""
     shapes: dict[str, tuple[int | str | None, ...]] = {t.name: t.shape for t in record.inputs}
     batch = record.batch
     items = {
@@ -262,7 +265,7 @@ def _shape_of(record: RunRecord) -> str | None:
 
 
 def inputs_of(record: RunRecord) -> str:
-    """The shapes that ran, batch included; the batch alone where they are unknown."""
+    """Return the shapes that ran, with the batch; only the batch if they are unknown."""
     if record.inputs:
         return ", ".join(text_from_shape(each.shape) for each in record.inputs)
     given = ", ".join("x".join(map(str, shape)) for shape in record.spec.shapes.values())
@@ -288,35 +291,35 @@ def _either(yes: str, no: str) -> Callable[[Any], str]:
 
 @dataclass(frozen=True)
 class Property:
-    """One thing in which runs differ; what is left out here makes it count everywhere."""
+    """A property in which runs differ; by default it is used everywhere."""
 
     name: str
     words: str
-    read: Callable[[RunRecord], Any]  # its value as it ran; `None` where unknown or not applicable
+    read: Callable[[RunRecord], Any]  # its value as it ran; `None` if unknown or not applicable
     write: Callable[[Any], str] = str
-    usual: object = None  # the value that is left out of names of series
-    asked: tuple[str, ...] = ()  # fields of `RunSpec` that ask for it
+    usual: object = None  # the value that names of series do not mention
+    asked: tuple[str, ...] = ()  # fields of `RunSpec` that request it
     label: int = 1
-    """1: in labels of runs that differ in it; 2 and up: only where labels would be equal without
-    it, one level after the other; 0: never."""
-    within: str | None = None  # in labels only where runs of one value of this property differ
+    """1: in labels of runs that differ in it; 2 and up: only if labels would be equal without it,
+    one level after the other; 0: never."""
+    within: str | None = None  # in labels only if runs with the same value of this property differ
     series: bool = True  # runs that differ in it are never points of one curve
-    quiet: bool = False  # stands in the name of a series only where series differ in it
+    quiet: bool = False  # in the name of a series only if series differ in it
     history: bool = True
     title: Literal["part", "protocol"] | None = "part"  # by itself, or after the protocol
     title_text: Callable[[RunRecord], str | None] | None = None
-    compare: Literal["block", "note"] | None = "block"  # blocks a ratio, or adds a note
-    said: str | None = None  # what a difference in it means; `{}` stands for either value
+    compare: Literal["block", "note"] | None = "block"  # a difference prevents a ratio, or is noted
+    said: str | None = None  # text for a difference; each `{}` is the value of one side
     condition: bool = False
-    questioned: bool = False  # A condition worth a note when a side does not report it
+    questioned: bool = False  # a condition that gets a note when a side does not report it
     code: str = "H28"
-    host_only: bool = False  # A difference leaves GPU time untouched (measured: below 0.1 %)
+    host_only: bool = False  # a difference does not change GPU time (measured: below 0.1 %)
     machine: bool = False  # runs that differ in it were on two devices
-    computes: bool = False  # can change the outputs, not only how fast they come
-    checked: bool = False  # reported under the name it is requested by: the two may differ
+    computes: bool = False  # can change the outputs, not only the speed
+    checked: bool = False  # also reported as it ran, which may differ from the requested value
 
     def text(self, record: RunRecord) -> str:
-        """Its value in words; empty where there is none."""
+        """Return its value in words; empty if there is none."""
         value = self.read(record)
         return "" if value is None else self.write(value)
 
@@ -328,14 +331,15 @@ class Property:
         return (self.title_text or self.series_text)(record) or ""
 
 
-def _only(name: str, words: str, read: Callable[[RunRecord], Any], **more: Any) -> Property:
-    usual: dict[str, Any] = {"label": 0, "series": False, "history": False, "title": None}
-    return Property(name, words, read, **{**usual, **more})
+def _hidden(name: str, words: str, read: Callable[[RunRecord], Any], **more: Any) -> Property:
+    """A property that labels, series, history and titles do not show unless ``more`` says so."""
+    defaults: dict[str, Any] = {"label": 0, "series": False, "history": False, "title": None}
+    return Property(name, words, read, **{**defaults, **more})
 
 
 PROPERTIES: list[Property] = [
     Property("model", "model", model_name, compare="note", code="H25"),
-    Property("runtime", "what runs the engine", lambda r: r.spec.runtime, asked=("runtime",),
+    Property("runtime", "runtime", lambda r: r.spec.runtime, asked=("runtime",),
              compare=None),
     Property("device", "device", _device_name, asked=("device",), quiet=True, history=False,
              compare=None, computes=True),
@@ -345,16 +349,16 @@ PROPERTIES: list[Property] = [
              history=False, compare=None,
              title_text=lambda r: ", ".join(
                  f"{t.name} {t.dtype} {text_from_shape(t.shape)}" for t in r.inputs)),
-    _only("inputs", "input shapes", inputs_of, history=True, code="H25"),
+    _hidden("inputs", "input shapes", inputs_of, history=True, code="H25"),
     Property("batch", "batch", lambda r: r.batch, write="batch {}".format, asked=("batch",),
              history=False, title=None, code="H25"),
     Property("protocol", "how queries follow one another", lambda r: protocol_of(r), usual="serve",
              asked=("protocol",), title=None, code="H25", host_only=True, checked=True),
-    Property("rate_hz", "rate of arrivals", lambda r: r.spec.rate_hz, write=text_from_rate,
+    Property("rate_hz", "arrival rate", lambda r: r.spec.rate_hz, write=text_from_rate,
              asked=("rate_hz",), title="protocol",
              title_text=lambda r: (
                  f"{text_from_rate(r.spec.rate_hz)} {r.spec.arrivals}" if r.spec.rate_hz else ""),
-             said="different rates of arrival: {} against {}"),
+             said="different arrival rates: {} against {}"),
     Property("arrivals", "how queries arrive",
              lambda r: r.spec.arrivals if r.spec.rate_hz else None, usual="poisson",
              asked=("arrivals",), label=3, title=None),
@@ -379,7 +383,7 @@ PROPERTIES: list[Property] = [
              title_text=lambda r: (
                  f"{streams_of(r)} streams, latencies overlap" if streams_of(r) > 1 else ""),
              said="the sides used different numbers of streams", code="H25", checked=True),
-    Property("gap_s", "rests between queries", lambda r: gap_of(r), usual=0.0, asked=("gap_s",),
+    Property("gap_s", "pauses between queries", lambda r: gap_of(r), usual=0.0, asked=("gap_s",),
              write=lambda s: f"gap {text_from_seconds(s, digits=3)}" if s else "no gap",
              title="protocol", checked=True, said="different gaps between queries: {} against {}"),
     Property("profile_index", "optimization profile", lambda r: setting_of(r, "profile_index"),
@@ -397,51 +401,51 @@ PROPERTIES: list[Property] = [
     Property("options", "options", _options_text, usual="", asked=("options", "extra_args"),
              within="runtime", compare=None,
              title_text=lambda r: ", ".join(f"{k}={v}" for k, v in options_of(r).items())),
-    _only("arguments", "arguments for the program", lambda r: arguments_of(r), compare="note"),
-    _only("variables", "variables of the environment", lambda r: variables_of(r), title="part",
+    _hidden("arguments", "arguments for the program", lambda r: arguments_of(r), compare="note"),
+    _hidden("variables", "environment variables", lambda r: variables_of(r), title="part",
           title_text=lambda r: ", ".join(
-              f"{name}={variables_of(r)[name]}" for name in deciding(variables_of(r)))),
-    _only("interleaved", "turns with another side", _condition("interleaved"), history=True,
+              f"{name}={variables_of(r)[name]}" for name in result_changing(variables_of(r)))),
+    _hidden("interleaved", "turns with another side", _condition("interleaved"), history=True,
           write="interleaved {}".format, usual="off", condition=True, compare="note"),
-    _only("typing", "typing of the network", _condition("typing"), condition=True, compare="note",
+    _hidden("typing", "typing of the network", _condition("typing"), condition=True, compare="note",
           code="H26"),
-    _only("profiler", "profiler", _condition("profiler"), condition=True,
+    _hidden("profiler", "profiler", _condition("profiler"), condition=True,
           said="a profiler was attached on one side only"),
-    _only("input_source", "input data", _condition("input_source"), condition=True,
-          said="the sides were fed different data"),
-    _only("warmup", "warm-up", lambda r: r.spec.warmup, compare=None),
-    _only("lock_clocks", "locked clocks", lambda r: r.spec.lock_clocks, compare=None),
-    _only("versions", "versions", lambda r: r.environment.versions, compare="note"),
-    _only("asked_device", "device", lambda r: r.spec.device, compare=None, label=3),
-    _only("tags", "tags", lambda r: " ".join(r.tags), compare=None, label=4),
-    _only("gpu", "GPU", _gpu("name"), compare=None, label=2, series=True),
-    _only("host", "the machine", lambda r: r.environment.host, machine=True,
+    _hidden("input_source", "input data", _condition("input_source"), condition=True,
+          said="the sides had different input data"),
+    _hidden("warmup", "warm-up", lambda r: r.spec.warmup, compare=None),
+    _hidden("lock_clocks", "locked clocks", lambda r: r.spec.lock_clocks, compare=None),
+    _hidden("versions", "versions", lambda r: r.environment.versions, compare="note"),
+    _hidden("asked_device", "device", lambda r: r.spec.device, compare=None, label=3),
+    _hidden("tags", "tags", lambda r: " ".join(r.tags), compare=None, label=4),
+    _hidden("gpu", "GPU", _gpu("name"), compare=None, label=2, series=True),
+    _hidden("host", "the machine", lambda r: r.environment.host, machine=True,
           said="different machines: {} against {}"),
-    _only("machine", "machine", lambda r: r.environment.label, label=1, series=True, quiet=True,
+    _hidden("machine", "machine", lambda r: r.environment.label, label=1, series=True, quiet=True,
           compare=None),
-    _only("cpu", "processor", lambda r: r.environment.cpu, machine=True,
+    _hidden("cpu", "processor", lambda r: r.environment.cpu, machine=True,
           said="different processors: {} against {}"),
-    _only("cpu_cores", "cores", lambda r: r.environment.cpu_cores, machine=True,
+    _hidden("cpu_cores", "cores", lambda r: r.environment.cpu_cores, machine=True,
           said="different core counts: {} against {}"),
     *(
-        _only(f"gpu_{name}", words, _gpu(name), machine=True,
+        _hidden(f"gpu_{name}", words, _gpu(name), machine=True,
               said=f"different GPU {name.replace('_', ' ')}: {{}} against {{}}")
         for name, words in (("name", "the GPU"), ("uuid", "GPU"),
                             ("power_limit_w", "power limit of the GPU"), ("ecc", "ECC of the GPU"))
     ),
-    _only("gpu_driver", "GPU driver", _gpu("driver"), machine=True, compare="note",
+    _hidden("gpu_driver", "GPU driver", _gpu("driver"), machine=True, compare="note",
           said="different GPU driver: {} against {}"),
-    _only("gpu_persistence", "persistence mode of the GPU", _gpu("persistence"), machine=True,
+    _hidden("gpu_persistence", "persistence mode of the GPU", _gpu("persistence"), machine=True,
           compare="note", said="different GPU persistence: {} against {}"),
-    _only("clock", "clocks", _gpu("sm_clock_hz"), machine=True, code="H06"),
+    _hidden("clock", "clocks", _gpu("sm_clock_hz"), machine=True, code="H06"),
 ]  # fmt: skip
-"""In the order of titles and labels; the fields of ``RunSpec`` that none is declared for follow."""
+"""In the order of titles and labels, followed by the fields of ``RunSpec`` not declared here."""
 
 _NO_PROPERTY = {
     "model", "inputs", "warmup", "stop", "launches", "arrival_times_s", "telemetry_s",
     "lock_clocks", "profile", "separate_profile_run",
 }  # fmt: skip
-"""Fields of ``RunSpec`` that leave a run comparable, or that a property above covers."""
+"""Fields of ``RunSpec`` that do not affect comparability, or that a property above covers."""
 
 _declared = {name for each in PROPERTIES for name in each.asked} | _NO_PROPERTY
 for _field in msgspec.structs.fields(RunSpec):
@@ -464,7 +468,7 @@ def title_of_record(record: RunRecord) -> str:
 
 
 def protocol_name(record: RunRecord) -> str:
-    """The protocol with every part of it that was set: without them a number means little."""
+    """Return the protocol with every setting that changes what its numbers mean."""
     inside = [each.text_in_title(record) for each in PROPERTIES if each.title == "protocol"]
     words = ", ".join(filter(None, inside))
     return f"{protocol_of(record)} ({words})" if words else protocol_of(record)
@@ -473,7 +477,7 @@ def protocol_name(record: RunRecord) -> str:
 def series_key(
     record: RunRecord, *, leave_out: Iterable[str] = (), model: str | None = None
 ) -> tuple[str, ...]:
-    """All that makes a run another, as texts: runs of equal keys may be points of one curve."""
+    """Return the values that separate curves: runs with equal keys may be on one curve."""
     left = {*leave_out}
     return tuple(
         model if model is not None and each.name == "model" else each.series_text(record)
@@ -483,7 +487,7 @@ def series_key(
 
 
 def history_settings(record: RunRecord, *, without: Iterable[str]) -> str:
-    """Further properties that make another series over time, as far as they are not usual."""
+    """Return further properties that separate series over time, where they are not usual."""
     left = {*without}
     texts = (
         each.series_text(record) for each in PROPERTIES if each.history and each.name not in left
@@ -491,8 +495,8 @@ def history_settings(record: RunRecord, *, without: Iterable[str]) -> str:
     return ", ".join(filter(None, texts))
 
 
-def run_alike(one: RunSpec, other: RunSpec, *, history: bool = False) -> bool:
-    """Whether two specs ask for the same measurement; ``history``: the same series over time."""
+def request_same_run(one: RunSpec, other: RunSpec, *, history: bool = False) -> bool:
+    """Whether two specs request the same measurement; ``history``: the same series over time."""
     wanted = (each for each in PROPERTIES if each.history or not history)
     fields = {name for each in wanted for name in each.asked}
     return all(getattr(one, name) == getattr(other, name) for name in fields)

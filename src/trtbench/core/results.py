@@ -1,4 +1,4 @@
-"""Results of verbs: comparisons, conversions, checks, localizations, engines."""
+"""Specs and results of verbs: comparisons, conversions, checks, localizations, engines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHORT.maxlevel = 2
 
 
 class ShortView:
-    """Shows a value by its fields, a line for each, cut to the width of a terminal."""
+    """A repr with a line for each field, cut to the width of a terminal."""
 
     __slots__ = ()
 
@@ -37,13 +37,13 @@ Design = Literal["duet", "bursts", "launches", "apart", "builds"]
 duet      alternated iteration by iteration within a launch
 bursts    two processes at once: bursts in turn for GPU time, series of queries in turn for the rest
 launches  fresh processes of the two in turn (ABBA)
-apart     each on its own, at another time
-builds    several engines of each, built afresh; the build is the unit
+apart     each on its own, at different times
+builds    several fresh builds of each; the statistics are over builds
 """
 
 
 class Verdict(Value, frozen=True, kw_only=True):
-    """What can be said about one metric of a candidate against a baseline."""
+    """The result of comparing one metric of a candidate with a baseline."""
 
     metric: str
     kind: VerdictKind
@@ -54,25 +54,25 @@ class Verdict(Value, frozen=True, kw_only=True):
     launches_needed: int | None = None  # in total; `None` when more would not help
     p: float | None = None
     design: Design = "duet"
-    across_devices: str | None = None  # the two devices, if they differ: no change
+    across_devices: str | None = None  # the two devices, if they differ
     clock_ratio: float | None = None  # SM clock, candidate over baseline, for GPU time
 
     @property
     def change(self) -> str:
-        """The ratio in words: ``+3.1 %``; nothing without one."""
+        """The ratio as a change: ``+3.1 %``; empty without one."""
         return "" if self.ratio is None else text_from_fraction(self.ratio - 1, signed=True)
 
     @property
     def range(self) -> str:
-        """The interval of the change in words; nothing without one."""
-        if (held := self.interval) is None:
+        """The interval of the change as text; empty without one."""
+        if (found := self.interval) is None:
             return ""
-        low, high = (text_from_fraction(each - 1, signed=True) for each in (held.low, held.high))
-        return f"{100 * held.level:g} %: {low} to {high}"
+        low, high = (text_from_fraction(each - 1, signed=True) for each in (found.low, found.high))
+        return f"{100 * found.level:g} %: {low} to {high}"
 
 
 class Comparison(Value, frozen=True, kw_only=True):
-    """A candidate against a baseline: a verdict per metric and what they rest on."""
+    """A candidate compared with a baseline: a verdict per metric, with its evidence."""
 
     baseline: str
     candidate: str
@@ -84,7 +84,7 @@ class Comparison(Value, frozen=True, kw_only=True):
     alone: Verdict | None = None  # first metric, by times without interleaving
 
     def verdict(self, metric: str) -> Verdict:
-        """The verdict on one metric; ``KeyError`` for one that was not judged."""
+        """Return the verdict on one metric; ``KeyError`` if it was not compared."""
         return {each.metric: each for each in reversed(self.verdicts)}[metric]
 
     def __repr__(self) -> str:
@@ -137,12 +137,12 @@ class ExportSpec(Value, frozen=True, kw_only=True):
     half: bool = False
     trust: bool = False
     factory: str | None = None
-    folder: str | None = None  # searched for the user's own modules, after installed packages
+    folder: str | None = None  # searched for the user's modules, after installed packages
     seed: int = 0
 
 
 class ExportOutcome(Value, frozen=True, kw_only=True):
-    """What an export leaves beside the model: ``outcome.json``."""
+    """What an export writes besides the model: ``outcome.json``."""
 
     exporter: Exporter
     kind: str
@@ -183,14 +183,14 @@ class QuantSpec(Value, frozen=True, kw_only=True):
 
 
 class QuantOutcome(Value, frozen=True, kw_only=True):
-    """What a cast or a quantization leaves beside the model: ``outcome.json``."""
+    """What a cast or a quantization writes besides the model: ``outcome.json``."""
 
     versions: dict[str, str]
     changed: dict[str, int] = {}
     kept: dict[str, str] = {}
     facts: dict[str, Scalar] = {}
     notes: tuple[str, ...] = ()
-    stand_in: str | None = None  # a file that computes the same, for runtimes that cannot run it
+    stand_in: str | None = None  # an equivalent file for runtimes that cannot run the model
 
 
 class VerifySpec(Value, frozen=True, kw_only=True):
@@ -202,7 +202,7 @@ class VerifySpec(Value, frozen=True, kw_only=True):
 
 
 class TensorDiff(Value, frozen=True, kw_only=True):
-    """How far one output tensor is from its reference; what is undefined is ``None``."""
+    """The difference of one output tensor from its reference; undefined values are ``None``."""
 
     name: str
     elements: int
@@ -227,7 +227,7 @@ class VerifyOutcome(Value, frozen=True, kw_only=True):
 
 
 class Sidecar(ShortView, Value, frozen=True, kw_only=True):
-    """What is kept beside a converted model: how it was made, and how far it is from its source."""
+    """The record next to a converted model: how it was made, and its difference from the source."""
 
     made_by: str
     step: Literal["export", "cast", "quantize"]
@@ -254,11 +254,11 @@ class Sidecar(ShortView, Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-LoadedItem = Any  # an item between a source's `load` and `prepare`: the source alone knows its type
+LoadedItem = Any  # what `load` of a source passes to its `prepare`: only the source knows the type
 
 
 class Feed(Value, frozen=True, kw_only=True):
-    """Where the items of a pass come from; every side of a comparison gets the same."""
+    """Where the inputs of a pass come from; every side of a comparison gets the same."""
 
     kind: Literal["random", "arrays", "task"]
     count: int | None = None
@@ -269,7 +269,7 @@ class Feed(Value, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     task: str | None = None
     settings: dict[str, Scalar] = {}
-    open_batch: int | None = None  # for models with an open batch, if none was requested
+    open_batch: int | None = None  # for models with a dynamic batch, if none was requested
 
 
 class Unreadable(Value, frozen=True, kw_only=True):
@@ -279,7 +279,7 @@ class Unreadable(Value, frozen=True, kw_only=True):
 
 
 class InferOutcome(Value, frozen=True, kw_only=True):
-    """What a pass over all items left beside its chunks of outputs: ``outcome.json``."""
+    """What a pass over all items writes besides its outputs: ``outcome.json``."""
 
     items: int
     unreadable: tuple[Unreadable, ...] = ()
@@ -287,7 +287,7 @@ class InferOutcome(Value, frozen=True, kw_only=True):
     load_s: float
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    inputs_sha256: str  # of all items as they were before they took the type of the input, in order
+    inputs_sha256: str  # of all items in order, before conversion to the type of the input
     conditions: dict[str, Fact] = {}
     facts: dict[str, Scalar] = {}
     versions: dict[str, str] = {}
@@ -299,39 +299,39 @@ Numbers = dict[str, float | None]  # by name; `sqnr_db` is `None` for equal outp
 
 
 class LocalizeSpec(Value, frozen=True, kw_only=True):
-    """Two ONNX files, the data they are judged on, and what a repair has to meet."""
+    """Two ONNX files, the data to compare them on, and the condition for a repair."""
 
     reference: str
     candidate: str
-    run: RunSpec  # the reference as it is fed: shapes, batch, where arrays come from
-    feed: Feed  # items of a task with answers are judged by its metrics, others by the outputs
+    run: RunSpec  # how the reference is run: shapes, batch, source of arrays
+    feed: Feed  # labelled items of a task are scored by its metrics, others by the outputs
     repair: str | None = None  # path of the repaired file; `None`: no repair
-    where: str | None = None  # what a repaired model has to meet; `None` is what usual models meet
+    where: str | None = None  # condition for the repaired model; `None`: the default one
     max_time_s: float = 300.0
     memory_bytes: int = 2**28  # of intermediate tensors and prepared items to hold at a time
 
 
 class NodeGroup(Value, frozen=True, kw_only=True):
-    """Nodes that are restored together, and what that gains."""
+    """Nodes that are restored to full precision together, and the gain in accuracy."""
 
     node: str
     op: str
     nodes: tuple[str, ...]
-    named: tuple[str, ...]  # those to name to a quantizer; the others follow them
+    named: tuple[str, ...]  # those to exclude by name in a quantizer; the others follow
     position: int
     type: str
-    rel_l2: float | None = None  # at its outputs: norm of the difference over reference
-    added: float | None = None  # its own part of that: sqrt(own² - before²)
+    rel_l2: float | None = None  # at its outputs: norm of the difference over norm of the reference
+    added: float | None = None  # the part this group adds: sqrt(outputs² - inputs²)
     nonfinite: int = 0
     first_nonfinite: bool = False
-    largest: float = 0.0  # the largest finite magnitude behind it, in the reference
+    largest: float = 0.0  # the largest finite magnitude of its outputs, in the reference
     restored: Numbers = {}  # with this group alone restored; empty where time was short
     gain: float | None = None
     sqnr_gain_db: float | None = None
 
 
 class Localized(Value, frozen=True, kw_only=True):
-    """What a search for the cause found: ``outcome.json``."""
+    """The result of a search for the layers that lose accuracy: ``outcome.json``."""
 
     metric: str  # what groups are ranked by: `top1`, or `sqnr_db` of the outputs
     groups: tuple[NodeGroup, ...]
@@ -364,7 +364,7 @@ class Localization(ShortView, Value, frozen=True, kw_only=True):
 
 
 class Artefact(ShortView, Value, frozen=True, kw_only=True):
-    """One engine, where it came from and how it was made."""
+    """The record of one engine: its source and how it was built."""
 
     schema: int = 1
     path: str
@@ -404,7 +404,7 @@ class Gate(ShortView):
     candidate: Run | None
     compared: Compared | None = None
     seconds: float = 0.0
-    closed_by: tuple[str, ...] = ()  # the rules that closed it, each with the flag that helps
+    closed_by: tuple[str, ...] = ()  # the rules that failed, each with a flag that may help
 
 
 class Failed(Value, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""A run: record, samples, findings, scores, and how Python shows it; ``None`` is unknown."""
+"""A run: record, samples, findings, scores, and its display in Python; ``None`` is unknown."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ UNKNOWN = "unknown"  # host and system of a run that was imported from files whi
 LOWEST_FIRST = (
     "int2", "fp4", "int4", "fp8", "int8", "int16", "fp16", "half", "bf16", "tf32", "fp32", "fp64",
 )  # fmt: skip
-"""Order in which the types of a mixed precision are named; FP32 beside others is left out."""
+"""Order in which the types of a mixed precision are named; FP32 is only named alone."""
 _FULL = frozenset({"fp32", "tf32"})
 _SPELLINGS = {
     "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float8": "fp8",
 }  # fmt: skip
-FAR = 99.5  # pictures end at this percentile
+PLOT_PERCENTILE = 99.5  # axes of plots end here
 
 
 # Batch and precision that ran
@@ -50,10 +50,10 @@ def batch_that_ran(
     reported: object = None,
     outputs: Iterable[Shape] = (),
 ) -> int | None:
-    """The items of a query: as the program that ran it reports, else by its inputs.
+    """Return the items of a query: as reported by the program that ran it, else by its inputs.
 
-    A program reports 1 for every explicit batch, so its 1 comes last. Inputs that differ in their
-    leading dimension leave the choice open; one that has the requested size settles it.
+    A program reports 1 for every explicit batch, so 1 is used last. If the leading dimensions of
+    inputs differ, one that has the requested size decides.
     """
     items = reported if isinstance(reported, int) and reported > 0 else None
     if items is not None and items > 1:
@@ -62,8 +62,8 @@ def batch_that_ran(
     if asked is not None and any(shape and shape[0] == asked for shape in inputs):
         return asked
     size = batch_from_shapes(inputs)
-    # A leading dimension is a batch, and not channels, where outputs have it next to their front.
-    # Colours in front of an output that is an image again prove nothing.
+    # A leading dimension is a batch, not channels, if outputs have it as first or second dimension.
+    # Colours as first dimension of an output that is an image too prove nothing.
     images = all(map(may_be_colours, inputs))
     fronts = [shape[:2] for shape in made if not (images and may_be_colours(shape))]
     if size is None or (images and not fronts):
@@ -75,29 +75,30 @@ def batch_that_ran(
 
 
 def may_be_colours(shape: Shape) -> bool:
-    """Whether a shape is one of a single image, colours first: 3 x height x width."""
+    """Whether a shape looks like a single image, colours first: 3 x height x width."""
     sides = [dim for dim in shape[1:] if isinstance(dim, int)]
     likely = len(shape) == len(sides) + 1 == len("CHW") and shape[0] == len("RGB")
     return likely and min(sides) >= 8 and max(sides) <= 4 * min(sides)  # others are sequences
 
 
 def precision_that_ran(recorded: object, *, asked: str | None) -> str | None:
-    """The precision on record, by the requested name where the two agree."""
+    """Return the recorded precision, under the requested name if the two agree."""
     types = types_of(recorded)
     if not types:
         return None
-    return asked if asked is not None and fits(asked, types) else name_of(types)
+    matches = asked is not None and matches_precision(asked, types)
+    return asked if matches else name_from_types(types)
 
 
 def types_of(precision: object) -> frozenset[str]:
-    """The types of a precision as somebody wrote it: ``FP32+FP16`` has two."""
+    """Return the types of a precision in any spelling: ``FP32+FP16`` has two."""
     words = str(precision).lower().replace(",", "+").split("+") if precision is not None else ()
     found = (_SPELLINGS.get(word.strip(), word.strip()) for word in words)
     return frozenset(word for word in found if word in LOWEST_FIRST or word == "best")
 
 
-def fits(asked: str, types: frozenset[str]) -> bool:
-    """Whether the types that ran are what a precision means: the lowest type, and above it any."""
+def matches_precision(asked: str, types: frozenset[str]) -> bool:
+    """Whether types match a precision: it is the lowest of them, with any higher ones."""
     if asked == "best":
         return "best" in types or len(types - _FULL) > 1
     if asked in _FULL:
@@ -106,20 +107,20 @@ def fits(asked: str, types: frozenset[str]) -> bool:
     return asked in types and not types.intersection(below)
 
 
-def may_be_alike(one: str | None, other: str | None) -> bool:
-    """Whether two precisions have the same lowest type, as far as both are known."""
+def may_be_same_precision(one: str | None, other: str | None) -> bool:
+    """Whether two precisions have the same lowest type, or one is unknown."""
     return len({lowest_type(one), lowest_type(other)} - {None}) < 2
 
 
 def lowest_type(precision: str | None) -> str | None:
-    """The lowest type of a precision, TF32 as FP32; ``None`` when unknown."""
+    """Return the lowest type of a precision, FP32 for TF32; ``None`` if unknown."""
     types = types_of(precision)
-    lowest = name_of(types).split("+")[0] if types else None
+    lowest = name_from_types(types).split("+")[0] if types else None
     return "fp32" if lowest == "tf32" else lowest
 
 
-def name_of(types: frozenset[str]) -> str:
-    """Write types, the lowest first: ``int8+fp16``; FP32 and FP64 only alone."""
+def name_from_types(types: frozenset[str]) -> str:
+    """Return the name of a precision, the lowest type first: ``int8+fp16``."""
     if "best" in types:
         return "best"
     types = types - {"fp64"} or types
@@ -141,7 +142,7 @@ class Slo(Value, frozen=True, kw_only=True):
 
 
 class Window(Value, frozen=True, kw_only=True):
-    """One window at a rate; latency counts from the moment a query was due."""
+    """One measurement at a rate; latency counts from the scheduled start of a query."""
 
     run: str
     offered_hz: float
@@ -159,21 +160,21 @@ class RatePoint(Value, frozen=True, kw_only=True):
     percentile_s: float
     interval: Interval | None  # of the percentile; `None` where there are too few samples
     achieved_hz: float
-    late_share: float  # queries that the sender itself sent late, in the worst window
+    late_share: float  # share of queries that the sender sent late, in the worst window
     windows: tuple[Window, ...]
 
 
 class LoadSearch(Value, frozen=True, kw_only=True):
-    """The highest rate that keeps a bound, and the curve of latency against rate."""
+    """The highest rate that meets a limit on latency, and the curve of latency over rate."""
 
     slo: Slo
-    capacity_hz: float  # queries per second, one after the other: what no rate can exceed for long
+    capacity_hz: float  # queries per second, one after the other: the highest sustainable rate
     lone_s: float  # the percentile of queries one after the other, without any load
-    highest_hz: float | None  # `None`: no rate that was tried keeps the bound
+    highest_hz: float | None  # `None`: no rate that was tried meets the limit
     next_hz: float | None  # the lowest rate above it that was refused or stayed unclear
-    broken_hz: float | None = None  # the lowest rate that surely breaks the bound
-    likely_hz: float | None = None  # where the curve crosses the bound
-    at_least: bool = False  # the highest rate to try keeps the bound: there may be more
+    broken_hz: float | None = None  # the lowest rate that certainly exceeds the limit
+    likely_hz: float | None = None  # where the curve crosses the limit
+    at_least: bool = False  # the highest rate to try meets the limit: there may be higher ones
     points: tuple[RatePoint, ...] = ()
     complete: bool = True
 
@@ -184,7 +185,7 @@ Severity = Literal["note", "warning", "error"]
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """What a rule says of a result, with evidence and a remedy."""
+    """What a rule found in a result, with evidence and a remedy."""
 
     code: str
     severity: Severity
@@ -219,7 +220,7 @@ class Gpu(Value, frozen=True, kw_only=True):
 
 
 class Environment(Value, frozen=True, kw_only=True):
-    """Where a run took place; what could not be read is ``None``."""
+    """The machine a run was measured on; what could not be read is ``None``."""
 
     host: str
     os: str
@@ -241,12 +242,12 @@ class Environment(Value, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The machine's name for people: what its owner calls it, else its host name."""
+        """The machine's name: the one in the settings, else its host name."""
         return self.machine or self.host
 
     @property
     def kind(self) -> str:
-        """Which machines count as this one: those of its label, else those of its GPUs and CPU."""
+        """The key of equivalent machines: the name in the settings, else GPUs and CPU."""
         if self.machine is not None:
             return self.machine
         gpus = [gpu.name for gpu in self.gpus]
@@ -255,7 +256,7 @@ class Environment(Value, frozen=True, kw_only=True):
 
 
 class LaunchFacts(Value, frozen=True, kw_only=True):
-    """What one fresh process reports beside its samples."""
+    """What one fresh process reports besides its samples."""
 
     load_s: float | None = None
     first_s: float | None = None
@@ -265,34 +266,34 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     wall_s: float | None = None
     solo_median_s: float | None = None  # median of its queries alone, before interleaving
     alone_s: tuple[float, ...] = ()  # medians of blocks without interleaving, in pairs
-    load_order: int | None = None  # place among the processes that loaded in turn
+    load_order: int | None = None  # position among the processes that loaded in turn
     burst_s: tuple[float, ...] = ()  # GPU seconds per query of each burst, in pairs
     burst_size: int | None = None
-    burst_enqueue_s: float | None = None  # quickest enqueueing of a query of a burst
+    burst_enqueue_s: float | None = None  # shortest enqueue time of a query in a burst
     burst_clock_hz: float | None = None  # mean SM clock right after bursts
     timer_floor_s: float | None = None
     involuntary_switches: int | None = None
     cpu_s: float | None = None
     peak_memory_bytes: int | None = None
-    violations_s: dict[str, float] = {}  # growth of limit counters: `power`, `thermal`, ...
+    violations_s: dict[str, float] = {}  # time under a clock limit: `power`, `thermal`, ...
     energy_j: float | None = None
     idle_power_w: float | None = None
     profiled_gpu_s: float | None = None
 
 
 FactSource = Literal["stated", "recorded", "implied", "unknown"]
-"""``recorded``: by a file beside the model; nothing that ran reports it."""
+"""``recorded``: only in a file next to the model; the runtime did not report it."""
 
 
 class Fact(Value, frozen=True, kw_only=True):
-    """One condition a number depends on, and how it is known."""
+    """The value of a condition that results depend on, and how it is known."""
 
     value: Scalar
     source: FactSource = "stated"
 
 
 class DuetRef(Value, frozen=True, kw_only=True):
-    """The duet a run is one side of: its rows pair with those of the other side."""
+    """The interleaved pair that a run is one side of; its rows pair with the other side's."""
 
     id: str
     side: Literal[0, 1]
@@ -322,7 +323,7 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
 
     @property
     def batch(self) -> int | None:
-        """Items of one query, by the names of dimensions or their sizes."""
+        """Items per query, by the names of dimensions or their sizes; ``None`` if unknown."""
         named = self.facts.get("items_per_query")
         if isinstance(named, int):
             return named
@@ -336,12 +337,12 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
 
     @property
     def known_items(self) -> int | None:
-        """Items of one query; ``None`` when its inputs leave that open."""
+        """Items per query; ``None`` if the inputs do not show it."""
         return self.batch if self.inputs else self.items_per_query
 
 
 class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"):
-    """A measurement that did not finish, with all that is known about why."""
+    """A measurement that did not finish, with everything that is known about the reason."""
 
     schema: int = SCHEMA
     id: str
@@ -365,26 +366,26 @@ R = TypeVar("R", bound=RunRecord | FailedRun)
 
 
 def known_value(fact: Fact | None) -> Scalar:
-    """The value of a condition; ``None`` when unknown."""
+    """Return the value of a condition; ``None`` if unknown."""
     return fact.value if fact is not None and fact.source != "unknown" else None
 
 
 def precision_of(record: AnyRecord) -> str | None:
-    """The precision that ran, ``None`` when unknown; of a failed run, the requested one."""
+    """Return the precision that ran, ``None`` if unknown; for a failed run, the requested one."""
     if isinstance(record, FailedRun):
         return record.spec.precision
     return precision_in(record.conditions, asked=record.spec.precision)
 
 
 def precision_in(conditions: Mapping[str, Fact], *, asked: str | None) -> str | None:
-    """The precision in conditions, by the requested name where they agree."""
+    """Return the precision in conditions, under the requested name if they agree."""
     if asked == "tf32" and known_value(conditions.get("tf32")) is False:
         asked = None
     return precision_that_ran(known_value(conditions.get("precision")), asked=asked)
 
 
 def without_secrets(record: R) -> R:
-    """Hide passwords, tokens and credentials in the commands and options of a record."""
+    """Return a record with passwords, tokens and credentials masked."""
     words, command = tuple(mask_words(record.spec.extra_args)), record.environment.command
     changes: dict[str, object] = {
         "spec": record.spec.having(options=mask_values(record.spec.options), extra_args=words),
@@ -399,19 +400,19 @@ def without_secrets(record: R) -> R:
 
 
 def gpu_number(record: AnyRecord) -> int:
-    """Which of the machine's GPUs a run was on, as NVML counts; the first when unknown."""
+    """Return the NVML index of the GPU a run was on; 0 if unknown."""
     seen = record.facts.get("gpu_index") if isinstance(record, RunRecord) else None
     number = str(seen) if isinstance(seen, int) else (record.spec.device or "").partition(":")[2]
     return int(number) if number.isdecimal() else 0
 
 
 def gpu_of(record: AnyRecord) -> Gpu | None:
-    """The GPU a run was on; of a run on the CPU, the first of its machine."""
+    """Return the GPU a run was on; for a run on the CPU, the first one of the machine."""
     gpus, number = record.environment.gpus, gpu_number(record)
     return gpus[number if number < len(gpus) else 0] if gpus else None
 
 
-# The run as Python users handle it
+# The run as Python users see it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -444,7 +445,7 @@ class Run:
         return f"{spec.model.name} on {spec.runtime}, batch {self.record.known_items or 'unknown'}"
 
     def __repr__(self) -> str:
-        """One line: which run, of what, its median, and how many warnings it has."""
+        """One line: the run, its model, its median and the number of warnings."""
         medians = [f"{name} median {median} of {n}" for name, _, median, _, n in self._summary()]
         found = Counter(each.severity for each in self.findings)
         grave = [counted(found[name], name) for name in ("error", "warning") if found[name]]
@@ -482,7 +483,7 @@ class Run:
         return found
 
     def to_pandas(self) -> DataFrame:
-        """A DataFrame of the times: a row per iteration, columns in seconds."""
+        """Return a DataFrame of the times: a row per iteration, columns in seconds."""
         pandas, times = optional_library("pandas"), self.times
         columns: dict[str, object] = {f"{name}_s": c for name, c in times.durations().items()}
         further = {"start_s": times.start, "launch": times.launch}
@@ -492,15 +493,15 @@ class Run:
         return frame
 
     def plot(self, column: str | None = None) -> Figure:
-        """Draw the distribution of one column and its course over time."""
+        """Plot the distribution of one column and its values over time."""
         name, known = column or self.times.headline, self.times.durations()
         values = known.get(name)
         if values is None or not len(values):
             facts = {"columns": ", ".join(known) or "none: the run keeps no samples"}
             fix = f"plot({self.times.headline!r})" if known else None
-            raise UsageError(f"the run has no times called {name}", facts=facts, fix=fix)
+            raise UsageError(f"the run has no column called {name}", facts=facts, fix=fix)
         pyplot = optional_library("matplotlib.pyplot")
-        far = float(np.nanpercentile(values, FAR))
+        far = float(np.nanpercentile(values, PLOT_PERCENTILE))
         unit, scale = unit_for_seconds(far)
         figure: Figure
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
@@ -519,7 +520,7 @@ def notebook_page(
     findings: Iterable[Finding] = (),
     picture: str = "",
 ) -> str:
-    """HTML for a notebook: a title, a table (head first), a picture (SVG), and the findings."""
+    """Return HTML for a notebook: a title, a table with its header, a picture and findings."""
     import html  # workers do not need it
 
     def escaped(cell: object) -> str:
@@ -535,11 +536,11 @@ def notebook_page(
     return f"<p><b>{escaped(title)}</b></p>{table}{picture}{listed}"
 
 
-# Accuracy beside a run
+# Accuracy of a run
 
 
 class Score(Value, frozen=True, kw_only=True):
-    """How right a model is by one metric, with its interval and the examples it rests on."""
+    """The value of one accuracy metric, with its interval and the number of examples."""
 
     metric: str
     value: float
@@ -555,13 +556,13 @@ class Score(Value, frozen=True, kw_only=True):
 
 
 class Scores(Value, frozen=True, kw_only=True):
-    """The scores of one artefact: ``scores.json``; the hash says of which bytes."""
+    """The scores of one model file, identified by its hash: ``scores.json``."""
 
     sha256: str | None
     scores: tuple[Score, ...]
     data: str | None = None
     preparation: dict[str, Scalar] = {}
-    precision: str | None = None  # a file of weights can be run in several
+    precision: str | None = None  # a file of weights can be run in several precisions
     item_parts_s: dict[str, float] = {}  # median per item: load, preprocess, ..., postprocess
     timed: str | None = None
     findings: tuple[Finding, ...] = ()
@@ -569,16 +570,17 @@ class Scores(Value, frozen=True, kw_only=True):
     def by_metric(self) -> dict[str, Score]:
         return {score.metric: score for score in self.scores}
 
-    def not_of(self, record: RunRecord) -> str | None:
-        """Why they do not apply to a run of the same bytes; ``None`` where they do."""
+    def why_not_for(self, record: RunRecord) -> str | None:
+        """Return why they do not apply to a run of the same file; ``None`` if they do."""
         ran = precision_of(record)
-        if not may_be_alike(ran, self.precision):
-            return f"{self.precision} was judged, and {ran} was measured"
+        if not may_be_same_precision(ran, self.precision):
+            return f"{self.precision} was evaluated, but {ran} was measured"
         size = self.preparation.get("size") or self.preparation.get("crop")
         images = [each.shape for each in record.inputs if len(each.shape) == 4]
         sizes = [text_from_shape(part) for shape in images for part in (shape[2:], shape[1:3])]
         if size and images and size not in sizes:
-            return f"images of {size} were judged, and {text_from_shape(images[0])} was measured"
+            measured = text_from_shape(images[0])
+            return f"images of {size} were evaluated, but {measured} was measured"
         return None
 
     def as_extra(self) -> dict[str, object]:

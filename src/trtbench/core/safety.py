@@ -1,4 +1,4 @@
-"""Checks of everything that comes from outside: names, paths, owners, texts and sizes."""
+"""Checks of untrusted input: names, paths, owners, texts and sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trtbench.core.errors import InputError, UsageError
 
 
 def clean_text(text: str, *, keep: str = "\n\t") -> str:
-    """Make control and direction characters visible, and bytes that are not UTF-8 (``\\xNN``)."""
+    """Escape control and direction characters, and bytes that are not UTF-8 (``\\xNN``)."""
     if text.isascii() and text.isprintable():
         return text
     found = []
@@ -26,7 +26,7 @@ def clean_text(text: str, *, keep: str = "\n\t") -> str:
         harmless = category not in ("Cc", "Cs", "Zl", "Zp", "Cf") or each == "\u200d"
         if each in keep or harmless:
             found.append(each)
-        elif 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte that is not UTF-8
+        elif 0xDC80 <= code <= 0xDCFF:  # how Python represents a byte that is not UTF-8
             found.append(f"\\x{code - 0xDC00:02x}")
         else:
             found.append(f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
@@ -34,23 +34,23 @@ def clean_text(text: str, *, keep: str = "\n\t") -> str:
 
 
 def clean_line(text: str) -> str:
-    """Make visible whatever would not stay on one line."""
+    """Escape control characters, line breaks included."""
     return clean_text(text, keep="")
 
 
 def shown(text: str, *, most: int = 80) -> str:
-    """Quote a text from outside for a message: short, on one line, without controls."""
+    """Quote an untrusted text for a message: shortened, on one line, escaped."""
     line = clean_line(text)
     return repr(line if len(line) <= most else line[: most - 1] + "…")
 
 
 def xml_text(text: str) -> str:
-    """Make visible the characters that no XML document may hold."""
+    """Escape the characters that XML does not allow."""
     return clean_text(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
 def csv_cell(value: object) -> object:
-    """Keep a spreadsheet from taking a text for a formula; numbers stay as they are."""
+    """Prefix a text that a spreadsheet would run as a formula; numbers are not changed."""
     if isinstance(value, str) and _FORMULA.search(value):
         try:
             float(value)
@@ -60,21 +60,21 @@ def csv_cell(value: object) -> object:
 
 
 _FORMULA = re.compile(r"(^|[;\t\n\r])([=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
-"""Also the wide signs of eastern keyboards, and after a mark that may end a cell."""
+"""Includes full-width signs, and a sign after a character that may end a cell."""
 
 
-MOST_BYTES = 2**30  # of a file that is read as a whole; models are read in pieces
-MOST_TEXT_BYTES = 2**20  # files that people write by hand: settings, sweeps, lists of hosts
-MOST_DEPTH = 64  # brackets within brackets; files of trtexec and of ours stay below ten
-MOST_PARTS = 10**6  # values within values, counted as often as they are repeated
-MOST_BITS = 64  # of a whole number; longer ones cannot be written as text, or turned into seconds
-MOST_UNPACKED_BYTES = 2**33  # that an archive may unpack to, by default
-MOST_NOTHING = 2**32  # holes in a file: reading them would take hours
+MAX_BYTES = 2**30  # of a file that is read as a whole; models are read in pieces
+MAX_TEXT_BYTES = 2**20  # files that people write by hand: settings, sweeps, lists of hosts
+MAX_DEPTH = 64  # nested brackets; files of trtexec and trtbench have fewer than ten
+MAX_PARTS = 10**6  # nested values, counted as often as they are repeated
+MAX_BITS = 64  # of an integer; longer ones cannot be written as text, or turned into seconds
+MAX_UNPACKED_BYTES = 2**33  # of an unpacked archive, by default
+MAX_HOLES = 2**32  # bytes of holes in a file: reading them would take hours
 _CHUNK = 1 << 16
 
 
 def check_file(path: Path) -> os.stat_result:
-    """Refuse what is no ordinary file, before anything waits for it: pipes, devices, sockets."""
+    """Raise an error for pipes, devices and sockets, before anything waits for them."""
     name = clean_line(str(path))
     try:
         facts = path.stat()
@@ -89,15 +89,15 @@ def check_file(path: Path) -> os.stat_result:
 
 
 def check_filled(path: Path) -> None:
-    """Refuse a file most of which was never written: a small one may say that it has terabytes."""
+    """Raise an error for a sparse file with gigabytes of holes, which would take hours to read."""
     empty = at = end = 0
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return  # it was taken away meanwhile: who reads it says so
+        return  # removed in the meantime: reading it will report that
     try:
         end = os.fstat(descriptor).st_size
-        while end > MOST_NOTHING and at < end and empty <= MOST_NOTHING:
+        while end > MAX_HOLES and at < end and empty <= MAX_HOLES:
             data = os.lseek(descriptor, at, os.SEEK_DATA)
             empty += data - at
             at = os.lseek(descriptor, data, os.SEEK_HOLE)
@@ -105,41 +105,41 @@ def check_filled(path: Path) -> None:
         empty += end - at if problem.errno == errno.ENXIO else 0
     finally:
         os.close(descriptor)
-    if empty > MOST_NOTHING:
+    if empty > MAX_HOLES:
         raise InputError(
             f"{clean_line(str(path))} has gigabytes that were never written",
             facts={"bytes": end},
-            fix="copy it again: most of it never came",
+            fix="copy the file again: the copy is incomplete",
         )
 
 
-def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """Read an ordinary file of bounded size; pipes and devices are refused without waiting."""
+def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
+    """Read a regular file of limited size; pipes and devices are refused without waiting."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         _check_kind(path, facts)
         size, data = facts.st_size, b""
         if size <= most:
-            # Never more than there is: Python would allocate the memory first.
+            # Not more than the file has: Python would allocate the memory first.
             parts = [file.read(size + 1)]
             while parts[-1] and sum(map(len, parts)) <= most:
                 parts.append(file.read(_CHUNK))
             data = b"".join(parts) if len(parts) > 2 else parts[0]
-            size = len(data)  # it may grow; of the system's own files it is unknown
+            size = len(data)  # it may grow; files in /proc have no known size
     if size > most:
         message = f"{clean_line(str(path))} is too large to be read as a whole"
         raise InputError(message, facts={"bytes": size, "at most": most})
     return data
 
 
-def read_text(path: Path, *, most: int = MOST_TEXT_BYTES) -> str:
-    """Read a text that people write by hand; editors on Windows put a mark before it."""
+def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
+    """Read a short UTF-8 text; the byte order mark of Windows editors is removed."""
     return read_bytes(path, most=most).decode("utf-8-sig")
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """Read settings, a sweep, rules or hosts; what is no TOML, or too deep, is a ValueError."""
+    """Read a TOML file; raises ValueError if it is not valid or nested too deeply."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -154,24 +154,23 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def read_settings(path: Path) -> dict[str, object]:
-    """Read TOML that a user wrote; what cannot be read is said as an error of the user's."""
+    """Read a user's TOML file; raises UsageError if it cannot be read."""
     try:
         return read_toml(path)
     except (OSError, ValueError) as problem:
-        there = path.is_file()
-        fix = "correct it; it is written in TOML" if there else "give a file that is there"
+        fix = "correct the TOML in it" if path.is_file() else "give a file that exists"
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}, fix=fix) from None
 
 
-def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:
-    """Refuse a zip file that unpacks to more than it may, by its directory, as readers do."""
+def check_archive(path: Path, *, most: int = MAX_UNPACKED_BYTES) -> None:
+    """Raise an error for a zip file whose directory lists more bytes than allowed."""
     check_file(path)
     name = clean_line(str(path))
     try:
         with zipfile.ZipFile(path) as archive:
             total = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as problem:
-        facts, fix = {"reason": clean_line(str(problem))}, "copy it again, or make it anew"
+        facts, fix = {"reason": clean_line(str(problem))}, "copy it again, or create it again"
         raise InputError(f"{name} is damaged", facts=facts, fix=fix) from None
     if total > most:
         sizes = {"bytes": total, "at most": most}
@@ -179,9 +178,9 @@ def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:
 
 
 def check_nesting(data: bytes | str, *, where: str) -> None:
-    """Refuse text whose brackets, outside quotes, are nested deeper than any real file's."""
+    """Raise an error for text whose brackets, outside quotes, are nested too deeply."""
     text = data if isinstance(data, str) else data.decode("latin-1")
-    if text.count("[") + text.count("{") <= MOST_DEPTH:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     depth, quoted = 0, False
     for mark in re.finditer(r'\\.|["\[\]{}]', text, re.DOTALL):
@@ -189,18 +188,18 @@ def check_nesting(data: bytes | str, *, where: str) -> None:
             quoted = not quoted
         elif not quoted:
             depth += (mark[0] in "[{") - (mark[0] in "]}")
-            if depth > MOST_DEPTH:
+            if depth > MAX_DEPTH:
                 raise _too_deep(where)
 
 
 def check_parts(value: object, *, where: str) -> None:
-    """Refuse a decoded value that is nested too deeply or repeats itself (YAML's anchors)."""
+    """Raise an error for a value that is nested too deeply or repeats itself (YAML anchors)."""
     known: dict[int, tuple[int, int]] = {}
 
     def measure(part: object, left: int) -> tuple[int, int]:
         if not isinstance(part, (Mapping, list, tuple)):
-            if isinstance(part, int) and part.bit_length() > MOST_BITS:
-                facts = {"bits": part.bit_length(), "at most": MOST_BITS}
+            if isinstance(part, int) and part.bit_length() > MAX_BITS:
+                facts = {"bits": part.bit_length(), "at most": MAX_BITS}
                 raise InputError(f"{clean_line(where)} holds a number too large", facts=facts)
             return 1, 0
         if left == 0:
@@ -211,11 +210,11 @@ def check_parts(value: object, *, where: str) -> None:
             highest = max((height for _, height in sizes), default=0)
             known[id(part)] = (1 + sum(size for size, _ in sizes), 1 + highest)
         size, height = known[id(part)]
-        if height > left or size > MOST_PARTS:
+        if height > left or size > MAX_PARTS:
             raise _too_deep(where)
         return size, height
 
-    measure(value, MOST_DEPTH)
+    measure(value, MAX_DEPTH)
 
 
 def _check_kind(path: Path, facts: os.stat_result) -> None:
@@ -227,14 +226,14 @@ def _check_kind(path: Path, facts: os.stat_result) -> None:
 
 def _too_deep(where: str) -> InputError:
     message = f"{clean_line(where)} is nested too deeply, or repeats itself without end"
-    return InputError(message, facts={"levels": f"more than {MOST_DEPTH}"})
+    return InputError(message, facts={"levels": f"more than {MAX_DEPTH}"})
 
 
-def stranger(path: Path) -> str | None:
-    """Why a file must not steer what this user does; ``None`` when it may.
+def why_untrusted(path: Path) -> str | None:
+    """Return why a file must not control what this user runs; ``None`` if it may.
 
-    It and its folder belong to this user, to whoever called sudo, or to the system, and nobody
-    else can write to them. A sticky folder such as /tmp keeps others from replacing the file.
+    The file and its folder must belong to this user, to the user who called sudo, or to root, and
+    no one else may write to them. A sticky folder such as /tmp protects files from replacement.
     """
     trusted, caller = {os.getuid(), 0}, os.environ.get("SUDO_UID", "")
     if os.getuid() == 0 and caller.isdecimal():
@@ -251,7 +250,7 @@ def stranger(path: Path) -> str | None:
 
 
 def user_name(number: int) -> str:
-    """The name of a user; a number without one stays a number."""
+    """Return the name of a user, or ``user NUMBER`` if there is none."""
     import pwd
 
     try:
@@ -266,9 +265,9 @@ _URL = re.compile(
     r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s/@:'\"]{0,200}):(?!\d{1,9}(?:[/',;)\]]|\s|$))"
     r"[^\s\"]{1,500}@"
 )
-"""To the last @ of the word: a password may hold one. Digits and a slash are a port."""
+"""Up to the last @ of the word: a password may contain one. Digits and a slash are a port."""
 _USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@")
-"""A user's name that is this long is a token."""
+"""A user name of this length is a token."""
 _WORD = (
     r"(?:[\w-]*(?:password|passwd|passphrase|passcode|secret|token|credentials?|signature"
     r"|(?:api|access|account|private|secret|encryption|signing|session|storage|master|auth)[_-]?key)"
@@ -312,20 +311,20 @@ _SUSPECT = (
     *("hf_", "glpat-", "sk-", "xox", "eyj", "nvapi-", "aiza", "cookie"),
     *("passw", "passphrase", "passcode", "_pass", "?pass", "&pass", "sshpass"),
 )
-"""What every secret that is found here has, in small letters; most lines have none of it."""
+"""Every secret that is found here contains one of these, in lower case; most lines have none."""
 
 
 def may_hold_secret(text: str) -> bool:
-    """Whether a text has any of the words without which there is no secret in it."""
+    """Whether a text contains any word that occurs in secrets; a quick test."""
     small = text.casefold()
     return any(map(small.__contains__, _SUSPECT))  # ten times as fast as one pattern
 
 
 def mask(text: str) -> str:
-    """Hide passwords, tokens and credentials of URLs in a command or any other text."""
+    """Mask passwords, tokens and credentials of URLs in a command or any other text."""
     if not may_hold_secret(text):
         return text
-    # Of a user with a password the name is no secret.
+    # The name of a user with a password is not a secret.
     text = _URL.sub(lambda found: f"{found['scheme']}{found['user']}:{SECRET}@", text)
     text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
     text = _KNOWN.sub(SECRET, text)
@@ -335,7 +334,7 @@ def mask(text: str) -> str:
 
 
 def mask_words(words: Sequence[str]) -> list[str]:
-    """Hide secrets in the words of a command, where a value stands alone behind its flag."""
+    """Mask secrets in the words of a command, also a value that follows its flag."""
     is_flag = re.compile(rf"-{{1,2}}{_WORD}", re.I).fullmatch
     return [
         SECRET if is_flag(before) and not word.startswith("-") else mask(word)
@@ -344,7 +343,7 @@ def mask_words(words: Sequence[str]) -> list[str]:
 
 
 def mask_values(values: Mapping[str, str]) -> dict[str, str]:
-    """Hide the values of names that say they are secret, and secrets within the others."""
+    """Mask the values of names such as ``password``, and secrets within other values."""
     is_secret = re.compile(_WORD, re.I).fullmatch
     return {name: SECRET if is_secret(name) else mask(value) for name, value in values.items()}
 
@@ -361,39 +360,39 @@ _FILE_NAME_BYTES = 100
 LONGEST_NAME, LONGEST_PART = 4000, 255  # limits of file systems
 
 
-def at_home(text: str) -> Path:
-    """Take ``~`` for a home, as a shell does: where no user has the name, it stays as it is."""
+def expand_home(text: str) -> Path:
+    """Expand ``~`` as a shell does; the name of an unknown user is not changed."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's own raises
 
 
 def check_id(text: str, *, what: str = "run id", where: object = None) -> str:
-    """Refuse an id that could be anything but the name of one folder."""
+    """Return an id; raises an error if it could be more than the name of one folder."""
     if _ID.fullmatch(text) and ".." not in text:
         return text
-    fix = "ids are made of letters, digits, '-', '_' and '.'"
-    raise _refusal(f"{shown(text)} is no {what}", where, fix=fix)
+    fix = "an id has only letters, digits, '-', '_' and '.'"
+    raise _refusal(f"{shown(text)} is not a valid {what}", where, fix=fix)
 
 
 def check_tag(text: str, *, where: object = None) -> str:
-    """Refuse a tag that is empty, too long, or holds anything that a line of text may not."""
+    """Return a tag; raises an error if it is empty, too long or has unusual characters."""
     if mask(text) != text:
-        fix = "tags are shown to everybody"
-        raise _refusal("the tag holds what looks like a secret", where, fix=fix)
+        fix = "choose another tag: tags are shown to everybody"
+        raise _refusal("the tag looks like a secret", where, fix=fix)
     if _TAG.fullmatch(text):
         return text
-    fix = "a tag begins with a letter or digit; letters, digits, spaces and ._:@/+=#%~,- follow"
+    fix = "start it with a letter or digit; letters, digits, spaces and ._:@/+=#%~,- may follow"
     raise _refusal(f"{shown(text)} cannot be a tag", where, fix=fix)
 
 
 def tag_from_text(text: str) -> str:
-    """Make a tag of what a record says is one; one that is a tag stays as it is."""
+    """Return a valid tag for any text; a valid tag is not changed."""
     if _TAG.fullmatch(text):
         return text
     return re.sub(r"^[\W_]+", "", re.sub(r"[^\w .:@/+=#%~,-]", "_", text))[:200] or "unnamed"
 
 
 def check_title(text: str, *, where: object = None) -> str:
-    """Refuse a title that is not one line of printable text."""
+    """Return a title; raises an error if it is not one line of printable text."""
     if text.strip() and len(text) <= 200 and clean_line(text) == text:
         return text
     fix = "a title is one line of at most 200 printable characters"
@@ -401,20 +400,20 @@ def check_title(text: str, *, where: object = None) -> str:
 
 
 def file_name_from_text(text: str, *, otherwise: str = "unnamed") -> str:
-    """Make of any text the name of one file: no folder, no leading dot or dash, not too long."""
+    """Return a file name for any text: no folder, no leading dot or dash, not too long."""
     name = re.sub(r"[^\w.+-]+", "-", unicodedata.normalize("NFC", text)).strip(".-")
     cut = re.sub(r"\.{2,}", ".", name).encode("utf-8", "replace")[:_FILE_NAME_BYTES]
     return cut.decode("utf-8", "ignore") or otherwise
 
 
 def check_name(name: str, *, what: str = "name", where: object = None) -> PurePosixPath:
-    """Refuse a name that is absolute, leads upwards, or is none; it says nothing about links."""
+    """Return a relative path; raises an error if it is empty, absolute or leads upwards."""
     path = PurePosixPath(name)
     sizes = [len(part.encode("utf-8", "replace")) for part in path.parts]
     if len(name) > LONGEST_NAME or any(size > LONGEST_PART for size in sizes):
         raise _refusal(f"the {what} {shown(name)} is too long", where, fix="give it a shorter name")
     bad = not name or "\0" in name or path.is_absolute() or ".." in path.parts or not path.parts
-    # Another system may take a backslash or a drive for a way out.
+    # On another system a backslash or a drive letter may lead out of the folder.
     if bad or "\\" in name or re.match(r"[A-Za-z]:", name) or name.startswith("~"):
         fix = "only files in the same folder, or in folders below it, are used"
         raise _refusal(f"the {what} {shown(name)} leads out of its folder", where, fix=fix)
@@ -422,7 +421,7 @@ def check_name(name: str, *, what: str = "name", where: object = None) -> PurePo
 
 
 def inside(folder: Path, name: str, *, what: str = "name", where: object = None) -> Path:
-    """Find a name below a folder; one that passes through a link on the way is refused."""
+    """Return the path of a name below a folder; raises an error if it passes through a link."""
     relative = check_name(name, what=what, where=where)
     path = folder
     for part in relative.parts:
@@ -435,10 +434,10 @@ def inside(folder: Path, name: str, *, what: str = "name", where: object = None)
 
 
 def is_inside(folder: Path, path: Path) -> bool:
-    """Whether a path, links followed, is below a folder."""
+    """Whether a path, with links resolved, is below a folder."""
     try:
         found, root = path.resolve(), folder.resolve()
-    except (OSError, RuntimeError):  # a circle of links
+    except (OSError, RuntimeError):  # links in a circle
         return False
     return found != root and found.is_relative_to(root)
 

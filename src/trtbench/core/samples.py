@@ -18,7 +18,7 @@ DURATIONS = ("host", "latency", "enqueue", "h2d", "gpu", "d2h", "end_to_end")
 
 
 class Interval(Value, frozen=True, kw_only=True):
-    """A range, how often ranges made this way hold the truth, and the truth about what."""
+    """A confidence interval: its bounds, its level, and what it is an interval of."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class Interval(Value, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IterationTimes:
-    """Columns of equal length in seconds; a phase that was not seen is ``None``, never zero."""
+    """Columns of equal length in seconds; a phase that was not measured is ``None``, never zero."""
 
     host: Column | None = None  # from before the call to after its completion, by the host's clock
     latency: Column | None = None  # h2d + gpu + d2h as trtexec defines it; not host time
@@ -55,7 +55,7 @@ class IterationTimes:
         return next((len(column) for _, column in self.columns()), 0)
 
     def columns(self) -> Iterator[tuple[str, NDArray[np.generic]]]:
-        """List every column that exists, stamps last."""
+        """Iterate over the names and columns that exist, time stamps last."""
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name != "stamps" and value is not None:
@@ -63,13 +63,13 @@ class IterationTimes:
         yield from self.stamps.items()
 
     def durations(self) -> dict[str, Column]:
-        """Collect the duration columns that exist, in the order tables show them."""
+        """Return the duration columns that exist, in the order of tables."""
         found = ((name, getattr(self, name)) for name in DURATIONS)
         return {name: column for name, column in found if column is not None}
 
     @property
     def headline(self) -> str:
-        """Name the column that stands for the run: host time if seen, else trtexec's latency."""
+        """The name of the main column: host time if measured, else trtexec's latency."""
         return next(iter(self.durations()), "host")
 
     def by_launch(self, name: str) -> list[Column]:
@@ -80,19 +80,19 @@ class IterationTimes:
 
 
 def times_from_columns(columns: Mapping[str, NDArray[np.generic]]) -> IterationTimes:
-    """Rebuild from named columns; names that are not fields become stamps."""
+    """Build IterationTimes from named columns; names that are not fields become stamps."""
     names = {each.name for each in fields(IterationTimes)} - {"stamps"}
     known = {name: np.asarray(column) for name, column in columns.items() if name in names}
     stamps = {name: np.asarray(c, float) for name, c in columns.items() if name not in names}
     everything = {**known, **stamps}
     odd = [name for name, c in everything.items() if c.ndim != 1 or c.dtype.kind not in "fiub"]
     if odd or len({len(column) for column in everything.values()}) > 1:
-        raise ValueError(f"the columns {sorted(odd or everything)} are no table of numbers")
+        raise ValueError(f"the columns {sorted(odd or everything)} are not a table of numbers")
     return IterationTimes(**known, stamps=stamps)
 
 
 def join_launches(launches: list[IterationTimes]) -> IterationTimes:
-    """Put launches one after another; only columns that every launch has are kept."""
+    """Concatenate launches; only columns that every launch has are kept."""
     tables = [dict(times.columns()) for times in launches]
     shared = set.intersection(*(set(table) for table in tables)) - {"launch"}
     columns: dict[str, NDArray[np.generic]] = {
@@ -122,7 +122,7 @@ class LayerProfile(Value, frozen=True, kw_only=True):
 
 
 class LayerInfo(Value, frozen=True, kw_only=True):
-    """What an engine's inspector reports of one layer; absent facts are empty or ``None``."""
+    """What the engine inspector reports about one layer; missing facts are empty or ``None``."""
 
     name: str
     type: str | None = None
@@ -153,7 +153,7 @@ class EngineGraph(Value, frozen=True, kw_only=True):
 
 
 class TelemetrySample(Value, frozen=True, kw_only=True):
-    """One look at the machine; what a device does not report is ``None``."""
+    """One telemetry reading; values that a device does not report are ``None``."""
 
     at_s: float
     gpu_util: float | None = None
@@ -165,7 +165,7 @@ class TelemetrySample(Value, frozen=True, kw_only=True):
     temperature_c: float | None = None
     event_reasons: int | None = None
     process_memory_bytes: int | None = None  # of the measured process, with its context
-    energy_j: float | None = None  # counter of the device, from some start of its own
+    energy_j: float | None = None  # energy counter of the device; only differences have a meaning
 
 
 AnyArray = NDArray[Any]  # arrays whose type is only known from the data

@@ -1,4 +1,4 @@
-"""Requests: models, shapes, inputs, runs and builds."""
+"""Specs: models, shapes, inputs, runs and builds, with all defaults resolved."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all values: immutable, keyword-only, equal by content."""
 
     def having(self: V, **changes: object) -> V:
+        """Return a copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
 
 SEQUENCE, MAP, SPARSE, OPTIONAL = NO_TENSORS = ("sequence", "map", "sparse tensor", "optional")
-"""What ONNX models may take and give beside tensors."""
+"""Kinds of ONNX inputs and outputs that are not tensors."""
 
 
 class TensorSpec(Value, frozen=True, kw_only=True):
     name: str
     dtype: str
-    """numpy's name (``float32``, ``bool``); ``bfloat16`` and ``float8_*`` as ONNX says. What is
-    no tensor is one of ``NO_TENSORS``."""
+    """numpy's name (``float32``, ``bool``); ``bfloat16`` and ``float8_*`` as in ONNX. For values
+    that are not tensors, one of ``NO_TENSORS``."""
     shape: tuple[int | str | None, ...]  # int: fixed; str: dynamic; `None`: unknown
 
     @property
@@ -42,14 +43,14 @@ class TensorSpec(Value, frozen=True, kw_only=True):
 
 
 def batch_from_shapes(shapes: Iterable[Sequence[int | str | None]]) -> int | None:
-    """Make the leading dimension all inputs of several dimensions share; ``None`` if none does."""
+    """Return the leading dimension that all inputs of two or more dimensions share, if any."""
     leading = {shape[0] for shape in shapes if len(shape) > 1}
     size = leading.pop() if len(leading) == 1 else None
     return size if isinstance(size, int) and size > 0 else None
 
 
 class ModelFile(Value, frozen=True, kw_only=True):
-    """A file that belongs to a model beside the one it is called by: weights, a shard."""
+    """A further file of a model, such as external weights or a shard."""
 
     name: str  # relative to the folder of the model
     sha256: str
@@ -64,12 +65,12 @@ class ModelRef(Value, frozen=True, kw_only=True):
     sha256: str | None = None  # of all its bytes; for one file, its plain SHA-256
     size_bytes: int | None = None
     modified: str | None = None  # local time of the last change, ISO 8601 with offset
-    files: tuple[ModelFile, ...] = ()  # what belongs to it beside the file at `path`
+    files: tuple[ModelFile, ...] = ()  # its files other than `path`
     made_with: tuple[str, ...] = ()  # options that change the model: `factory=nets:small`
 
     @property
     def identity(self) -> str:
-        """What identifies it: its hash, or the name under which a library has it."""
+        """Its hash, or its name if it comes from a library."""
         return self.sha256 or self.path
 
     @property
@@ -78,7 +79,7 @@ class ModelRef(Value, frozen=True, kw_only=True):
 
 
 class InputSpec(Value, frozen=True, kw_only=True):
-    source: str | None = None  # an `.npz`, an `.npy` or an image; `None` draws values
+    source: str | None = None  # an `.npz`, an `.npy` or an image; `None`: random values
     seed: int = 0
     task: str | None = None
     settings: dict[str, Scalar] = {}
@@ -92,7 +93,7 @@ class Length(Value, frozen=True, kw_only=True):
 
 
 class Warmup(Value, frozen=True, kw_only=True):
-    """Warm up at least as long as the floor says, then until steady, at most up to the cap."""
+    """Warm up for at least ``floor``, then until times are steady, for at most ``cap_s``."""
 
     floor: Length = Length(seconds=0.2)
     until_steady: bool = True
@@ -106,9 +107,9 @@ class ShapeProfile(Value, frozen=True, kw_only=True):
 
 
 class RunSpec(Value, frozen=True, kw_only=True):
-    """One measurement, completely described.
+    """The complete description of one measurement.
 
-    A field of the same name in ``BenchRequest`` fills it; ``core/properties.py`` declares it.
+    Fields are filled from ``BenchRequest`` by name and declared in ``core/properties.py``.
     """
 
     model: ModelRef
@@ -131,7 +132,7 @@ class RunSpec(Value, frozen=True, kw_only=True):
     profile_index: int = 0
     telemetry_s: float | None = None  # sampling interval of a separate pass
     lock_clocks: str | None = None  # while measuring: `base`, `max` or megahertz
-    profile: bool = False  # also time single layers, in a pass of its own
+    profile: bool = False  # also time layers, in a separate pass
     separate_profile_run: bool = True
     precision: Precision | None = None
     threads: int | None = None
@@ -147,7 +148,7 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     precision: Precision | None = None  # `None`: as the model's types, else FP32 without TF32
     shapes: dict[str, ShapeProfile] = {}
     more_profiles: tuple[dict[str, ShapeProfile], ...] = ()  # missing inputs: as in `shapes`
-    assumed: str | None = None  # how open dimensions without a value were fixed
+    assumed: str | None = None  # the values assumed for dynamic dimensions
     workspace_bytes: int | None = None
     optimization_level: int | None = None
     timing_cache: str | None = None

@@ -1,4 +1,4 @@
-"""Seconds, bytes and hertz inside; people's units at the edge, with the digits they deserve."""
+"""Converts seconds, bytes and hertz to and from text with units and suitable digits."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def hertz_from_text(text: str) -> float:
 
 
 def fraction_from_text(text: str) -> float:
-    """Read ``3%`` as the fraction 0.03; a bare 0.5 is refused, 0.5 % and 50 % may be meant."""
+    """Read ``3%`` as 0.03; 0.5 without a unit is ambiguous (0.5 % or 50 %) and refused."""
     value = _read(text, {"%": 0.01, "": 1.0}, example="3%", what="fraction")
-    return value if "%" in text else demand_part(value, most=0)
+    return value if "%" in text else check_part(value, most=0)
 
 
-def demand_part(value: float, *, most: float = 1) -> float:
-    """Refuse a number that is no part of one: 3 % may be meant, and 300 %."""
+def check_part(value: float, *, most: float = 1) -> float:
+    """Return a fraction; a number above ``most`` is ambiguous (3 % or 300 %) and refused."""
     if not 0 <= value <= most:
         one, other = f"{value:g}", f"{100 * value:g}"
         raise UsageError(f"{one} may mean {one} % or {other} %", fix=f"write {one}% or {other}%")
@@ -73,7 +73,7 @@ def _read(text: str, units: Mapping[str, float], *, example: str, what: str) -> 
 
 
 def text_from_seconds(value: float | None, *, digits: int = 4) -> str:
-    """Write a duration in the unit that suits it: ``532.1 µs``, ``1.204 ms``, ``3 s``."""
+    """Write a duration in a suitable unit: ``532.1 µs``, ``1.204 ms``, ``3 s``."""
     if value is None or math.isnan(value):
         return MISSING
     if abs(value) < 1e-12:  # rounding, not a time
@@ -83,7 +83,7 @@ def text_from_seconds(value: float | None, *, digits: int = 4) -> str:
 
 
 def text_from_long_time(seconds: float) -> str:
-    """Write a time to wait, in the unit people plan with: ``45 s``, ``12 min``, ``1.5 h``."""
+    """Write a waiting time: ``45 s``, ``12 min``, ``1.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -114,17 +114,17 @@ def text_from_fraction(value: float | None, *, digits: int = 2, signed: bool = F
 
 
 def with_minus(number: str) -> str:
-    """Write the sign of a number as a minus; exponents stay as programs read them: ``−1e-06``."""
+    """Replace a leading hyphen by a minus sign; exponents keep theirs: ``−1e-06``."""
     return f"−{number[1:]}" if number.startswith("-") else number
 
 
 def counted(count: int, noun: str, many: str | None = None) -> str:
-    """Write how many there are of something: ``1 run``, ``1 204 runs``, ``2 summaries``."""
+    """Write a count with its noun: ``1 run``, ``1 204 runs``, ``2 summaries``."""
     return f"{count:,} ".replace(",", " ") + (noun if count == 1 else many or f"{noun}s")
 
 
 def text_from_shape(shape: Sequence[int | str | None]) -> str:
-    """Write ``1x3x224x224``; an unknown dimension is ``?``, a shape without any a scalar."""
+    """Write ``1x3x224x224``; an unknown dimension is ``?``, an empty shape ``scalar``."""
     return "x".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
 
 
@@ -134,7 +134,7 @@ def _digits(value: float, digits: int) -> str:
 
 
 def instant_from_text(created: str) -> float | None:
-    """Read a time as records carry it, in seconds since 1970; ``None`` when it is none."""
+    """Read an ISO 8601 time as seconds since 1970; ``None`` if it is not one."""
     try:
         return datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
@@ -163,23 +163,23 @@ class Ends(NamedTuple):
 
 
 def common_unit(values_s: Iterable[float]) -> UnitScale:
-    """Choose one unit for durations that stand side by side: that of the one in the middle."""
+    """Choose one unit for several durations: the unit that suits the median."""
     known = sorted(value for value in values_s if math.isfinite(value) and value > 0)
     return unit_for_seconds(known[len(known) // 2] if known else None)
 
 
 def unit_for_seconds(value: float | None) -> UnitScale:
-    """Choose the unit in which a duration reads best."""
+    """Choose the largest unit in which a duration is at least 1."""
     if value is None or not math.isfinite(value) or value == 0:
         return UNITS[1]
     return next((unit for unit in UNITS if abs(value) >= unit[1]), UNITS[-1])
 
 
 def decimals(value: float, *, bounds: Bounds | None = None) -> int:
-    """How many places after the point a number deserves.
+    """Return how many decimals of a number to show.
 
-    The last digit shown is the first that the half width of the interval leaves in doubt; a half
-    width from 1.0 to 1.5 gets one place more. Two significant digits are always shown.
+    The last decimal is the first one that the half width of the interval makes uncertain; a half
+    width of 1.0 to 1.5 adds one more. Two significant digits are always shown.
     """
     size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
     if bounds is None or not math.isfinite(bounds.high - bounds.low):
@@ -193,7 +193,7 @@ def decimals(value: float, *, bounds: Bounds | None = None) -> int:
 
 
 def text_from_number(value: float | None, *, bounds: Bounds | None = None) -> str:
-    """Write a bare number with the digits its bounds support."""
+    """Write a number with the digits its bounds support."""
     if value is None or not math.isfinite(value):
         return MISSING
     return _grouped(value, decimals(value, bounds=bounds))
@@ -213,19 +213,19 @@ def text_from_duration(
 
 
 def text_from_share(value: float | None) -> str:
-    """Write a part of a whole as per cent with three digits at most: ``12.3 %``."""
+    """Write a part of a whole in per cent: ``12.3 %``."""
     if value is None or not math.isfinite(value):
         return MISSING
     return "< 0.1 %" if 0 < value < 0.0005 else f"{value * 100:.1f} %"
 
 
 def text_from_change(value: float | None, *, digits: int = 2) -> str:
-    """Write a change as per cent with its sign: ``−12.30 %``."""
+    """Write a change in per cent with its sign: ``−12.30 %``."""
     return text_from_fraction(value, digits=digits, signed=True)
 
 
 def text_from_difference(value_s: float | None, *, unit: UnitScale | None = None) -> str:
-    """Write a duration that something takes more or less, with its sign: ``+1.20 ms``."""
+    """Write the difference of two durations with its sign: ``+1.20 ms``."""
     text = text_from_duration(value_s, unit=unit)
     return f"+{text}" if value_s is not None and value_s > 0 else text
 

@@ -1,4 +1,4 @@
-"""The words a run may be described with: light enough for help pages to import."""
+"""The allowed values of flags and records, in a module that is quick to import."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 Protocol = Literal["serve", "pipeline", "gpu", "coldl2", "server", "first"]
 """How queries follow one another; every number is shown with it.
 
-serve     one query, wait, next: what a synchronous caller pays
+serve     one query, wait, next: the latency of a synchronous caller
 pipeline  two queries in flight on separate copy and compute streams: trtexec up to TensorRT 10
 gpu       no transfers, CUDA graph, back to back: trtexec 11
 coldl2    as gpu, with the L2 cache emptied before each query, outside its time
@@ -18,7 +18,7 @@ first     load, first inference, time to steady
 CudaGraph = Literal["off", "on", "auto"]
 
 Arrivals = Literal["poisson", "constant", "trace"]
-"""How queries are spread in time; ``trace``, as they were recorded, in older records only."""
+"""How queries are spread in time; ``trace``, a recorded series, is in older records only."""
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]
 

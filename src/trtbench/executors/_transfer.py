@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.core import safety as boundary
-from trtbench.core.codec import json_from_value, learned, value_from_json
+from trtbench.core.codec import json_from_value, prepared_for_decoding, value_from_json
 from trtbench.core.errors import InputError, StoreError, write_error
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
@@ -70,7 +70,7 @@ def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
         return head + "".join(f"{place(name)}{comma}{rest}" for name, comma, rest in parts)
 
     tree = map_texts(msgspec.to_builtins(job), rewrite)
-    return msgspec.convert(tree, type=learned(RemoteJob)).having(placed=str(folder))
+    return msgspec.convert(tree, type=prepared_for_decoding(RemoteJob)).having(placed=str(folder))
 
 
 def with_marks(tree: object, *, files: Path, output: Path) -> object:

@@ -304,13 +304,13 @@ def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: i
             try:
                 run_node(job, folder=folder / "work", environment=environment)
             except TrtbenchError as problem:
-                answer = answer.having(error=ReportedError.of(problem))
+                answer = answer.having(error=ReportedError.from_error(problem))
             if (folder / "work" / RUN).is_dir():  # a failed job leaves its log there
                 pack(folder / "work" / RUN, folder / "run.tar")
                 answer = answer.having(run=(folder / "run.tar").read_bytes())
             return answer
     except TrtbenchError as problem:
-        return answer.having(error=ReportedError.of(problem), run=None)
+        return answer.having(error=ReportedError.from_error(problem), run=None)
 
 
 def _fetch_content(cache: Path, sha256: str, chunks: Sequence[object]) -> None:

@@ -286,7 +286,7 @@ class Shell:
         if host.port is not None:
             words += ["-p", str(host.port)]
         if host.identity is not None:
-            words += ["-i", str(boundary.at_home(host.identity))]
+            words += ["-i", str(boundary.expand_home(host.identity))]
         return ["ssh", "-T", *words, host.address, command]
 
     def _python(self, *words: str, environment: dict[str, str] | None = None) -> str:

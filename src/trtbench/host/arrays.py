@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.core.errors import InputError, InputTypeError, near_miss, writing
-from trtbench.core.safety import MOST_UNPACKED_BYTES, check_archive, check_file
+from trtbench.core.safety import MAX_UNPACKED_BYTES, check_archive, check_file
 from trtbench.core.samples import AnyArray, Array, Arrays
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
@@ -76,7 +76,7 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
 
 
 def read_archive(
-    source: Path, *, wanted: Container[str] | None = None, most: int = MOST_UNPACKED_BYTES
+    source: Path, *, wanted: Container[str] | None = None, most: int = MAX_UNPACKED_BYTES
 ) -> dict[str, AnyArray]:
     """Return the arrays of an ``.npz``; one whose header promises more than it holds is refused.
 

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from trtbench.core.errors import UnavailableError
-from trtbench.core.safety import at_home, mask, mask_words
+from trtbench.core.safety import expand_home, mask, mask_words
 from trtbench.host.files import temporary_folder
 
 GRACE_S = 2.0  # how long a child may take to end after SIGTERM before it is killed
@@ -323,7 +323,7 @@ def trtexec_binary(given: str | None) -> str:
     """Return the trtexec to run: the one named, or the one that ``find_trtexec`` returns."""
     if given is not None:
         # A Path drops ./, and a bare name is looked up on the search path.
-        found = shutil.which(str(at_home(given)) if given.startswith("~") else given)
+        found = shutil.which(str(expand_home(given)) if given.startswith("~") else given)
         if found is None:
             raise UnavailableError(f"{given} is not an executable program", fix="--opt binary=PATH")
         return found

@@ -19,7 +19,7 @@ from trtbench.core.safety import check_name, clean_line, file_name_from_text
 from trtbench.trtexec.log import encoding_of, is_packed, unpacked
 from trtbench.trtexec.sniff import HEAD_BYTES, is_archive, kind_of
 
-MOST_MEMBERS, MOST_BYTES = 10_000, 2 << 30
+MOST_MEMBERS, MAX_BYTES = 10_000, 2 << 30
 """What all archives of one command may hold together."""
 
 MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
@@ -62,7 +62,7 @@ class Unpacking:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._bytes, self._members, self._archives = MOST_BYTES, MOST_MEMBERS, 0
+        self._bytes, self._members, self._archives = MAX_BYTES, MOST_MEMBERS, 0
 
     def members(self, path: Path, shown: str) -> Iterator[Member]:
         """Take out the files of an archive, packed as a whole or not.

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from trtbench.core.errors import InputError, ParseError, reading
-from trtbench.core.safety import at_home, check_filled, read_bytes
+from trtbench.core.safety import check_filled, expand_home, read_bytes
 from trtbench.core.samples import Column
 from trtbench.core.spec import Value
 from trtbench.formats.toolkit import (
@@ -48,7 +48,7 @@ from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
 
 T = TypeVar("T")
 
-MOST_TEXT_BYTES = 512 * 2**20
+MAX_TEXT_BYTES = 512 * 2**20
 """A log or a JSON document above this is refused; times files are read piece by piece."""
 _GLOB = re.compile(r"[*?\[]")
 _ROLE = "|".join((
@@ -145,7 +145,7 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
     found: dict[Path, tuple[Path, bool]] = {}
     left: list[Unused] = []
     for text in paths:
-        given = at_home(text)
+        given = expand_home(text)
         matches, named = [given], True
         if not given.exists():
             # Path.glob takes no absolute pattern.
@@ -345,8 +345,8 @@ def _log_slot(run: LogRun) -> str:
 def data_of(found: FoundFile) -> bytes:
     """Read a file that is taken as a whole."""
     try:
-        if found.path.stat().st_size > MOST_TEXT_BYTES:
-            raise _broken(found, f"at most {MOST_TEXT_BYTES >> 20} MiB of {found.kind}")
+        if found.path.stat().st_size > MAX_TEXT_BYTES:
+            raise _broken(found, f"at most {MAX_TEXT_BYTES >> 20} MiB of {found.kind}")
         return read_bytes(found.path)
     except OSError as problem:
         raise _broken(found, "a file that can be read", problem.strerror) from None

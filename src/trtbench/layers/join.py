@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 
-from trtbench.core.run import name_of, types_of
+from trtbench.core.run import name_from_types, types_of
 from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime, TensorInfo
 from trtbench.core.units import text_from_shape
 from trtbench.layers.cost import NodeCosts, flops_of, traffic_of
@@ -149,7 +149,7 @@ def denied_by(label: str | None, ran: frozenset[str]) -> str | None:
     if not wanted or "best" in wanted:
         return None
     agreed = (wanted | full if wanted & full else wanted) & ran
-    return name_of(ran) if ran and not agreed else None
+    return name_from_types(ran) if ran and not agreed else None
 
 
 @lru_cache(maxsize=4096)

@@ -18,8 +18,8 @@ from typing import NoReturn, TypeVar
 from trtbench.analysis.distributions import samples_needed
 from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.load import (
-    LEAST_QUERIES,
     LOOKS,
+    MIN_QUERIES,
     next_rate,
     point_from_windows,
     slo_from_text,
@@ -800,7 +800,7 @@ def _measure_rate(
     """Measure windows at one rate until they decide or time is up; arrivals differ in each."""
     looks = (max(LOOKS[0], least), *(each for each in LOOKS if each > max(LOOKS[0], least)))
     # Enough queries for two windows to estimate the percentile.
-    queries = max(spec.stop.iterations or 0, LEAST_QUERIES, samples_needed(slo.q))
+    queries = max(spec.stop.iterations or 0, MIN_QUERIES, samples_needed(slo.q))
     runs: list[Run] = []
     for count in looks:
         while len(runs) < count:

@@ -18,7 +18,15 @@ from trtbench.analysis.onnx_graph import (
     stamp_from_metadata,
 )
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, UnavailableError, writing
-from trtbench.core.run import Fact, RunRecord, Scalar, fits, name_of, precision_in, precision_of
+from trtbench.core.run import (
+    Fact,
+    RunRecord,
+    Scalar,
+    matches_precision,
+    name_from_types,
+    precision_in,
+    precision_of,
+)
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.files import scratch_directory
@@ -65,9 +73,9 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
             held = outline_of(Path(model.path)).held or frozenset({"fp32"})
         except InputError:
             return {"precision": Fact(value=recorded)} if recorded else {}
-        if recorded is not None and fits(recorded, held):
+        if recorded is not None and matches_precision(recorded, held):
             return {"precision": Fact(value=recorded)}
-        return {"precision": Fact(value=name_of(held), source="implied")}
+        return {"precision": Fact(value=name_from_types(held), source="implied")}
     record = record_of_engine(model)
     if record is None:
         return {}

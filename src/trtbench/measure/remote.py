@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from trtbench.core import safety as boundary
-from trtbench.core.codec import learned
+from trtbench.core.codec import prepared_for_decoding
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, writing
 from trtbench.core.run import AnyRecord
 from trtbench.core.safety import is_inside
@@ -37,10 +37,10 @@ from trtbench.models.identity import (
 )
 from trtbench.models.torch_models import code_of_factory, code_of_hub, is_named
 from trtbench.requests.execution import PATIENCE_S, Event, Execution, expected_s
-from trtbench.requests.fields import ExecutorFields, Travels, VerbRequest, fields_of, settled
+from trtbench.requests.fields import ExecutorFields, Travels, VerbRequest, fields_of, with_settings
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.models import RecipeFields, RunningFields
-from trtbench.requests.run_spec import first_choice, pick
+from trtbench.requests.run_spec import first_choice, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES, device_of
 from trtbench.store.directory import RECORD, new_id, read_record
@@ -326,7 +326,7 @@ def run_verb_remotely(
         task=getattr(request, "task", None), settings=getattr(request, "settings", None)
     )
     stays = {field.name for field in fields_of(ExecutorFields)}
-    arguments = files.add_request(settled(request, config.defaults))
+    arguments = files.add_request(with_settings(request, config.defaults))
     models: list[object] = []
     for field in fields_of(type(request)):
         if field.about.travels == "model":
@@ -397,13 +397,14 @@ def send_verb(
 def value_from_answer(answer: object, kind: type[T], *, files: InputFiles, output: Path) -> T:
     own = with_local_paths(answer, files=files.groups, output=output)
     try:
-        return msgspec.convert(own, type=learned(kind))
+        return msgspec.convert(own, type=prepared_for_decoding(kind))
     except msgspec.ValidationError as problem:
         raise StoreError("the answer is not valid", facts={"reason": problem}) from None
 
 
 def sides_need_gpu(request: RunningFields, models: Sequence[str]) -> bool:
-    runtimes = (pick(request.runtime, n, len(models), what="-r") for n in range(len(models)))
+    count = len(models)
+    runtimes = (value_of_side(request.runtime, n, count, what="-r") for n in range(count))
     return any(
         needs_gpu(model, runtime, device=request.device, options=request.options)
         for model, runtime in zip(models, runtimes, strict=True)

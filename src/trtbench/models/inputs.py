@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trtbench.core.errors import InputError, UsageError, meant
+from trtbench.core.errors import InputError, UsageError, suggest
 from trtbench.core.run import may_be_colours
 from trtbench.core.spec import NO_TENSORS, TensorSpec, batch_from_shapes
 from trtbench.core.units import text_from_shape
@@ -171,7 +171,7 @@ def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
     names = [each.name for each in inputs]
     facts = {"inputs": ", ".join(names)}
     return UsageError(
-        f"the model has no input called {name!r}", facts=facts, fix=meant(name, names)
+        f"the model has no input called {name!r}", facts=facts, fix=suggest(name, names)
     )
 
 

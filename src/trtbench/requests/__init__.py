@@ -1,4 +1,4 @@
-"""What is asked for: the requests of the verbs, settings, and how the work is carried out.
+"""The requests of the verbs, the settings, and how the work is executed.
 
 Knows runtimes and builders by their contracts; knows no verb and no screen.
 """

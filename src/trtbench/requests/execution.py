@@ -1,4 +1,4 @@
-"""How a job is carried out, and what it reports; nothing of it changes a measurement."""
+"""How a job is executed, and what it reports; nothing here changes a measurement."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from trtbench.requests.settings import Config
 
 
 class Event(Value, frozen=True, kw_only=True):
-    """Something worth telling: a stage that began, a note, a wait, or a sign of life."""
+    """A progress event: a stage that began, a note, a wait, or a tick during long work."""
 
     kind: Literal["stage", "note", "wait", "tick"]
     text: str
-    done: float | None = None  # part of the whole work that is done, from 0 to 1, when it is known
+    done: float | None = None  # fraction of the work that is done, from 0 to 1, if known
     seconds: float | None = None
 
 
@@ -37,25 +37,25 @@ def silent(event: Event) -> None:
 
 
 PATIENCE_S = 600.0  # added to the expected length of a launch before it counts as hung
-LEAST_MEMORY_BYTES = 128 << 20
-"""Address space in which an interpreter with numpy does not even start."""
-TICK_S = 5.0  # sign of life on long work; the parent sleeps otherwise
+MIN_MEMORY_BYTES = 128 << 20
+"""An interpreter with numpy does not start in less address space."""
+TICK_S = 5.0  # time between ticks during long work; the parent sleeps otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How a job is carried out: nothing of it changes what is measured."""
+    """How a job is executed; nothing here changes what is measured."""
 
     python: str | None = None
     timeout_s: float | None = None
     memory_bytes: int | None = None
     wait: bool = True
     command: str | None = None
-    """The command line, for the record; secrets in it are hidden from here on."""
+    """The command line, for the record, with secrets masked."""
     tags: tuple[str, ...] = ()
-    machine: str | None = None  # what this machine is called, where its owner says so
+    machine: str | None = None  # the name that the settings give to this machine
     output: Path | None = None
-    run_id: str | None = None  # the id that whoever asked for the run has given it
+    run_id: str | None = None  # the id of the run, if the requesting machine has chosen it
     executor: Executor = HERE
     needs: Needs | None = None
     listen: Listener = field(default=silent)
@@ -63,39 +63,39 @@ class Execution:
     def __post_init__(self) -> None:
         if self.command is not None:
             object.__setattr__(self, "command", clean_line(mask(self.command)))
-        if self.memory_bytes is not None and self.memory_bytes < LEAST_MEMORY_BYTES:
+        if self.memory_bytes is not None and self.memory_bytes < MIN_MEMORY_BYTES:
             raise UsageError(
-                f"a memory limit of {text_from_bytes(self.memory_bytes)} lets nothing start",
-                facts={"least": text_from_bytes(LEAST_MEMORY_BYTES)},
+                f"a memory limit of {text_from_bytes(self.memory_bytes)} is too small",
+                facts={"minimum": text_from_bytes(MIN_MEMORY_BYTES)},
                 fix="--memory-limit 8GiB",
             )
 
     def part(self, start: float, stop: float, *, name: str = "") -> Execution:
-        """One step of several, whose events report the progress of the whole."""
+        """Return the execution of one step; its events report the progress of the whole work."""
 
-        def heard(event: Event) -> None:
+        def listen(event: Event) -> None:
             text = f"{name}: {event.text}" if name else event.text
             done = None if event.done is None else start + (stop - start) * event.done
             self.listen(event.having(text=text, done=done))
 
-        return replace(self, listen=heard)
+        return replace(self, listen=listen)
 
     def settings(self, config: Config) -> Config:
-        """Return the settings that count where the work is done: another machine has its own."""
-        return config.elsewhere() if self.executor.elsewhere else config
+        """Return the settings for the machine that does the work."""
+        return config.for_other_machine() if self.executor.elsewhere else config
 
 
 class Steps:
-    """Several steps that report their progress together."""
+    """Several steps that report their progress as one."""
 
     def __init__(self, execution: Execution, count: int) -> None:
-        self._conduct, self._count, self._done = execution, count, -1
+        self._execution, self._count, self._done = execution, count, -1
 
     def next(self, name: str) -> Execution:
-        """Begin the next step."""
+        """Begin the next step; returns its execution."""
         self._done = min(self._done + 1, self._count - 1)
         ends = self._done / self._count, (self._done + 1) / self._count
-        step = self._conduct.part(*ends, name=name)
+        step = self._execution.part(*ends, name=name)
         step.listen(Event(kind="stage", text="starting", done=0.0))
         return step
 
@@ -108,13 +108,13 @@ def execution_from_request(
     command: str | None = None,
     listen: Listener = silent,
 ) -> Execution:
-    """How the job of a request is carried out.
+    """Return how the job of a request is executed.
 
-    ``runtime`` names the interpreter in the configuration, unless the request has one.
+    Without a ``python`` in the request, the interpreter is the one configured for ``runtime``.
     """
-    asked = fields.settled(request, config.defaults)
+    asked = fields.with_settings(request, config.defaults)
     if isinstance(asked, fields.ExecutorFields) and asked.executor is not None:
-        config = config.elsewhere()
+        config = config.for_other_machine()
     python = asked.python if isinstance(asked, fields.PythonFields) else None
     limit = asked.memory_limit if isinstance(asked, fields.MemoryFields) else None
     output = asked.output if isinstance(asked, RunFields) else None
@@ -134,7 +134,7 @@ def execution_from_request(
 
 @contextmanager
 def opened_executor(request: fields.TimeoutFields) -> Iterator[Executor]:
-    """Open the executor a request names for the length of the block; by default, this process."""
+    """Open the executor of a request during the block; by default, this machine."""
     if not isinstance(request, fields.ExecutorFields) or request.executor is None:
         yield HERE
         return
@@ -142,8 +142,8 @@ def opened_executor(request: fields.TimeoutFields) -> Iterator[Executor]:
     for name in ExecutorModule.TAKES:
         if getattr(request, name) is not None and name not in module.TAKES:
             raise UsageError(
-                f"--{name.replace('_', '-')} says nothing to the executor {request.executor}",
-                fix=f"leave it out, or another executor: {', '.join(EXECUTORS.names())}",
+                f"the executor {request.executor} has no --{name.replace('_', '-')}",
+                fix=f"leave it out, or choose another executor: {', '.join(EXECUTORS.names())}",
             )
     settings = ExecutorSettings(
         address=request.address,
@@ -159,7 +159,7 @@ def opened_executor(request: fields.TimeoutFields) -> Iterator[Executor]:
 
 
 def needs_from_request(request: fields.ExecutorFields) -> Needs | None:
-    """Read ``gpu=H100``, ``memory=16GiB`` and amounts of anything else."""
+    """Read ``gpu=H100``, ``memory=16GiB`` and amounts of other resources."""
     if not request.needs:
         return None
     gpu_type, resources = None, dict[str, float]()
@@ -176,14 +176,14 @@ def needs_from_request(request: fields.ExecutorFields) -> Needs | None:
                 raise ValueError
         except ValueError:
             raise UsageError(
-                f"--need {word} cannot be read",
+                f"--need {word} is not valid",
                 fix="--need gpu=H100 --need memory=16GiB --need camera=1",
             ) from None
     return Needs(gpu_type=gpu_type, resources=resources)
 
 
 def expected_s(spec: RunSpec) -> float:
-    """How long one launch takes at most when all goes well, as far as the spec says."""
+    """Return the longest time that one launch should take, by its spec."""
     warm = max(spec.warmup.floor.seconds or 0.0, spec.warmup.cap_s)
     if spec.rate_hz:  # the schedule decides, and an overloaded server may take twice as long
         scheduled = max(spec.stop.seconds or 0.0, (spec.stop.iterations or 0) / spec.rate_hz)

@@ -1,7 +1,7 @@
-"""The fields of a request, and how people write their values.
+"""The fields of a request, and how their values are written.
 
-A request is what a verb is asked for: a frozen dataclass whose fields carry an ``Option`` or an
-``Argument``, those that must be given in ``Annotated``, the others as ``option(default, ...)`` or
+A request holds the arguments of a verb: a frozen dataclass whose fields have an ``Option`` or an
+``Argument``, required ones in ``Annotated``, the others as ``option(default, ...)`` or
 ``argument(default, ...)``. Flags, Python arguments, axes of sweeps, settings in ``trtbench.toml``
 and the pages of the reference are derived from it, so that a new field is one line.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, Union
 
 from trtbench.core import units
-from trtbench.core.errors import UsageError, meant
+from trtbench.core.errors import UsageError, suggest
 from trtbench.core.safety import check_tag
 from trtbench.core.words import CudaGraph, Precision, Protocol, Scalar
 
@@ -31,22 +31,22 @@ T = TypeVar("T")
 Travels = Literal[
     "model", "file", "files", "cache", "data", "calibration", "settings", "options", "code", "as-is"
 ]
-"""What goes with a value to another machine: a model with its weights, a file or folder, several
-with commas, a file that is added to and comes back, data and what their task reads beside them, the
+"""What is sent to another machine with a value: a model with its weights, a file or folder, several
+with commas, a cache that is updated and sent back, data with the other files of their task, the
 files that settings of a task or options of a runtime name, the code of ``module:function``; or the
-text alone, which means something there."""
-WRITTEN_HERE = "written where it is asked for"
+text alone, which is valid there."""
+WRITTEN_HERE = "written on this machine"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """How people write a value that is more than a word or a number."""
+    """How a value is written that is more than a word or a number."""
 
     metavar: str
     python: str  # what a Python argument of this kind holds, for the reference
     check: Callable[[object], object] | None = None
     read: Callable[[tuple[str, ...]], object] | None = None
-    """Makes the value of what was typed, where a flag can be typed several times."""
+    """Returns the value of all that was typed, for a flag that can be repeated."""
 
 
 @dataclass(frozen=True)
@@ -56,65 +56,65 @@ class Option:
     help: str
     flags: tuple[str, ...] = ()  # as typed; by default `--` and the field's name
     _: dataclasses.KW_ONLY
-    kind: Kind | None = None  # by default, that of its type
+    kind: Kind | None = None  # by default, the one of its type
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
-    bare: str | None = None  # the value of a flag that is typed without one
-    bare_unless: str = r"[^./:]*"  # pattern of a word that is the value, where it may be left out
+    bare: str | None = None  # the value of the flag when it is typed without one
+    bare_unless: str = r"[^./:]*"  # the next word is the value only if it matches this pattern
     per_side: bool = False  # may be given once for all sides, or once per side
     axis: bool = False
     setting: bool = False
-    unless: tuple[str, ...] = ()  # fields beside which the setting is not taken
-    python_help: str | None = None  # what it means as an argument, where the flag says the opposite
-    travels: Travels | None = None  # what goes along to another machine, where it names a file
-    stays: str = ""  # why it does not travel at all
+    unless: tuple[str, ...] = ()  # the setting is ignored if one of these fields is given
+    python_help: str | None = None  # help of the Python argument, if the flag means the opposite
+    travels: Travels | None = None  # what is sent to another machine, if it names a file
+    stays: str = ""  # why it is not sent
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A field that is given by its place, not by a flag."""
+    """A positional argument: what it means, and how it is written."""
 
     help: str
     metavar: str | None = None
     _: dataclasses.KW_ONLY
     kind: Kind | None = None
-    needed: bool = True  # of several, at least one
-    rest: bool = False  # what follows `--`, passed on as it is; a keyword in Python
-    was: tuple[str, ...] = ()  # old names in Python, still read
+    needed: bool = True  # if it takes several values, at least one is required
+    rest: bool = False  # what follows `--`, passed on unchanged; a keyword in Python
+    former_names: tuple[str, ...] = ()  # of the Python argument, still accepted
     travels: Travels | None = None
     stays: str = ""
 
 
-class Declared(Generic[P]):
-    """Makes a field that may be left out, of its default and of what is known of it."""
+class OptionalField(Generic[P]):
+    """Makes a dataclass field from its default and the arguments of its description."""
 
     def __init__(self, about: Callable[P, Option | Argument]) -> None:
         self._about = about
 
     def __call__(self, default: T, *arguments: P.args, **named: P.kwargs) -> T:
         about = {"about": self._about(*arguments, **named)}
-        if isinstance(default, dict):  # each request has one of its own
+        if isinstance(default, dict):  # requests must not share it
             return dataclasses.field(default_factory=lambda: copy(default), metadata=about)
         return dataclasses.field(default=default, metadata=about)
 
 
-option = Declared(Option)
-argument = Declared(Argument)
+option = OptionalField(Option)
+argument = OptionalField(Argument)
 
 
 def output_path(default: T, help: str, metavar: str | None = None) -> T:
-    """A file or folder to write, which stays on the machine where the command was typed."""
+    """Return a field for a file or folder to write on the machine where the command is typed."""
     flags = ("-o", "--output")
     return option(default, help, flags, kind=FILE, metavar=metavar, stays=WRITTEN_HERE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestField:
-    """One field of a request, completely described."""
+    """The complete description of one field of a request."""
 
     name: str
-    type: object  # without `None` and without what is known about it
+    type: object  # without `None` and without annotations
     optional: bool
     default: object
     about: Option | Argument
@@ -125,18 +125,18 @@ class RequestField:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words it may hold; empty when it may hold any."""
+        """The allowed values; empty if any value is allowed."""
         return typing.get_args(self.type) if typing.get_origin(self.type) is Literal else ()
 
     @property
     def item(self) -> object:
-        """The type of one element, where the field is a series; else ``None``."""
+        """The type of one element if the field takes several values; else ``None``."""
         is_series = typing.get_origin(self.type) in (tuple, Sequence, Collection)
         return typing.get_args(self.type)[0] if is_series else None
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags as typed; of a switch that can be turned off, both, joined by a slash."""
+        """The flags as typed; a switch with an off form has both, joined by a slash."""
         assert isinstance(self.about, Option)
         if self.about.flags:
             return self.about.flags
@@ -153,27 +153,29 @@ class RequestField:
 
 
 class VerbRequest:
-    """Base of all requests; one that has no meaning cannot be made."""
+    """Base of all requests; invalid values raise an error on construction."""
 
     def __post_init__(self) -> None:
         for field in fields_of(type(self)):
             value = getattr(self, field.name)
             if isinstance(field.about, Argument) and field.item is not None:
-                if isinstance(value, str | Path | Mapping):  # one of a series, given alone
+                if isinstance(value, str | Path | Mapping):  # a single value
                     object.__setattr__(self, field.name, (value,))
             elif value is not None:
-                self._refuse(field, value)
+                self._check_value(field, value)
 
-    def _refuse(self, field: RequestField, value: object) -> None:
+    def _check_value(self, field: RequestField, value: object) -> None:
         about, flag = field.about, field.flag
         if field.choices and value not in field.choices:
             raise UsageError(
-                f"{flag} {value} has no meaning",
-                facts={"known": ", ".join(field.choices)},
-                fix=meant(str(value), map(str, field.choices), write=lambda word: f"{flag} {word}"),
+                f"{flag} {value} is not valid",
+                facts={"valid": ", ".join(field.choices)},
+                fix=suggest(
+                    str(value), map(str, field.choices), write=lambda word: f"{flag} {word}"
+                ),
             )
         if field.type is int and (isinstance(value, bool) or not isinstance(value, int)):
-            raise UsageError(f"{flag} is a whole number, not {value!r}", fix=f"{flag} 1")
+            raise UsageError(f"{flag} must be an integer, not {value!r}", fix=f"{flag} 1")
         if about.kind is not None and about.kind.check is not None:
             about.kind.check(value)
         if isinstance(about, Option) and isinstance(value, int | float):
@@ -191,15 +193,15 @@ _KNOWN: dict[type[VerbRequest], tuple[RequestField, ...]] = {}
 
 
 def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
-    """The fields of a request: what has a place, then its own, then group after group.
+    """Return the fields of a request: positional ones, its own options, then group by group.
 
-    Groups come in the order in which the request names them; the store is last.
+    Groups come in the order of the request's base classes; the store is last.
     """
     if request in _KNOWN:
         return _KNOWN[request]
     hints: dict[str, Any] = {}
     for kind in request.__mro__:
-        # Python 3.10 refuses the marker of keyword-only fields as a type.
+        # Python 3.10 does not accept the marker of keyword-only fields as a type.
         own = {k: v for k, v in inspect.get_annotations(kind).items() if k != "_"}
         plain = type(kind.__name__, (), {"__annotations__": own, "__module__": kind.__module__})
         hints |= typing.get_type_hints(plain, include_extras=True) | hints
@@ -235,7 +237,7 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
 
 
 def _without_notes(hint: object, notes: list[object]) -> object:
-    """Take what is annotated off a type: an option, or how values of the type are written."""
+    """Return a type without its annotations, which are appended to ``notes``."""
     if typing.get_origin(hint) is not Annotated:
         return hint
     inner, *more = typing.get_args(hint)
@@ -243,20 +245,20 @@ def _without_notes(hint: object, notes: list[object]) -> object:
     return inner
 
 
-def settled(request: R, given: Mapping[str, object]) -> R:
-    """Fill what a request leaves open with settings of the same names."""
+def with_settings(request: R, settings: Mapping[str, object]) -> R:
+    """Return the request with fields that are not given filled from settings of the same name."""
     found = {}
     for field in fields_of(type(request)):
         about = field.about
-        if not isinstance(about, Option) or not about.setting or field.name not in given:
+        if not isinstance(about, Option) or not about.setting or field.name not in settings:
             continue
         if all(getattr(request, name) is None for name in (field.name, *about.unless)):
-            found[field.name] = given[field.name]
+            found[field.name] = settings[field.name]
     return dataclasses.replace(request, **found) if found else request  # type: ignore[type-var]
 
 
 def converted(request: VerbRequest, target: type[R], /, **changes: object) -> R:
-    """The request of another verb: fields that both have, with the same meaning, are kept."""
+    """Return the request of another verb; fields that are declared alike in both are copied."""
     known = {field.name: field.about for field in fields_of(type(request))}
     same = {
         field.name: getattr(request, field.name)
@@ -267,29 +269,29 @@ def converted(request: VerbRequest, target: type[R], /, **changes: object) -> R:
 
 
 def seconds(value: Duration) -> float:
-    """Seconds of a number, or of a text with its unit."""
+    """Return seconds from a number of seconds or a text with a unit."""
     number = units.seconds_from_text(value) if isinstance(value, str) else float(value)
     if not 0 <= number < math.inf:
-        raise UsageError(f"a length of {number} s has no meaning", fix="write it like 500ms or 3s")
+        raise UsageError(f"{number} s is not a valid duration", fix="write it like 500ms or 3s")
     return number
 
 
 def size_bytes(value: Size) -> int:
-    """Bytes of a number, or of a text with its unit."""
+    """Return bytes from a number of bytes or a text with a unit."""
     return units.bytes_from_text(value) if isinstance(value, str) else value
 
 
 def hertz(value: Rate) -> float:
-    """Times per second of a number, or of a text with its unit."""
+    """Return a rate per second from a number or a text with a unit."""
     rate = units.hertz_from_text(value) if isinstance(value, str) else value
     if not 0 < rate < math.inf:
-        raise UsageError("a rate of arrivals is above zero and finite", fix="--rate 100/s")
+        raise UsageError("an arrival rate must be above zero and finite", fix="--rate 100/s")
     return rate
 
 
 def fraction(value: Fraction) -> float:
-    """A part of one, of a number or of a text such as ``3%``."""
-    return units.fraction_from_text(value) if isinstance(value, str) else units.demand_part(value)
+    """Return a fraction from a number between 0 and 1 or a text such as ``3%``."""
+    return units.fraction_from_text(value) if isinstance(value, str) else units.check_part(value)
 
 
 def shapes_from_flags(flags: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -300,7 +302,7 @@ def shapes_from_flags(flags: Iterable[str]) -> dict[str, tuple[int, ...]]:
             name, _, dims = part.strip().rpartition(":")
             if not name or not re.fullmatch(r"\d+(x\d+)*", dims):
                 fix = "write it like input:1x3x224x224"
-                raise UsageError(f"the shape {part!r} cannot be read", fix=fix)
+                raise UsageError(f"the shape {part!r} is not valid", fix=fix)
             if name in shapes:
                 raise UsageError(f"the input {name} has two shapes", fix="give each input once")
             shapes[name] = tuple(map(int, dims.split("x")))
@@ -308,18 +310,18 @@ def shapes_from_flags(flags: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def pairs_from_flags(flags: Iterable[str]) -> dict[str, str]:
-    """Read ``key=value``."""
+    """Read ``key=value`` pairs."""
     pairs = {}
     for flag in flags:
         key, equals, value = flag.partition("=")
         if not equals or not key:
-            raise UsageError(f"--opt {flag} cannot be read", fix="write it like threads=2")
+            raise UsageError(f"--opt {flag} is not valid", fix="write it like threads=2")
         pairs[key.strip()] = value
     return pairs
 
 
 def profiles_from_flags(flags: Iterable[str]) -> list[dict[str, tuple[int, ...]]]:
-    """Read the shapes of each profile: an input that comes again belongs to the next one."""
+    """Read the shapes of each optimization profile; a repeated input starts the next one."""
     profiles: list[dict[str, tuple[int, ...]]] = []
     for text in flags:
         for name, dims in shapes_from_flags((text,)).items():
@@ -330,7 +332,7 @@ def profiles_from_flags(flags: Iterable[str]) -> list[dict[str, tuple[int, ...]]
 
 
 def words_from_text(value: str | Sequence[str]) -> tuple[str, ...]:
-    """The words of a text with commas; a list stays one."""
+    """Split a comma-separated text into words; a list of words is kept."""
     parts = value.split(",") if isinstance(value, str) else value
     return tuple(part.strip() for part in parts if part.strip())
 
@@ -339,24 +341,24 @@ def _refuse_empty_shapes(value: object) -> None:
     assert isinstance(value, Mapping)
     for name, shape in value.items():
         if any(dim < 1 for dim in shape):
-            message = f"the shape {'x'.join(map(str, shape))} of {name!r} holds nothing"
+            message = f"the shape {'x'.join(map(str, shape))} of {name!r} has no elements"
             raise UsageError(message, fix="give dimensions of at least 1")
 
 
 TIME = Kind(metavar="TIME", python='seconds, or text such as "500ms"', check=seconds)  # type: ignore[arg-type]
 SIZE = Kind(metavar="SIZE", python='bytes, or text such as "8GiB"', check=size_bytes)  # type: ignore[arg-type]
 RATE = Kind(metavar="RATE", python='per second, or text such as "500/s"', check=hertz)  # type: ignore[arg-type]
-PART = Kind(metavar="PERCENT", python='a part of one, or text such as "3%"', check=fraction)  # type: ignore[arg-type]
+PART = Kind(metavar="PERCENT", python='a fraction, or text such as "3%"', check=fraction)  # type: ignore[arg-type]
 FILE = Kind(metavar="PATH", python="a path")
 SHAPES = Kind(
     metavar="NAME:1x3x224x224",
-    python="dimensions by the name of the input",
+    python="dimensions by input name",
     check=_refuse_empty_shapes,
     read=shapes_from_flags,
 )
 PROFILES = Kind(
     metavar="NAME:1x3x224x224",
-    python="dimensions by the name of the input; a list of such, one per profile",
+    python="dimensions by input name, or a list of these, one per profile",
     read=profiles_from_flags,
 )
 PAIRS = Kind(metavar="KEY=VALUE", python="values by key", read=pairs_from_flags)
@@ -365,7 +367,7 @@ LIST = Kind(metavar="LIST", python="a list, or text with commas")
 Duration = Annotated[str | float, TIME]  # seconds, or text with a unit: `"500ms"`
 Size = Annotated[str | int, SIZE]  # bytes, or text with a unit: `"8GiB"`
 Rate = Annotated[str | float, RATE]  # per second, or text with a unit: `"500/s"`
-Fraction = Annotated[str | float, PART]  # a part of one, or text: `"3%"`
+Fraction = Annotated[str | float, PART]  # a number between 0 and 1, or text: `"3%"`
 File = str | Path
 PerSide = str | Sequence[str | None]
 Shapes = Annotated[Mapping[str, Sequence[int]], SHAPES]  # `{"x": (1, 3, 224, 224)}`
@@ -373,7 +375,7 @@ Pairs = Annotated[Mapping[str, str], PAIRS]
 Words = Annotated[str | Sequence[str], LIST]
 
 
-# Groups of fields that several verbs have in common
+# Groups of fields that several verbs share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,7 +389,7 @@ class StoreFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeFields(VerbRequest):
-    """What goes in."""
+    """Shapes of the inputs."""
 
     shapes: Shapes = option({}, "Shape of one input; repeat for several.", ("--shape",))
     batch: int | None = option(
@@ -397,24 +399,24 @@ class ShapeFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class LengthFields(VerbRequest):
-    """How long it is warmed up and measured."""
+    """How long the warm-up and the measurement take."""
 
     warmup: Duration | None = option(
-        None, "Least warm-up, e.g. 500ms (default 200ms).", axis=True, setting=True
+        None, "Minimum warm-up, e.g. 500ms (default 200ms).", axis=True, setting=True
     )
     warmup_iterations: int | None = option(
-        None, "Least warm-up as a count of queries.", metavar="N", least=0, axis=True
+        None, "Minimum warm-up as a number of queries.", metavar="N", least=0, axis=True
     )
     until_steady: bool = option(
-        True, "Go on warming up (10 s at most) until two windows agree.", axis=True
+        True, "Extend the warm-up (10 s at most) until two windows agree.", axis=True
     )
     duration: Duration | None = option(
-        None, "Least measured time (default 3s).", axis=True, setting=True, unless=("iterations",)
+        None, "Minimum measured time (default 3s).", axis=True, setting=True, unless=("iterations",)
     )
     iterations: int | None = option(
         None,
-        "Least measured queries (default 10). Without --duration there is no least time; "
-        "trtexec keeps its minimum of 3 s.",
+        "Minimum number of measured queries (default 10). Without --duration there is no minimum "
+        "time; trtexec keeps its minimum of 3 s.",
         metavar="N",
         least=1,
         axis=True,
@@ -430,12 +432,12 @@ class InputFields(VerbRequest):
     inputs: File | None = option(
         None, "Inputs from .npz or .npy, with --task an image.", metavar="FILE", travels="file"
     )
-    seed: int = option(0, "Of random inputs, orders and arrivals.", least=0)
+    seed: int = option(0, "Seed of random inputs, orders and arrivals.", least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadFields(VerbRequest):
-    """How many threads it runs in."""
+    """How many threads a model runs in."""
 
     threads: int | None = option(
         None, "Threads within an operator (CPU runtimes).", least=1, axis=True, setting=True
@@ -444,7 +446,7 @@ class ThreadFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFields(ThreadFields):
-    """What it runs on."""
+    """The device and the threads a model runs on."""
 
     device: str | None = option(
         None, "cpu, cuda:0, cuda:1, ...", metavar="NAME", axis=True, setting=True
@@ -459,14 +461,14 @@ class QueryFields(VerbRequest):
         None, "How queries follow one another (default: serve; trtexec: pipeline).", axis=True
     )
     rate: Rate | None = option(
-        None, "Arrivals of the protocol server, e.g. 500/s or 2kHz.", axis=True
+        None, "Arrival rate for the protocol server, e.g. 500/s or 2kHz.", axis=True
     )
     arrivals: Literal["poisson", "constant"] = option(
-        "poisson", "How they are spread in time: poisson or constant."
+        "poisson", "How arrivals are spread in time: poisson or constant."
     )
     cuda_graph: CudaGraph | None = option(
         None,
-        "Launch queries as a CUDA graph; auto goes on without one that cannot be captured "
+        "Launch queries as a CUDA graph; auto continues without one if it cannot be captured "
         "(default: off; protocols gpu and coldl2: on).",
         metavar="[on|auto|off]",
         bare="on",
@@ -476,18 +478,18 @@ class QueryFields(VerbRequest):
     spin_wait: bool = option(False, "Wait for the GPU by spinning.", axis=True)
     streams: int = option(
         1,
-        "Queries at a time, each in a context of its own; their latencies overlap.",
+        "Concurrent queries, each in its own context; their latencies overlap.",
         metavar="N",
         least=1,
         axis=True,
     )
-    gap: Duration | None = option(None, "Mean random rest between queries, e.g. 5ms.", axis=True)
+    gap: Duration | None = option(None, "Mean random pause between queries, e.g. 5ms.", axis=True)
     profile_index: int = option(
         0, "Optimization profile of the engine, from 0.", metavar="N", least=0
     )
     lock_clocks: str | None = option(
         None,
-        "Lock the GPU's clock while measuring (needs root), and free it afterwards.",
+        "Lock the GPU's clock while measuring (needs root), and unlock it afterwards.",
         metavar="[base|max|MHZ]",
         axis=True,
         bare="base",
@@ -496,7 +498,7 @@ class QueryFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionFields(VerbRequest):
-    """What a builder, or PyTorch, may compute in."""
+    """The precision that a builder or PyTorch may use."""
 
     precision: Precision | None = option(
         None, "Precision that a weakly typed builder, or PyTorch, may use."
@@ -514,7 +516,7 @@ class TaskFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class OptionFields(VerbRequest):
-    """What only one runtime knows."""
+    """Options of a single runtime."""
 
     options: Pairs = option(
         {},
@@ -527,16 +529,16 @@ class OptionFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class TimeoutFields(VerbRequest):
-    """When a job is given up."""
+    """After how long a job is stopped."""
 
     timeout: Duration | None = option(
-        None, "Give up on a launch or a step after this long: 10min.", setting=True
+        None, "Stop a launch or a step after this time: 10min.", setting=True
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.timeout is not None and seconds(self.timeout) <= 0:
-            raise UsageError("a timeout of 0 s lets nothing be measured", fix="--timeout 10min")
+            raise UsageError("a timeout must be longer than 0 s", fix="--timeout 10min")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -547,15 +549,15 @@ class WaitFields(VerbRequest):
         True,
         "Fail at once when the device is in use.",
         ("--no-wait",),
-        python_help="Wait while the device is in use, or else fail at once.",
+        python_help="Wait while the device is in use; False fails at once.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFields(VerbRequest):
-    """How much memory a job may take."""
+    """How much memory a job may use."""
 
-    memory_limit: Size | None = option(None, "Address space of each child, e.g. 8GiB.")
+    memory_limit: Size | None = option(None, "Address space of each child process, e.g. 8GiB.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -563,7 +565,7 @@ class PythonFields(VerbRequest):
     """Which interpreter does the work."""
 
     python: File | None = option(
-        None, "Work in another Python interpreter.", metavar="PATH", travels="as-is"
+        None, "Use another Python interpreter.", metavar="PATH", travels="as-is"
     )
 
 
@@ -573,7 +575,7 @@ class SideFields(VerbRequest):
 
     runtime: PerSide | None = option(
         None,
-        "What executes the models: once for all sides, or once per side.",
+        "Runtime that executes the models: once for all sides, or once per side.",
         ("-r", "--runtime"),
         metavar="NAME",
         per_side=True,
@@ -586,9 +588,9 @@ class SideFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class TagFields(VerbRequest):
-    """What runs are found by."""
+    """Tags of new runs."""
 
-    tags: Collection[str] = option((), "Name to find the runs by.", ("--tag",), metavar="NAME")
+    tags: Collection[str] = option((), "Tag to find the runs by.", ("--tag",), metavar="NAME")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -598,16 +600,16 @@ class TagFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorFields(VerbRequest):
-    """Where the work is done."""
+    """Which machines do the work."""
 
     executor: str | None = option(
-        None, "Work on a Ray cluster, or on hosts by ssh.", metavar="ray|ssh"
+        None, "Run on a Ray cluster, or on other hosts over ssh.", metavar="ray|ssh"
     )
     address: str | None = option(
-        None, "Of the Ray cluster, also ray://HOST:10001 (default: its own).", metavar="HOST:PORT"
+        None, "Ray cluster, also ray://HOST:10001 (default: as Ray finds it).", metavar="HOST:PORT"
     )
     hosts: File | None = option(
-        None, "Hosts for ssh, as TOML.", kind=FILE, metavar="FILE", stays="says where to go"
+        None, "Hosts for ssh, as TOML.", kind=FILE, metavar="FILE", stays="lists the machines"
     )
     needs: Sequence[str] = option(
         (),
@@ -616,25 +618,25 @@ class ExecutorFields(VerbRequest):
         metavar="KEY=VALUE",
     )
     wait_node: Duration | None = option(
-        None, "Wait so long for a node that joins a Ray cluster later."
+        None, "How long to wait for a node to join the Ray cluster."
     )
     jobs: int = option(
         1,
-        "CPU runs at the same time on one machine; they disturb each other.",
+        "Simultaneous CPU runs on one machine; they disturb each other.",
         metavar="N",
         least=1,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        able = {
+        users = {
             "--address": (self.address, "ray"),
             "--hosts": (self.hosts, "ssh"),
             "--need": (self.needs, "ray, or ssh"),
             "--wait-node": (self.wait_node, "ray"),
             "--jobs": (self.jobs > 1, "ray, or ssh"),
         }
-        for flag, (given, executors) in able.items():
+        for flag, (given, executors) in users.items():
             if given and self.executor is None:
                 fix = f"--executor {executors}"
                 raise UsageError(f"{flag} needs an executor", fix=fix)
@@ -647,15 +649,15 @@ class SourceFields(VerbRequest):
     weights: File = option(
         "default", "Pretrained, random or state dict.", metavar="default|none|FILE", travels="file"
     )
-    trust: bool = option(False, "Load a pickle, which can run any code in it.")
+    trust: bool = option(False, "Load a pickle, which can run arbitrary code.")
     factory: str | None = option(
-        None, "What makes the module of a state dict.", metavar="MODULE:FUNCTION", travels="code"
+        None, "Makes the module of a state dict.", metavar="MODULE:FUNCTION", travels="code"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilterFields(VerbRequest):
-    """Which runs of a store."""
+    """Which runs of a store are selected."""
 
     runtime: str | None = option(None, "Only this runtime.", ("-r", "--runtime"), metavar="NAME")
     tag: str | None = option(None, "Only runs with this tag.", metavar="NAME")

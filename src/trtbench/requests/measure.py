@@ -56,16 +56,16 @@ class RunFields(
     """Run options."""
 
     runtime: str | None = option(
-        None, "What executes the model.", ("-r", "--runtime"), metavar="NAME", setting=True
+        None, "Runtime that executes it.", ("-r", "--runtime"), metavar="NAME", setting=True
     )
     launches: int | None = option(
-        None, "Fresh processes (default 1).", metavar="N", least=1, axis=True, setting=True
+        None, "Fresh processes to start (default 1).", metavar="N", least=1, axis=True, setting=True
     )
     output: File | None = output_path(None, "Folder for this run.")
-    separate_profile_run: bool = option(True, "Time layers in a pass of their own.")
+    separate_profile_run: bool = option(True, "Time layers in a separate pass.")
     telemetry: Duration | None = option(
         None,
-        "Look at the GPU this often (100ms), in a pass of its own after the measurement.",
+        "Sample the GPU at this interval (100ms), in a separate pass after the measurement.",
         metavar="[TIME]",
         axis=True,
         bare="100ms",
@@ -73,7 +73,7 @@ class RunFields(
     )
     task: str | None = option(
         None,
-        "Prepares the image that --inputs names (classification, depth, ...); adds its flags "
+        "Task that prepares the image of --inputs (classification, depth, ...); adds its flags "
         "(see --task NAME --help).",
         metavar="NAME",
     )
@@ -87,16 +87,16 @@ class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
     """Measure a model in fresh processes and keep the run."""
 
     model: Annotated[
-        File, Argument("A file, or a model of a library by name.", "MODEL", travels="model")
+        File, Argument("A file, or the name of a library's model.", "MODEL", travels="model")
     ]
     _: KW_ONLY
     profile: bool | None = option(
-        None, "Time single layers too (default: as the runtime does; trtexec: yes)."
+        None, "Also time layers (default: depends on the runtime; trtexec: yes)."
     )
     slo: str | None = option(
         None,
-        "Search the highest rate that keeps this bound (--protocol server), e.g. 'p99<10ms'; "
-        "--rate is then the highest to try.",
+        "Find the highest rate that meets this rule (--protocol server), e.g. 'p99<10ms'; "
+        "--rate is then the highest rate to try.",
         metavar="RULE",
     )
     keep_model: bool = option(
@@ -104,7 +104,7 @@ class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
     )
 
 
-LAUNCHES = 10  # fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine
+LAUNCHES = 10  # fresh launches of both sides: they find 2 % in 95 % of cases on a noisy machine
 
 MOST_LAUNCHES = 80
 
@@ -115,13 +115,13 @@ class TurnFields(VerbRequest):
 
     launches: int | None = option(
         None,
-        "Fresh launches of both sides (default 10, of slow models 4; of a model alone, in a "
-        "gate: 5).",
+        "Fresh launches of both sides (default 10; for slow models 4; in a gate without a "
+        "baseline 5).",
         metavar="N",
         least=1,
     )
     max_launches: int | None = option(
-        None, "Go on to so many while unclear (default 80, for 90 s; on a GPU 25 s).", metavar="N"
+        None, "At most N launches while unclear (default 80, 90 s; on a GPU 25 s).", metavar="N"
     )
     pairs: int | None = option(
         None,
@@ -132,9 +132,9 @@ class TurnFields(VerbRequest):
     mode: Mode = option(
         "auto", "How the sides take turns; --duration and --iterations are for launches."
     )
-    margin: Fraction = option("2%", "Within this, interval included, two sides are the same.")
+    margin: Fraction = option("2%", "Two sides are the same if the interval is within this.")
     accept: Collection[str] = option(
-        (), "Compare in spite of this difference (tf32, batch, protocol, ...).", metavar="KEY"
+        (), "Compare despite this difference (tf32, batch, protocol, ...).", metavar="KEY"
     )
 
     def __post_init__(self) -> None:
@@ -158,7 +158,7 @@ class PairFields(
     SideFields, ShapeFields, TurnFields, LengthFields, InputFields, ThreadFields, OptionFields,
     QueryFields, PrecisionFields, TimeoutFields, WaitFields, TagFields,
 ):  # fmt: skip
-    """All that two sides that are measured in turn have in common, and what each has of its own."""
+    """Options of two sides that are measured in turn, common or per side."""
 
     device: PerSide | None = option(
         None,
@@ -182,8 +182,9 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
 
     baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE", travels="model")]
     candidates: Sequence[File] = argument(
-        (), "Models or runs.", "[CANDIDATES]...", needed=False, was=("candidate",), travels="model"
-    )
+        (), "Models or stored runs.", "[CANDIDATES]...", needed=False, travels="model",
+        former_names=("candidate",),
+    )  # fmt: skip
     _: KW_ONLY
     builds: int | None = option(
         None, "Build both ONNX files N times, and compare over builds.", metavar="N", least=2
@@ -193,14 +194,14 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
     )
     output_dir: File = option(
         "artifacts/compare",
-        "Folder of the table that a command writes, and of the engines of --builds.",
+        "Folder for the table, and for the engines of --builds.",
         kind=FILE,
         stays=WRITTEN_HERE,
     )
 
     @property
     def models(self) -> list[str]:
-        """The models of all sides; without candidates, BASELINE once for each -r, --python, ..."""
+        """The models of all sides; without candidates, BASELINE once per -r, --python, ..."""
         names = [str(each) for each in (self.baseline, *self.candidates)]
         given = (self.runtime, self.python, self.device, self.args)
         counts = [len(each) for each in given if each and not isinstance(each, str | Path)]
@@ -210,13 +211,13 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
         super().__post_init__()
         if self.builds is not None and self.lock_clocks is not None:
             raise UsageError(
-                "pairs of builds are measured with clocks as they are",
+                "--builds and --lock-clocks cannot be combined",
                 fix="leave out --lock-clocks, or --builds",
             )
         if self.builds is not None and self.executor is not None:
             raise UsageError(
-                "pairs of builds are compared on this machine",
-                fix="leave out --executor, or give the command on the machine that is meant",
+                "--builds works on this machine only",
+                fix="leave out --executor, or run the command on the other machine",
             )
 
 
@@ -240,21 +241,21 @@ class GateRequest(PairFields, ExecutorFields, StoreFields):
     baseline: str | None = option(
         None, "last, best or tag:NAME of stored runs comparable with CANDIDATE.", metavar="WHICH"
     )
-    max_slowdown: Fraction | None = option(None, "Slower than BASELINE by this at most.")
+    max_slowdown: Fraction | None = option(None, "Maximum slowdown against BASELINE.")
     metrics: Sequence[str] = option(
-        (), "'p99<5ms' and the like, in quotes because of the shell.", ("--metric",), metavar="RULE"
+        (), "Rule such as 'p99<5ms', quoted for the shell.", ("--metric",), metavar="RULE"
     )
     rules: Sequence[File] = option(
         (),
-        "TOML file of rules; MODEL.gate.toml beside the model is read by itself.",
+        "TOML file of rules; MODEL.gate.toml next to the model is always read.",
         kind=FILE,
-        stays="judged here",
+        stays="checked here",
     )
-    on_unclear: OnUnclear = option("fail", "When a rule stays unclear; retry measures once more.")
-    time_limit: Duration = option("60s", "Measure no longer than this while unclear.")
+    on_unclear: OnUnclear = option("fail", "If a rule stays unclear; retry measures once more.")
+    time_limit: Duration = option("60s", "Measure at most this long while unclear.")
     keep_model: bool | None = option(
         None,
-        "Keep CANDIDATE's bytes in the store, to be measured in turn with the next one "
+        "Keep CANDIDATE's bytes in the store, to measure it in turn with the next candidate "
         "(default: with --baseline, up to 512 MiB).",
     )
 
@@ -270,43 +271,41 @@ Values = Annotated[str | int | Sequence[Scalar], LIST]  # of an axis
 
 
 def axes_from_flags(flags: Sequence[str]) -> dict[str, Sequence[Scalar]]:
-    """Read ``threads=1,2``."""
+    """Read axes such as ``threads=1,2``."""
     axes: dict[str, Sequence[Scalar]] = {}
     for text in flags:
         name, equals, values = text.partition("=")
         if not equals or not values:
-            raise UsageError(f"--axis {text} cannot be read", fix="write it like threads=1,2,4")
+            raise UsageError(f"--axis {text} is not valid", fix="write it like threads=1,2,4")
         axes[name.strip().replace("-", "_")] = scalars(values)
     return axes
 
 
 def open_shapes_from_flags(flags: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
-    """Read ``x:1x3x64x25xM``; dimensions that are no numbers are names of axes."""
+    """Read shapes such as ``x:1x3x64x25xM``; a dimension that is not a number names an axis."""
     found: dict[str, tuple[int | str, ...]] = {}
     for text in flags:
         name, colon, dims = text.rpartition(":")
         words = dims.split("x")
         if not colon or not all(re.fullmatch(r"[1-9]\d*|[A-Za-z_]\w*", word) for word in words):
-            raise UsageError(
-                f"--shape {text} cannot be read", fix="write it like input:1x3x224x224"
-            )
+            raise UsageError(f"--shape {text} is not valid", fix="write it like input:1x3x224x224")
         found[name] = tuple(int(word) if word.isdecimal() else word for word in words)
     return found
 
 
 def excluded_from_flags(flags: Sequence[str]) -> list[dict[str, Scalar]]:
-    """Read ``runtime=torch,precision=int8``."""
+    """Read exclusions such as ``runtime=torch,precision=int8``."""
     found = []
     for text in flags:
         pairs = dict(part.partition("=")[::2] for part in words_from_text(text))
         if not all(pairs.values()):
-            raise UsageError(f"--exclude {text} cannot be read", fix="runtime=torch,precision=int8")
+            raise UsageError(f"--exclude {text} is not valid", fix="runtime=torch,precision=int8")
         found.append({name: scalar(value) for name, value in pairs.items()})
     return found
 
 
 def scalars(values: Values) -> list[Scalar]:
-    """Take the values of an axis apart, numbers as numbers; an axis that was not given has none."""
+    """Return the values of an axis, numbers as numbers; empty if it was not given."""
     if values is None:
         return []
     if isinstance(values, str):
@@ -315,7 +314,7 @@ def scalars(values: Values) -> list[Scalar]:
 
 
 def scalar(text: str) -> Scalar:
-    """Read a number, true or false, or else a word."""
+    """Read a number, a boolean or else a word."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -327,7 +326,7 @@ def scalar(text: str) -> Scalar:
 AXES = Kind(metavar="NAME=LIST", python="lists of values by name", read=axes_from_flags)
 OPEN_SHAPES = Kind(
     metavar="NAME:1x3xHxW",
-    python="dimensions by the name of the input; a text is the name of an axis",
+    python="dimensions by input name; a text is the name of an axis",
     read=open_shapes_from_flags,
 )
 EXCLUDED = Kind(
@@ -340,33 +339,33 @@ OpenShapes = Annotated[Mapping[str, Sequence[int | str]], OPEN_SHAPES]
 
 @dataclass(frozen=True, kw_only=True)
 class AxisFields(VerbRequest):
-    """What is varied."""
+    """The axes of a sweep."""
 
     preset: str | None = option(None, "classification, depth, pose or stgcn.", metavar="NAME")
-    precision: Values = option((), "fp32,fp16,int8; as-is takes the file's own.")
+    precision: Values = option((), "fp32,fp16,int8; as-is keeps the file's precision.")
     batch: Values = option((), "Batch sizes: 1,32,64.")
-    runtime: Values = option((), "What executes: onnxruntime,tensorrt.", ("-r", "--runtime"))
+    runtime: Values = option((), "Runtimes: onnxruntime,tensorrt.", ("-r", "--runtime"))
     engine: Values = option((), "static: one per batch; dynamic: one for all.")
     axis: Axes = option(
         {}, "An axis: a flag of bench, opt.KEY, build.KEY or a dimension, shape.NAME; repeatable."
     )
     exclude: Excluded = option((), "Leave out the cases that have all these values.")
-    rounds: int | None = option(None, "Measure every case so often, in turn (default 1).")
-    seed: int | None = option(None, "Of the order within rounds (default 0).")
+    rounds: int | None = option(None, "How often to measure every case, in turn (default 1).")
+    seed: int | None = option(None, "Seed of the order within rounds (default 0).")
     launches: Values = option((), "Fresh processes of each measurement.")
-    duration: Values = option((), "Least measured time.")
+    duration: Values = option((), "Minimum measured time.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyFields(VerbRequest):
-    """What accuracies are taken on, outputs are compared on, and INT8 is calibrated with."""
+    """Data for accuracy, for inputs and for INT8 calibration."""
 
     data: File | None = option(
-        None, "Take accuracies on this, as eval --data.", metavar="PATH", travels="data"
+        None, "Evaluate accuracy on this, as eval --data.", metavar="PATH", travels="data"
     )
     task: str | None = option(
         None,
-        "Of eval, for --data (default: classification); adds its flags (see --task NAME --help).",
+        "Task of --data (default: classification); adds its flags (see --task NAME --help).",
         metavar="NAME",
     )
     inputs: File | None = option(
@@ -377,27 +376,27 @@ class AccuracyFields(VerbRequest):
     )
     shapes: OpenShapes = option(
         {},
-        "Shape of an input open in more than its batch; a letter is an axis: x:1x3x64x25xM.",
+        "Shape of an input with more dynamic dimensions; a letter is an axis: x:1x3x64x25xM.",
         ("--shape",),
     )
     input_shape: Sequence[str] = option(
-        (), "PyTorch's: -1x3x224x224; a letter is an axis: x:-1x3x64x25xM.", metavar="SHAPE"
+        (), "For PyTorch: -1x3x224x224; a letter is an axis: x:-1x3x64x25xM.", metavar="SHAPE"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFields(TimeoutFields):
-    """What becomes of it."""
+    """Where the results are written, and how a sweep is resumed."""
 
     resume: File | None = option(
-        None, "Go on with the sweep in this folder.", kind=FILE, metavar="DIR", stays=WRITTEN_HERE
+        None, "Continue the sweep in this folder.", kind=FILE, metavar="DIR", stays=WRITTEN_HERE
     )
-    retry_failed: bool = option(False, "With --resume: try again what failed.")
+    retry_failed: bool = option(False, "With --resume: retry what failed.")
     output: File | None = output_path(None, "Folder of the sweep.")
     names: Literal["case", "vanilla"] | None = option(
-        None, "Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."
+        None, "Label rows by runtime and precision, or as Vanilla and TRT fp16, like ArtTRT."
     )
-    timeout: Duration | None = option(None, "Give up on a launch or a step after this long.")
+    timeout: Duration | None = option(None, "Stop a launch or a step after this time.")
 
 
 @dataclass(frozen=True)
@@ -405,7 +404,7 @@ class SweepRequest(
     AxisFields, AccuracyFields, TaskFields, SourceFields, ResultFields, MemoryFields,
     TagFields, ExecutorFields, StoreFields,
 ):  # fmt: skip
-    """Measure every case of a matrix: models, or a file of TOML or YAML that says it all."""
+    """Measure every case of a matrix: models, or a TOML or YAML file that describes everything."""
 
     models: Sequence[File | Mapping[str, object]] = argument(
         (), "Models, or a file with a matrix.", "[MODELS]...", needed=False, travels="model"

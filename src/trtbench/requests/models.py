@@ -1,4 +1,4 @@
-"""Requests of the verbs that make and judge models: export to localize."""
+"""Requests of the verbs that convert models and check their accuracy: export to localize."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from trtbench.requests.fields import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakingTimeFields(TimeoutFields):
-    """How long making may take: hours, so no setting for launches counts."""
+class ConversionTimeoutFields(TimeoutFields):
+    """After how long a build or conversion is stopped; settings for launches do not apply."""
 
-    timeout: Duration | None = option(None, "Give up after this long, e.g. 30min.")
+    timeout: Duration | None = option(None, "Stop after this time, e.g. 30min.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTaskFields(TaskFields):
-    """How images to calibrate with are prepared."""
+    """How calibration images are prepared."""
 
     task: str | None = option(
         None,
-        "Prepares images for calibration as it does for judging (classification, detection, "
+        "Task whose preprocessing is applied to calibration images (classification, detection, "
         "depth, pose); adds its flags (see --task NAME --help).",
         metavar="NAME",
     )
@@ -63,19 +63,19 @@ class ImageTaskFields(TaskFields):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFields(VerbRequest):
-    """Which shapes an engine is built for, what it is like, and where its INT8 scales come from."""
+    """Shapes, build options and INT8 calibration of an engine."""
 
     shapes_min: Shapes | Sequence[Shapes] = option(
         (),
-        "Least shape of one input; repeat for several inputs, or the same one for more profiles.",
+        "Minimum shape of one input; repeat for more inputs, or the same one for more profiles.",
         ("--shape-min",),
         kind=PROFILES,
     )
     shapes_opt: Shapes | Sequence[Shapes] = option(
-        (), "Shape to optimise for, likewise.", ("--shape-opt",), kind=PROFILES
+        (), "Shape to optimise for, repeatable as above.", ("--shape-opt",), kind=PROFILES
     )
     shapes_max: Shapes | Sequence[Shapes] = option(
-        (), "Largest shape, likewise.", ("--shape-max",), kind=PROFILES
+        (), "Maximum shape, repeatable as above.", ("--shape-max",), kind=PROFILES
     )
     input_shapes: Sequence[str] = option(
         (),
@@ -91,24 +91,24 @@ class EngineFields(VerbRequest):
         metavar="FILE",
         travels="cache",
     )
-    no_timing_cache: bool = option(False, "Time every kernel anew and keep nothing.")
+    no_timing_cache: bool = option(False, "Time every kernel again, and write no cache.")
     target: Words = option(
         (), "GPUs to build for (TensorRT-RTX; default: all).", metavar="sm_86,sm_89"
     )
-    version_compatible: bool = option(False, "Let later TensorRT versions load it.", axis=True)
-    hardware_compatible: bool = option(False, "Let other GPUs (Ampere+) run it.", axis=True)
+    version_compatible: bool = option(False, "Allow later TensorRT versions.", axis=True)
+    hardware_compatible: bool = option(False, "Allow other GPUs (Ampere and later).", axis=True)
     strip_weights: bool = option(False, "Leave weights out of the engine.", axis=True)
-    refit: bool = option(False, "Let weights be replaced later.", axis=True)
+    refit: bool = option(False, "Allow replacing the weights later.", axis=True)
     plugins: Sequence[File] = option(
         (), "Plugin library.", ("--plugin",), metavar="FILE", travels="file"
     )
     dla_core: int | None = option(None, "Build for this deep learning accelerator.", axis=True)
-    verbose: bool = option(False, "Everything the builder has to say in the log.")
+    verbose: bool = option(False, "Write the builder's verbose messages to the log.")
     calibration: File | None = option(
         None, "INT8: .npz by input, image folder, or random.", metavar="DATA", travels="calibration"
     )
     calibration_method: Literal["entropy2", "minmax"] | None = option(
-        None, "How scales are found (default entropy2)."
+        None, "How INT8 scales are computed (default entropy2)."
     )
     calibration_cache: File | None = option(
         None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file"
@@ -117,7 +117,7 @@ class EngineFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class BuilderOptionFields(VerbRequest):
-    """What only one builder knows."""
+    """Options of a single builder."""
 
     options: Pairs = option({}, "An option of the builder itself; repeat for several.", ("--opt",))
 
@@ -130,8 +130,8 @@ class RecipeFields(
 
     runtime: str | None = option(
         None,
-        "What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where "
-        "only that is).",
+        "Builder (default: trtexec, or the Python API of TensorRT or TensorRT-RTX if only that "
+        "is installed).",
         ("-r", "--runtime"),
         metavar="NAME",
     )
@@ -141,7 +141,7 @@ class RecipeFields(
 
 
 @dataclass(frozen=True)
-class BuildRequest(RecipeFields, PythonFields, MakingTimeFields, WaitFields, ExecutorFields):
+class BuildRequest(RecipeFields, PythonFields, ConversionTimeoutFields, WaitFields, ExecutorFields):
     """Build an engine from an ONNX file in a fresh process."""
 
     model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
@@ -150,7 +150,7 @@ class BuildRequest(RecipeFields, PythonFields, MakingTimeFields, WaitFields, Exe
 
 
 def build_settings(pairs: Pairs) -> dict[str, Any]:
-    """Read ``workspace=4GiB`` and the like as fields of a build; unknown ones are refused."""
+    """Return the fields of a build from pairs such as ``workspace=4GiB``."""
     import msgspec
 
     known = {each.name: each for each in fields_of(RecipeFields) if isinstance(each.about, Option)}
@@ -171,7 +171,7 @@ def build_settings(pairs: Pairs) -> dict[str, Any]:
                 found[field.name] = msgspec.convert(text, field.type, strict=False)
             except msgspec.ValidationError:
                 is_switch = field.type is bool
-                what = "neither on nor off" if is_switch else "no whole number"
+                what = "neither on nor off" if is_switch else "not an integer"
                 fix = f"{field.name}={'on' if is_switch else 1}"
                 raise UsageError(f"{field.name}={value} is {what}", fix=fix) from None
         else:
@@ -180,7 +180,7 @@ def build_settings(pairs: Pairs) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class ExportRequest(SourceFields, PythonFields, MakingTimeFields):
+class ExportRequest(SourceFields, PythonFields, ConversionTimeoutFields):
     """Export a PyTorch model to ONNX, check it, and compare it with PyTorch."""
 
     source: Annotated[
@@ -194,7 +194,7 @@ class ExportRequest(SourceFields, PythonFields, MakingTimeFields):
     output: File | None = output_path(None, "The ONNX file (default: NAME.onnx).")
     input_shapes: Sequence[str] = option(
         (),
-        "-1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64; -1 may change. Repeatable.",
+        "-1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64; -1 is dynamic. Repeatable.",
         ("--input-shape",),
         metavar="[NAME:]DIMS[:TYPE]",
     )
@@ -202,13 +202,13 @@ class ExportRequest(SourceFields, PythonFields, MakingTimeFields):
     target: str | None = option(
         None, "tensorrt-8.6, tensorrt-10, tensorrt-11 or tensorrt-rtx.", ("--for",), metavar="NAME"
     )
-    exporter: Literal["dynamo", "legacy"] | None = option(None, "By default, what the opset needs.")
+    exporter: Literal["dynamo", "legacy"] | None = option(None, "Default: as the opset needs.")
     half: bool = option(False, "Export in FP16.")
-    seed: int = option(0, "Of weights and inputs.")
+    seed: int = option(0, "Seed of random weights and inputs.")
 
 
 @dataclass(frozen=True)
-class QuantizeRequest(ImageTaskFields, PythonFields, MakingTimeFields, ExecutorFields):
+class QuantizeRequest(ImageTaskFields, PythonFields, ConversionTimeoutFields, ExecutorFields):
     """Cast or quantize an ONNX file, and compare the result with it on other inputs."""
 
     model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
@@ -220,70 +220,72 @@ class QuantizeRequest(ImageTaskFields, PythonFields, MakingTimeFields, ExecutorF
     output: File | None = output_path(None, "Default: MODEL.PRECISION.onnx.")
     keep_io: bool = option(False, "Leave inputs and outputs in FP32 (casts).")
     inputs: File | None = option(
-        None, "Take the difference on these (.npz, .npy).", metavar="FILE", travels="file"
+        None, "Compare on these inputs (.npz, .npy).", metavar="FILE", travels="file"
     )
-    shapes: Shapes = option(
-        {}, "Shape of random data where the model leaves it open.", ("--shape",)
-    )
+    shapes: Shapes = option({}, "Shape of random data for dynamic inputs.", ("--shape",))
     calibration: File | None = option(
         None, "A folder of images, .npz, .npy, or random.", metavar="DATA", travels="calibration"
     )
-    method: Literal["minmax", "entropy", "percentile"] = option("entropy", "How scales are found.")
+    method: Literal["minmax", "entropy", "percentile"] = option("entropy", "Calibration method.")
     percentile: float = option(99.99, "For --method percentile.")
-    items: int = option(256, "Items at most.", least=1)
+    items: int = option(256, "Maximum number of calibration items.", least=1)
     batch: int | None = option(None, "Items per batch (default 8).", least=1)
-    seed: int = option(0, "Of order and random data.")
+    seed: int = option(0, "Seed of the order and of random data.")
     per_channel: bool = option(True, "Scales of weights.", ("--per-channel/--per-tensor",))
     exclude: Sequence[str] = option(
-        (), "Leave a node alone; a pattern with * and ? names several. Repeatable.", metavar="NODE"
+        (), "Do not quantize this node; * and ? match several. Repeatable.", metavar="NODE"
     )
-    keep: Sequence[str] = option((), "The same, for casts: stays FP32.", metavar="NODE")
+    keep: Sequence[str] = option((), "For casts: keep this node in FP32.", metavar="NODE")
     operators: Sequence[str] = option((), "Quantize only these.", ("--op",), metavar="KIND")
     via: Literal["onnxruntime", "modelopt"] | None = option(
-        None, "What quantizes (default: onnxruntime for int8, modelopt for fp8)."
+        None, "Quantizer (default: onnxruntime for int8, modelopt for fp8)."
     )
-    rest: Literal["fp32", "fp16"] = option("fp32", "Type of what is not quantized (modelopt).")
+    rest: Literal["fp32", "fp16"] = option("fp32", "Type of unquantized nodes (modelopt).")
 
 
 IMAGES_TASK = "classification"
 
 
-def span(value: Range) -> tuple[float, float]:
-    """Read ``0:1``; a pair of numbers stays one."""
+def bounds_from_range(value: Range) -> tuple[float, float]:
+    """Read ``0:1`` or a pair of numbers; returns the lower and the upper bound."""
     text = value if isinstance(value, str) else f"{value[0]}:{value[1]}"
     low, _, high = text.partition(":")
     try:
         found = float(low), float(high)
     except ValueError:
-        raise UsageError(f"--range {text} cannot be read", fix="--range 0:1") from None
+        raise UsageError(f"--range {text} is not valid", fix="--range 0:1") from None
     if not found[0] < found[1]:
         raise UsageError(f"--range {text} is empty", fix="--range 0:1")
     return found
 
 
-RANGE = Kind(metavar="LOW:HIGH", python='two numbers, or text such as "0:1"', check=span)  # type: ignore[arg-type]
+RANGE = Kind(
+    metavar="LOW:HIGH",
+    python='two numbers, or text such as "0:1"',
+    check=bounds_from_range,  # type: ignore[arg-type]
+)
 Range = Annotated[str | tuple[float, float], RANGE]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, TimeoutFields, WaitFields):
-    """How models are run for the sake of their outputs."""
+    """How models are run to get their outputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeedFields(VerbRequest):
-    """What the sides are run on: a file, images, or else random items."""
+    """The inputs of all sides: a file, images, or else random items."""
 
-    random: int = option(1000, "N random inputs, from a seed.", least=1)
+    random: int = option(1000, "Number of random inputs.", least=1)
     distribution: Literal["uniform", "normal"] = option("uniform", "Of random inputs.")
-    range: Range | None = option(None, "Where random inputs lie (0:1; whole numbers: 0:999).")
-    seed: int = option(0, "Of random inputs.", least=0)
+    range: Range | None = option(None, "Range of random inputs (0:1; integers: 0:999).")
+    seed: int = option(0, "Seed of random inputs.", least=0)
     inputs: File | None = option(None, "Inputs from .npz or .npy.", metavar="FILE", travels="file")
     images: File | None = option(
         None, "Images, with the preprocessing of --task.", metavar="FOLDER", travels="data"
     )
     task: str | None = option(
-        None, "Whose preprocessing images get (default: classification).", metavar="NAME"
+        None, "Task that prepares images (default: classification).", metavar="NAME"
     )
     limit: int | None = option(None, "Only the first N inputs.", least=1)
 
@@ -291,7 +293,7 @@ class FeedFields(VerbRequest):
         super().__post_init__()
         if self.inputs and self.images:
             raise UsageError(
-                "--inputs and --images exclude each other", fix="leave one of them out"
+                "--inputs and --images cannot be combined", fix="leave one of them out"
             )
         if self.task and not (self.images or getattr(self, "data", None)):
             raise UsageError("--task says how images are prepared", fix="--images FOLDER")
@@ -299,16 +301,14 @@ class FeedFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class ToleranceFields(VerbRequest):
-    """When outputs count as right."""
+    """When outputs are close to the reference, and what is expected."""
 
     rtol: float = option(1e-3, "Relative tolerance; |reference| scales it.", least=0)
     atol: float = option(1e-8, "Absolute tolerance.", least=0)
-    classes: bool | None = option(
-        None, "Whether outputs are scores of classes (default: by their shape)."
-    )
+    classes: bool | None = option(None, "Treat outputs as class scores (default: by their shape).")
     floor: Literal["auto", "on", "off"] = option("auto", "Run the reference twice, against itself.")
     expect: Sequence[str] = option(
-        (), "Status 3 unless this holds: 'max_abs<=0.1'.", metavar="CONDITION", stays="judged here"
+        (), "Status 3 if not met: 'max_abs<=0.1'.", metavar="CONDITION", stays="checked here"
     )
 
 
@@ -318,9 +318,7 @@ class CheckRequest(
 ):
     """Run every side on the same inputs and compare each candidate with the reference."""
 
-    reference: Annotated[
-        File, Argument("The model that counts as right.", "REFERENCE", travels="model")
-    ]
+    reference: Annotated[File, Argument("The model to compare with.", "REFERENCE", travels="model")]
     candidates: Sequence[File] = argument(
         (), "Models that are compared with it.", "[CANDIDATES]...", needed=False, travels="model"
     )
@@ -328,13 +326,13 @@ class CheckRequest(
     output: File = output_path("artifacts/check", "Folder of the tables and worst inputs.")
 
     @property
-    def preparing_task(self) -> str | None:
-        """The task whose preprocessing images get; ``None`` without images."""
+    def images_task(self) -> str | None:
+        """The task that prepares the images; ``None`` without images."""
         return (self.task or IMAGES_TASK) if self.images else None
 
     @property
-    def preparing(self) -> dict[str, Scalar]:
-        """The settings of that task."""
+    def images_settings(self) -> dict[str, Scalar]:
+        """The settings of that task; empty without images."""
         if not self.images:
             return {}
         return {**self.settings, "data": str(self.images), "unlabelled": True}
@@ -342,12 +340,12 @@ class CheckRequest(
 
 @dataclass(frozen=True)
 class EvalRequest(RunningFields, PrecisionFields, TaskFields, ExecutorFields, StoreFields):
-    """Evaluate models on data with known answers, each through its own runtime."""
+    """Evaluate models on labelled data, each through its own runtime."""
 
     models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...", travels="model")]
     _: KW_ONLY
     names: Literal["file", "vanilla"] = option(
-        "file", "Call models by their files, or Vanilla and TRT fp16, as ArtTRT does."
+        "file", "Label models by file name, or as Vanilla and TRT fp16, like ArtTRT."
     )
     output: File = output_path("artifacts/eval", "Folder of tables and pictures.")
     task: Annotated[
@@ -360,11 +358,11 @@ class EvalRequest(RunningFields, PrecisionFields, TaskFields, ExecutorFields, St
         File, Option("Images, an .npz with labels, or a data.yaml.", metavar="PATH", travels="data")
     ]
     limit: int | None = option(None, "Only the first N items.", least=1)
-    warmup: Fraction = option("10%", "Batches at the start whose times do not count.")
+    warmup: Fraction = option("10%", "Share of batches at the start to leave out of the times.")
 
     @property
-    def judging(self) -> dict[str, Scalar]:
-        """The settings of the task."""
+    def task_settings(self) -> dict[str, Scalar]:
+        """The settings of the task, with its data."""
         return {**self.settings, "data": str(self.data)}
 
 
@@ -375,30 +373,27 @@ class LocalizeRequest(FeedFields, ShapeFields, TimeoutFields, WaitFields, TaskFi
     reference: Annotated[File, Argument("The model in full precision, as ONNX.", "REFERENCE")]
     candidate: Annotated[File, Argument("The same in low precision, as ONNX.", "CANDIDATE")]
     _: KW_ONLY
-    data: File | None = option(
-        None, "Data with answers: judge by the metric of --task.", metavar="PATH"
-    )
-    random: int = option(64, "N random inputs, from a seed, without data.", least=1)
+    data: File | None = option(None, "Labelled data: rank by the metric of --task.", metavar="PATH")
+    random: int = option(64, "Number of random inputs if there is no data.", least=1)
     limit: int | None = option(256, "Only the first N inputs.", least=1)
     repair: bool = option(False, "Keep the fewest layers in full precision that meet --where.")
     where: str | None = option(
         None,
-        "What a repair has to meet: 'top1>=baseline-0.5', 'sqnr>=30dB' (default: 0.5 % of "
+        "What a repair must meet: 'top1>=baseline-0.5', 'sqnr>=30dB' (default: 0.5 % of "
         "the metric, or the usual SQNR of the type).",
         metavar="CONDITION",
     )
-    max_time: Duration = option("5min", "Search no longer than this; long networks by bisection.")
+    max_time: Duration = option("5min", "Time limit; large networks are searched by bisection.")
     output: File = output_path("artifacts/localize", "Folder of the tables and the repaired model.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.data and not self.task:
-            raise UsageError("--data is judged by a task", fix="--task classification")
+            raise UsageError("--data needs a task", fix="--task classification")
         if self.data and (self.inputs or self.images):
-            raise UsageError(
-                "--data excludes --inputs and --images", fix="leave --inputs and --images out"
-            )
+            message = "--data cannot be combined with --inputs or --images"
+            raise UsageError(message, fix="leave --inputs and --images out")
         if self.where and not self.repair:
-            raise UsageError("--where says what a repair has to meet", fix="--repair")
+            raise UsageError("--where needs --repair", fix="--repair")
         if seconds(self.max_time) <= 0:
-            raise UsageError("a search of 0 s finds nothing", fix="--max-time 5min")
+            raise UsageError("--max-time must be longer than 0 s", fix="--max-time 5min")

@@ -1,4 +1,4 @@
-"""From a request to a RunSpec, and which runtime or builder is the default."""
+"""Builds the RunSpec of a request, and chooses the default runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from trtbench.core.errors import TrtbenchError, UsageError, near_miss, refuse_unknown_options
-from trtbench.core.run import fits, types_of
+from trtbench.core.run import matches_precision, types_of
 from trtbench.core.spec import (
     ON_DEVICE,
     InputSpec,
@@ -33,21 +33,21 @@ from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed
 from trtbench.trtexec.version import flavour_of
 
-LEAST_QUERIES = 10
-"""Measured at the least, however short the time that was asked for, as trtexec does."""
-MADE = (
+MIN_QUERIES = 10
+"""Minimum number of queries, however short the requested time, as in trtexec."""
+COMPUTED_FIELDS = (
     "model", "runtime", "shapes", "inputs", "warmup", "launches", "device", "options", "protocol",
     "cuda_graph", "transfers", "lock_clocks", "profile",
 )  # fmt: skip
-"""Fields of a spec that are computed here; all others that a request has are as it says."""
+"""Fields of a spec that are computed here; all others are copied from the request."""
 
 
 def default_runtime(
     reference: ModelRef, config: Config, *, with_outputs: bool = False
 ) -> str | None:
-    """The first runtime for a model that works here, else the first.
+    """Return the first runtime for a model that works here, else the first one.
 
-    ``with_outputs`` leaves out programs, which return no outputs.
+    ``with_outputs`` skips programs, which return no outputs.
     """
     flavour = None
     if reference.format == "engine":
@@ -55,34 +55,34 @@ def default_runtime(
             flavour = flavour_of(file.read(4)) or "tensorrt"
     ranked = [
         (name, runtime)
-        for name, runtime in for_format(reference.format)
+        for name, runtime in runtimes_for_format(reference.format)
         if (flavour is None or runtime.FLAVOUR in ("", flavour))
         and (runtime.open_session is not None or not with_outputs)
     ]
-    for name, runtime in ranked:  # here, or in the interpreter that settings name for it
+    for name, runtime in ranked:  # here, or in the interpreter configured for it
         if config.python_for(name) is not None or runtime.available() is None:
             return name
     return ranked[0][0] if ranked else None
 
 
 def first_choice(model_format: ModelFormat) -> str:
-    """The first runtime for a format, whether or not it works here; empty where there is none."""
-    return next((name for name, _ in for_format(model_format)), "")
+    """Return the first runtime for a format, whether or not it works here; empty if none."""
+    return next((name for name, _ in runtimes_for_format(model_format)), "")
 
 
-def for_format(model_format: ModelFormat) -> list[tuple[str, Runtime]]:
-    """The runtimes for a format, the first choice first."""
+def runtimes_for_format(model_format: ModelFormat) -> list[tuple[str, Runtime]]:
+    """Return the runtimes for a format, the preferred one first."""
     chosen = []
     for name in RUNTIMES.names():
-        with contextlib.suppress(TrtbenchError):  # another package's broken one
+        with contextlib.suppress(TrtbenchError):  # a broken plug-in of another package
             runtime = RUNTIMES.load(name)
             if model_format in runtime.CHOSEN_FOR:
                 chosen.append((runtime.CHOSEN_FOR[model_format], name, runtime))
     return [(name, runtime) for _, name, runtime in sorted(chosen, key=lambda each: each[:2])]
 
 
-def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
-    """Why a runtime cannot be used here; another interpreter is not asked."""
+def why_unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
+    """Return why a runtime cannot be used here; one with its own interpreter is not checked."""
     try:
         module = RUNTIMES.load(runtime)
     except UsageError as problem:
@@ -91,22 +91,22 @@ def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
         return problem.message
     if config.python_for(runtime) or (reason := module.available()) is None:
         return None
-    way = module.fix()
-    return f"{runtime} is not usable here: {reason}" + (f" ({way})" if way else "")
+    fix = module.fix()
+    return f"{runtime} is not usable here: {reason}" + (f" ({fix})" if fix else "")
 
 
 def run_spec(request: BenchRequest, config: Config) -> RunSpec:
-    """Settle a run: what is asked for first, then configuration, then defaults."""
+    """Return the spec of a run: flags first, then settings, then defaults."""
     if is_named(str(request.model)):
         reference = ModelRef(path=str(request.model), format="torch")
     else:
         formats = RUNTIMES.load(request.runtime).FORMATS if request.runtime else ()
         reference = model_ref(Path(request.model), folders="folder" in formats)
-    asked = fields.settled(request, config.defaults)
+    asked = fields.with_settings(request, config.defaults)
     name = asked.runtime or default_runtime(reference, config)
     if name is None:
         names = ", ".join(RUNTIMES.names())
-        raise UsageError(f"no runtime is known for {reference.name}", fix=f"-r, of {names}")
+        raise UsageError(f"no runtime is known for {reference.name}", fix=f"-r NAME, of {names}")
     module = RUNTIMES.load(name)
     if reference.format not in ("unknown", *module.FORMATS):
         ways = [f"-r {other}"] if (other := first_choice(reference.format)) else []
@@ -150,21 +150,21 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         reference = with_parts(reference, files, made_with=made_with)
     telemetry_s = None if asked.telemetry is None else fields.seconds(asked.telemetry)
     if telemetry_s is not None and telemetry_s < 0.001:
-        raise UsageError("telemetry looks at most 1000 times a second", fix="--telemetry 100ms")
+        raise UsageError("the shortest interval of telemetry is 1 ms", fix="--telemetry 100ms")
     clock = asked.lock_clocks
     if clock is not None and clock not in ("base", "max") and not clock.isdecimal():
-        raise UsageError(f"--lock-clocks {clock} cannot be read", fix="base, max, or 1500 (in MHz)")
+        raise UsageError(f"--lock-clocks {clock} is not valid", fix="base, max, or 1500 (in MHz)")
     warmup = Warmup(until_steady=asked.until_steady)
     if asked.warmup is not None or asked.warmup_iterations is not None:
         warm_s = fields.seconds(asked.warmup) if asked.warmup is not None else None
         floor = Length(seconds=warm_s, iterations=asked.warmup_iterations)
         warmup = warmup.having(floor=floor, cap_s=max(warmup.cap_s, warm_s or 0.0))
-    stop = Length(seconds=3.0, iterations=LEAST_QUERIES)
+    stop = Length(seconds=3.0, iterations=MIN_QUERIES)
     if asked.duration is not None or asked.iterations is not None:
         length = fields.seconds(asked.duration) if asked.duration is not None else None
         if not length and asked.iterations is None:
-            raise UsageError("a duration of 0 s measures nothing", fix="--duration 3s")
-        stop = Length(seconds=length, iterations=asked.iterations or LEAST_QUERIES)
+            raise UsageError("--duration must be longer than 0 s", fix="--duration 3s")
+        stop = Length(seconds=length, iterations=asked.iterations or MIN_QUERIES)
     spec = RunSpec(
         model=reference,
         runtime=name,
@@ -187,7 +187,7 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
     same = {
         field.name: getattr(asked, field.name)
         for field in fields.fields_of(BenchRequest)
-        if field.name in RunSpec.__struct_fields__ and field.name not in MADE
+        if field.name in RunSpec.__struct_fields__ and field.name not in COMPUTED_FIELDS
     }
     return spec.having(**same)
 
@@ -201,24 +201,24 @@ def side_spec(
     launches: int | None = None,
     place: tuple[int, int] = (0, 1),
 ) -> RunSpec:
-    """Settle one side of several, without the times of layers.
+    """Return the spec of one side of several, without layer times.
 
-    The place is the number of the side and how many there are, where sides differ in more.
+    ``place`` is the index of the side and the number of sides, for flags given once per side.
     """
     own: dict[str, object] = {
         "model": model,
         "runtime": runtime,
         "profile": False,
         "launches": launches,
-        "device": pick(getattr(request, "device", None), *place, what="--device"),
+        "device": value_of_side(getattr(request, "device", None), *place, what="--device"),
     }
-    if arguments := pick(getattr(request, "args", None), *place, what="--args"):
+    if arguments := value_of_side(getattr(request, "args", None), *place, what="--args"):
         own["extra_args"] = tuple(shlex.split(arguments))
     return run_spec(fields.converted(request, BenchRequest, **own), config)
 
 
-def pick(given: fields.PerSide | None, index: int, sides: int, *, what: str) -> str | None:
-    """The one value for all sides, or the side's own."""
+def value_of_side(given: fields.PerSide | None, index: int, sides: int, *, what: str) -> str | None:
+    """Return the value for one side: the common one, or that of the side."""
     values = (given,) if given is None or isinstance(given, str | Path) else given
     if len(values) <= 1:
         return values[0] if values else None
@@ -231,9 +231,9 @@ def pick(given: fields.PerSide | None, index: int, sides: int, *, what: str) -> 
 
 
 def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
-    """Refuse to call an engine by another precision than the one it was built in."""
+    """Raise an error if an engine was built in another precision than the requested one."""
     built = precision_of_engine(reference) if precision is not None else None
-    if precision is not None and built is not None and not fits(precision, types_of(built)):
+    if precision and built and not matches_precision(precision, types_of(built)):
         raise UsageError(
             f"{reference.name} was built in {built}, not in {precision}",
             facts={"recorded in": f"{reference.path}.json"},
@@ -242,14 +242,14 @@ def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
 
 
 def _inputs(asked: BenchRequest) -> InputSpec:
-    """Settle inputs; an image needs a task that prepares it."""
+    """Return where inputs come from; an image needs a task that prepares it."""
     source = None
     if asked.inputs is not None:
         refuse_missing(Path(asked.inputs).absolute())
         source = str(utf8_path(Path(asked.inputs).absolute()))
     if source is None or Path(source).suffix.lower() not in SUFFIXES:
         if asked.task is not None:
-            raise UsageError("--task says how an image is prepared", fix="--inputs photo.jpg")
+            raise UsageError("--task needs an image to prepare", fix="--inputs photo.jpg")
         return InputSpec(source=source, seed=asked.seed)
     if asked.task is None:
         raise UsageError(
@@ -263,9 +263,9 @@ def _inputs(asked: BenchRequest) -> InputSpec:
 
 
 def _device(name: str | None) -> str | None:
-    """Refuse what is no device's name: a runtime for the CPU would not look at it."""
+    """Return a device name; an invalid one is refused here, because CPU runtimes ignore it."""
     if name is None or re.fullmatch(r"[a-z_]+(:\d+)?", name):
         return name and re.sub(r"^gpu\b", "cuda", name)
     number = re.search(r"\d+", name)
     fix = f"--device cuda:{number[0] if number else 0}, or cpu"
-    raise UsageError(f"{name!r} is no device", fix=fix)
+    raise UsageError(f"{name!r} is not a device", fix=fix)

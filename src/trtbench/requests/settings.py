@@ -1,7 +1,7 @@
 """Settings of the project's ``trtbench.toml`` and of the user; flags win over both.
 
-A project's file can name interpreters that are then run as the user, so it is taken only from
-files and folders that are the user's own, as git does, or that were trusted.
+A project's file can name interpreters that are run as the user, so it is read only if the file and
+its folder belong to the user, as with git, or if the user has trusted it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trtbench.core import safety
-from trtbench.core.errors import InputError, UsageError, meant, write_error
+from trtbench.core.errors import InputError, UsageError, suggest, write_error
 from trtbench.core.spec import Value
 from trtbench.core.words import Scalar
 from trtbench.host.files import write_whole
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = "trtbench.toml"
 VARIABLES = {"store": "TRTBENCH_STORE", "runs": "TRTBENCH_RUNS", "machine": "TRTBENCH_MACHINE"}
-_STEERING = ("python", "binary", "plugins", "factory")
+_RUNS_CODE = ("python", "binary", "plugins", "factory")
 """Settings of a runtime that name programs, libraries and functions."""
 
 
@@ -51,15 +51,15 @@ class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     store: str | None = None
     """A folder, ``sqlite:///file`` or ``postgresql://user@host/database``."""
     runs: str | None = None
-    """A folder or an fsspec URL for run directories; beside the index by default."""
+    """A folder or an fsspec URL for run directories; by default, next to the index."""
     machine: str | None = None
-    """The name of this machine: runs of one name are compared, whatever the host's name."""
+    """The name of this machine: runs with the same name are comparable, whatever the host name."""
     runtimes: dict[str, RuntimeSettings] = {}
     defaults: dict[str, Scalar] = {}
-    """Of flags, written as on the command line."""
+    """Defaults of flags, written as on the command line."""
 
     def flat(self) -> dict[str, Scalar]:
-        """Every setting that has a value, by its dotted name."""
+        """Return every setting that has a value, by its dotted name."""
         found: dict[str, Scalar] = {name: getattr(self, name) for name in VARIABLES}
         for name, runtime in self.runtimes.items():
             found[f"runtimes.{name}.python"] = runtime.python
@@ -69,11 +69,11 @@ class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Config(ConfigFile, frozen=True, kw_only=True):
-    """All files and the environment taken together."""
+    """The settings of all files and of the environment."""
 
     store: str
     origins: dict[str, str] = {}
-    news: tuple[str, ...] = ()  # what a project's file sets and this user has not been shown before
+    unseen: tuple[str, ...] = ()  # settings of a project's file that this user was not shown yet
 
     def python_for(self, runtime: str) -> str | None:
         settings = self.runtimes.get(runtime)
@@ -83,13 +83,13 @@ class Config(ConfigFile, frozen=True, kw_only=True):
         settings = self.runtimes.get(runtime)
         return dict(settings.options) if settings else {}
 
-    def elsewhere(self) -> Config:
-        """Without the interpreters of this machine: another one has settings of its own."""
+    def for_other_machine(self) -> Config:
+        """Return the settings without the interpreters of this machine."""
         runtimes = {name: each.having(python=None) for name, each in self.runtimes.items()}
         return self.having(runtimes=runtimes)
 
     def settings(self) -> dict[str, str]:
-        """Every setting that has a value, by its dotted name, without secrets."""
+        """Return every setting that has a value, by its dotted name, with secrets masked."""
         hidden = {
             name: each.having(options=safety.mask_values(each.options))
             for name, each in self.runtimes.items()
@@ -104,7 +104,7 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
     """Read the user's file, then the project's, then the environment, then the flag."""
     merged = ConfigFile()
     origins: dict[str, str] = {}
-    news: list[str] = []
+    unseen: list[str] = []
     folder = (folder or Path.cwd()).absolute()
     found = [each / PROJECT_FILE for each in (folder, *folder.parents)]
     found = [path for path in found if path.is_file()][:1]  # the nearest
@@ -127,7 +127,7 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
         )
         origins |= dict.fromkeys(content.flat(), str(path))
         if path.name == PROJECT_FILE:
-            news += _news(path, content)
+            unseen += _unseen_settings(path, content)
     given = {name: os.environ.get(variable) for name, variable in VARIABLES.items()}
     if (store is not None or given["store"]) and origins.pop("runs", None):
         merged = merged.having(runs=None)  # it belongs to the store in the file
@@ -143,36 +143,36 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
         origins["store"] = "default"
         try:
             merged = merged.having(store=str(user_data_folder()))
-        except RuntimeError:  # a container's made-up user has no home
+        except RuntimeError:  # a container may run as a user without a home
             raise UsageError(
-                "there is no home folder to keep runs in",
+                "there is no home folder for the store",
                 fix=f"--store DIR, or {VARIABLES['store']}=DIR in the environment",
             ) from None
-    return Config(**msgspec.structs.asdict(merged), origins=origins, news=tuple(news))
+    return Config(**msgspec.structs.asdict(merged), origins=origins, unseen=tuple(unseen))
 
 
 def user_config_folder() -> Path:
-    """The folder of the user's own settings; a RuntimeError where there is no home."""
+    """Return the folder of the user's settings; raises RuntimeError if there is no home."""
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "trtbench"
 
 
 def user_data_folder() -> Path:
-    """The folder of runs by default."""
+    """Return the default folder of runs."""
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "trtbench"
 
 
 def _read(path: Path) -> ConfigFile:
-    """Read one file; its paths are relative to where it is."""
+    """Read one file; its paths are relative to its folder."""
     try:
-        reason = safety.stranger(path)
+        reason = safety.why_untrusted(path)
     except OSError as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     if reason is not None and _name(path) not in _read_trust().files:
         raise UsageError(
-            f"the settings in {safety.clean_line(str(path))} are not yours, and are not used",
-            facts={"reason": reason, "they can": "run programs under your name"},
+            f"the settings in {safety.clean_line(str(path))} are not trusted",
+            facts={"reason": reason, "danger": "they can run programs with your permissions"},
             fix=f"trtbench doctor --trust {shlex.quote(str(path))}, after reading it; or remove it",
         )
     raw = safety.read_settings(path)
@@ -190,51 +190,51 @@ def _read(path: Path) -> ConfigFile:
     except msgspec.ValidationError as problem:
         reason = str(problem)
         place = reason.partition(" - at `$")[2].strip(".`")
-        fix: str | None = f"correct {place or path.name}; it is written in TOML"
+        fix: str | None = f"correct {place or path.name}, in TOML"
         if "unknown field" in reason:
             kind = RuntimeSettings if place.startswith("runtimes") else ConfigFile
             names = flags if place == "defaults" else kind.__struct_fields__
-            fix = meant(reason.split("`")[1], names)
+            fix = suggest(reason.split("`")[1], names)
         raise UsageError(
-            f"{path} has a setting that cannot be used", facts={"reason": reason}, fix=fix
+            f"{path} has a setting that is not valid", facts={"reason": reason}, fix=fix
         ) from None
     trusting = [name for name, each in content.runtimes.items() if "trust" in each.options]
-    if trusting and path.name == PROJECT_FILE:  # it came together with the models
+    if trusting and path.name == PROJECT_FILE:  # it may have come with the models
         raise UsageError(
-            f"{path} says what is to be trusted, which only you can say",
+            f"{path} cannot decide which models are trusted; only you can",
             facts={"setting": f"runtimes.{trusting[0]}.options.trust"},
             fix="--opt trust=on on the command line, once you know where a model comes from",
         )
 
-    def placed(text: str | None, *, program: bool = False) -> str | None:
+    def absolute(text: str | None, *, program: bool = False) -> str | None:
         if text is None or is_url(text):
             return text
-        found = str(safety.at_home(text))
+        found = str(safety.expand_home(text))
         return found if program and "/" not in found else str(path.parent / found)
 
     return content.having(
-        store=placed(content.store),
-        runs=placed(content.runs),
+        store=absolute(content.store),
+        runs=absolute(content.runs),
         runtimes={
-            name: each.having(python=placed(each.python, program=True))
+            name: each.having(python=absolute(each.python, program=True))
             for name, each in content.runtimes.items()
         },
     )
 
 
-# Settings of others: what a user trusted, and what was shown
+# Settings of other users: which files are trusted, and which were shown
 
 
 class Trusted(Value, frozen=True, kw_only=True):
-    """What a user trusted, and was shown, of the settings of others; one file for each user."""
+    """The settings files that a user has trusted or was shown; one record for each user."""
 
-    files: tuple[str, ...] = ()  # settings that count though another user can change them
+    files: tuple[str, ...] = ()  # trusted although another user can change them
     shown: dict[str, str] = {}
-    """For each file of settings, a hash of the steering ones as they were shown last."""
+    """For each settings file, a hash of the settings that were shown last."""
 
 
 def trust_settings(path: Path) -> Path:
-    """Trust a file of settings, whoever owns it; gives the file."""
+    """Trust a settings file, or the one in a folder, whoever owns it; returns the file."""
     file = path / PROJECT_FILE if path.is_dir() else path
     if not file.is_file():
         raise InputError(
@@ -247,7 +247,7 @@ def trust_settings(path: Path) -> Path:
 
 
 def distrust_settings(path: Path) -> bool:
-    """Trust a file no longer; false where it was not trusted."""
+    """Stop trusting a settings file; returns whether it was trusted."""
     known = _read_trust()
     names = {_name(path), _name(path / PROJECT_FILE)}
     kept = tuple(each for each in known.files if each not in names)
@@ -256,26 +256,26 @@ def distrust_settings(path: Path) -> bool:
 
 
 def trusted_settings() -> tuple[str, ...]:
-    """The files of settings that were trusted."""
+    """Return the settings files that the user has trusted."""
     return _read_trust().files
 
 
-def _news(path: Path, content: ConfigFile) -> list[str]:
-    """What a project's file steers (code that is run, where runs go), once for each user."""
-    steering = {
+def _unseen_settings(path: Path, content: ConfigFile) -> list[str]:
+    """Return what a project's file sets for code and stores, if the user was not shown it yet."""
+    important = {
         key: safety.mask(str(value))
         for key, value in content.flat().items()
-        if key in ("store", "runs") or key.rpartition(".")[2] in _STEERING
+        if key in ("store", "runs") or key.rpartition(".")[2] in _RUNS_CODE
     }
-    if not steering:
+    if not important:
         return []
-    digest = hashlib.sha256(msgspec.json.encode(steering, order="sorted")).hexdigest()[:16]
+    digest = hashlib.sha256(msgspec.json.encode(important, order="sorted")).hexdigest()[:16]
     known, name = _read_trust(), _name(path)
     if known.shown.get(name) == digest:
         return []
     with contextlib.suppress(UsageError, InputError, OSError, RuntimeError):
         _write_trust(known.having(shown={**known.shown, name: digest}))
-    return [f"{path} sets {key} to {value}" for key, value in steering.items()]
+    return [f"{path} sets {key} to {value}" for key, value in important.items()]
 
 
 def _name(path: Path) -> str:
@@ -283,10 +283,10 @@ def _name(path: Path) -> str:
 
 
 def _read_trust() -> Trusted:
-    """The user's own list; one that another user can write counts for nothing."""
+    """Read the user's list of trusted files; one that another user can write is ignored."""
     try:
         path = user_config_folder() / "trusted.json"
-        if safety.stranger(path) is not None:
+        if safety.why_untrusted(path) is not None:
             return Trusted()
         return msgspec.json.decode(safety.read_bytes(path), type=Trusted)
     except (OSError, RuntimeError, InputError, msgspec.MsgspecError):
@@ -300,7 +300,8 @@ def _write_trust(trusted: Trusted) -> None:
         write_whole(folder / "trusted.json", msgspec.json.encode(trusted))
     except RuntimeError:
         raise UsageError(
-            "there is no home folder to remember it in", fix="set XDG_CONFIG_HOME to a folder"
+            "there is no home folder for the list of trusted files",
+            fix="set XDG_CONFIG_HOME to a folder",
         ) from None
     except OSError as problem:
         raise write_error(folder / "trusted.json", problem) from None
@@ -322,7 +323,7 @@ def open_store(
 
 
 def cached_from_run(run: Run) -> Cached | None:
-    """What the index keeps of a run: of its samples, or of what another tool printed."""
+    """Return the numbers that the index keeps of a run, from samples or another tool's output."""
     from trtbench.analysis.summary import headline_from_run
     from trtbench.report.run_facts import summary_of
     from trtbench.store.directory import Cached

@@ -1,4 +1,4 @@
-"""Requests of the verbs about stored runs that workflows read, too."""
+"""Requests of the verbs about stored runs that workflows use too."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from trtbench.requests.fields import (
 
 @dataclass(frozen=True)
 class ImportRequest(TagFields, StoreFields):
-    """Make runs of what trtexec (TensorRT 5 to 11) and other tools left behind."""
+    """Import the files of trtexec (TensorRT 5 to 11) and other tools as runs."""
 
     paths: Annotated[Sequence[File], Argument("Files, folders or patterns.", "PATH...")]
     _: KW_ONLY
     output: File | None = output_path(
-        None, "Also write the trtexec evaluation toolkit's files of the one run here.", "DIR"
+        None, "If one run is imported, also write the evaluation toolkit's files here.", "DIR"
     )
-    again: bool = option(False, "Import files that were imported before.")
-    pictures: bool = option(False, "Draw the layers, 0.4 s a run.")
+    again: bool = option(False, "Import files again that were imported before.")
+    pictures: bool = option(False, "Draw the layers (0.4 s per run).")
     dry_run: bool = option(False, "Print what would be done, and do nothing.")
-    batch: int | None = option(None, "Items in one query, whatever is on record.", least=1)
+    batch: int | None = option(None, "Items per query, instead of the recorded ones.", least=1)
     engine: File | None = option(None, "The engine that was run; it is hashed.", kind=FILE)
     warmup: Duration | None = option(
-        None, "Length of the warm-up to leave out, whatever the log says."
+        None, "Length of the warm-up to leave out, instead of the logged one."
     )
-    gpu: str | None = option(None, "The GPU it ran on, where no log says so.", metavar="NAME")
+    gpu: str | None = option(None, "The GPU it ran on, if no log names it.", metavar="NAME")
     tensorrt: str | None = option(None, "The version of TensorRT, such as 8.5.", metavar="VERSION")
     date: str | None = option(None, "When it was measured, such as 2024-05-17.", metavar="DAY")
     precision: str | None = option(
@@ -54,7 +54,7 @@ class RunsRequest(FilterFields, StoreFields):
 
     model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
     failed: bool = option(False, "Only runs that did not finish.")
-    limit: int | None = option(None, "At most so many; 0 is all (default on screens: 50).")
+    limit: int | None = option(None, "Maximum number; 0 shows all (default on a terminal: 50).")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ExportRunsRequest(FilterFields, StoreFields):
             metavar="DIR|URI",
         ),
     ]  # fmt: skip
-    experiment: str = option("trtbench", "Of MLflow.")
+    experiment: str = option("trtbench", "Name of the MLflow experiment.")
     model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
 
 
@@ -92,7 +92,7 @@ class ReportRequest(StoreFields):
         "[default: html,md,json; with --brief: md]",
         metavar="FORMATS",
     )
-    brief: bool = option(False, "A Markdown text short enough for a comment.")
+    brief: bool = option(False, "Write a Markdown text short enough for a comment.")
     title: str | None = option(None, "Title of the document.")
 
     def __post_init__(self) -> None:
@@ -107,16 +107,16 @@ class HistoryRequest(FilterFields, StoreFields):
 
     model: str | None = argument(None, "Part of the name of a model.", "[MODEL]", needed=False)
     _: KW_ONLY
-    least: int = option(2, "Only series of so many runs.", least=1)
+    least: int = option(2, "Only series of at least N runs.", metavar="N", least=1)
     changes: bool = option(False, "Only series that changed.")
     output: File | None = output_path(None, "Write a report here.")
-    format: Words = option("html,md,json", "Of the report.")
+    format: Words = option("html,md,json", "Formats of the report.")
 
 
 @dataclass(frozen=True)
 class ExplainRequest(StoreFields):
-    """Explain why two numbers of one model differ, one step at a time."""
+    """Explain why two runs of one model differ, one condition at a time."""
 
     run: Annotated[File, Argument("A run, or files of trtexec.", "RUN")]
     _: KW_ONLY
-    against: Annotated[File, Option("The run with the other number.", metavar="OTHER")]
+    against: Annotated[File, Option("The run to compare with.", metavar="OTHER")]

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.core.errors import InputError, UsageError, first_line, meant
+from trtbench.core.errors import InputError, UsageError, first_line, suggest
 from trtbench.core.run import Fact, Scalar, batch_that_ran, may_be_colours
 from trtbench.core.samples import Arrays, Column, LayerProfile, LayerTime
 from trtbench.core.spec import RunSpec, TensorSpec, batch_from_shapes
@@ -247,7 +247,7 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
         raise InputError(
             f"the model has no input called {name!r}",
             facts={"inputs": ", ".join(known)},
-            fix=meant(near, known, write=lambda word: f"--shape {word}:{shape}"),  # noqa: B023
+            fix=suggest(near, known, write=lambda word: f"--shape {word}:{shape}"),  # noqa: B023
         )
     free = [t for t in tensors if t.shape and t.name not in spec.shapes]
     if free:

@@ -35,7 +35,7 @@ from trtbench.core.errors import (
     refuse_other_choice,
     refuse_unknown_options,
 )
-from trtbench.core.run import Fact, Scalar, name_of
+from trtbench.core.run import Fact, Scalar, name_from_types
 from trtbench.core.safety import read_text
 from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
@@ -378,7 +378,7 @@ def computing(
             if settings.get(f"ORT_TENSORRT_{each.upper()}_ENABLE", "").strip().lstrip("+-0")
         }
         if allowed:
-            return {"precision": Fact(value=name_of(held | allowed), source="implied")}
+            return {"precision": Fact(value=name_from_types(held | allowed), source="implied")}
         facts["tf32"] = Fact(value=True, source="implied")
     if _short_name(asked[0]) == "cuda":
         name = asked[0] if isinstance(asked[0], str) else asked[0][0]
@@ -443,7 +443,7 @@ class OrtSession(Session):
             ran = types_of_trace(end_trace(session), held)
         except Exception:  # ONNX Runtime's exceptions share no base class; the number stands
             return {}
-        return {"computes_in": name_of(ran)} if ran and not ran & held else {}
+        return {"computes_in": name_from_types(ran)} if ran and not ran & held else {}
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
         """Time every node in a second session, where the profiler is on."""

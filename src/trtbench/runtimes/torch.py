@@ -28,7 +28,7 @@ from trtbench.core.errors import (
     refuse_other_choice,
     refuse_unknown_options,
 )
-from trtbench.core.run import Fact, Scalar, name_of
+from trtbench.core.run import Fact, Scalar, name_from_types
 from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.core.units import text_from_shape
@@ -367,7 +367,7 @@ class TorchSession(Session):
             }
         # Types a model computes in by itself: of its weights, else of its inputs.
         own = precisions_of(types_of_weights(loaded.module) or {each.dtype for each in inputs})
-        precision = name_of(own) if own else None
+        precision = name_from_types(own) if own else None
         if settings.half:
             precision = "half"
         if settings.autocast is not None:
@@ -484,7 +484,7 @@ class TorchSession(Session):
             return
         if not seen:
             return
-        ran, half = name_of(frozenset(seen)), "half" if self._settings.half else "fp16"
+        ran, half = name_from_types(frozenset(seen)), "half" if self._settings.half else "fp16"
         named = {"fp16": half, "fp32": self._full_precision()}
         self.conditions["precision"] = Fact(value=named.get(ran, ran))
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import ArgumentError, DatabaseError
 
-from trtbench.core.codec import learned
+from trtbench.core.codec import prepared_for_decoding
 from trtbench.core.errors import StoreError, UnavailableError, UsageError, writing
 from trtbench.core.safety import clean_line, mask
 from trtbench.core.units import instant_from_text
@@ -344,7 +344,7 @@ def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> li
         # Rows that another program wrote may be invalid; they are skipped.
         with contextlib.suppress(msgspec.ValidationError):
             values["tags"] = tags.get(row["id"], ())
-            found.append(msgspec.convert(values, type=learned(Entry)))
+            found.append(msgspec.convert(values, type=prepared_for_decoding(Entry)))
     return found
 
 

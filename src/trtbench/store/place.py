@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from trtbench.core.errors import InputError, StoreError, UnavailableError, UsageError
-from trtbench.core.safety import at_home, check_name, inside, mask
+from trtbench.core.safety import check_name, expand_home, inside, mask
 from trtbench.store.directory import RECORD, own_files, partial_directory
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def address_from_text(text: str) -> str:
     """Return the address of a store with an absolute path, valid from every folder."""
     if _scheme(text) == "sqlite":
         return f"sqlite:///{_sqlite_path(text).absolute()}"
-    return text if is_url(text) else str(at_home(text).absolute())
+    return text if is_url(text) else str(expand_home(text).absolute())
 
 
 def _sqlite_path(store: str) -> Path:
@@ -118,7 +118,7 @@ def _sqlite_path(store: str) -> Path:
 def _folder(text: str) -> Path | None:
     """Return the folder of a path or a ``file://`` URL; ``None`` for other URLs."""
     if not is_url(text):
-        return at_home(text)
+        return expand_home(text)
     return Path(unquote(urlsplit(text).path)) if _scheme(text) in ("file", "local") else None
 
 

@@ -449,6 +449,6 @@ def stored_scores(run: Run, store: Store) -> Scores | None:
     for folder in results_folders(run, store, beside=False):
         kept = kept_value(folder / SCORES, Scores)
         sha256 = run.record.spec.model.sha256
-        if kept is not None and kept.sha256 == sha256 and kept.not_of(run.record) is None:
+        if kept is not None and kept.sha256 == sha256 and kept.why_not_for(run.record) is None:
             return kept
     return None

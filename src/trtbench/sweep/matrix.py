@@ -21,9 +21,9 @@ from trtbench.core.errors import (
     InputError,
     TrtbenchError,
     UsageError,
-    meant,
     near_miss,
     refuse_unknown,
+    suggest,
 )
 from trtbench.core.metrics import kinds
 from trtbench.core.run import Scalar
@@ -235,7 +235,7 @@ def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
         raise UsageError(
             f"{where} cannot be used as a sweep",
             facts={"reason": reason, "keys": " ".join(keys)},
-            fix=meant(reason.split("`")[1], keys)
+            fix=suggest(reason.split("`")[1], keys)
             if "unknown field" in reason
             else "docs/sweep.md shows what each key holds",
         ) from None
@@ -268,7 +268,7 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
             raise UsageError(
                 f"{where}: {name!r} is not an option that can be swept",
                 facts={"options": " ".join(known)},
-                fix=meant(name, FLAGS),
+                fix=suggest(name, FLAGS),
             )
         if not name.startswith("build."):
             continue

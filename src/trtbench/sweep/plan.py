@@ -21,7 +21,7 @@ from trtbench.convert.conversions import are_images, input_shapes
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
 from trtbench.core.run import Scalar
-from trtbench.core.safety import at_home, clean_line
+from trtbench.core.safety import clean_line, expand_home
 from trtbench.core.spec import ModelFormat, Precision, RunSpec, Value, Warmup
 from trtbench.host.images import SUFFIXES
 from trtbench.host.machine import library_versions, read_environment
@@ -32,7 +32,7 @@ from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import code_of_factory, code_of_hub
 from trtbench.requests.fields import fields_of, seconds
 from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import first_choice, refuse_other_precision, run_spec, unusable
+from trtbench.requests.run_spec import first_choice, refuse_other_precision, run_spec, why_unusable
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
@@ -135,7 +135,7 @@ def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str,
     gpu = {"gpu": on.name, "driver": on.driver or ""} if on else {}
     if not python:
         return {**gpu, **BUILDERS.load(builder).tools()}
-    path = at_home(python)  # which has the TensorRT that is installed beside it
+    path = expand_home(python)  # which has the TensorRT that is installed beside it
     places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
     names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
     return {**gpu, "python": str(path), "packages": " ".join(sorted(names))}
@@ -238,7 +238,7 @@ class SweepPlan:
     def plan_case(self, case: Case, *, lenient: bool) -> PlannedCase:
         """Plan the steps a case needs, or note the reason why it cannot be measured."""
         elsewhere = self.elsewhere
-        problem = None if elsewhere else unusable(case.runtime, self._config, lenient=lenient)
+        problem = None if elsewhere else why_unusable(case.runtime, self._config, lenient=lenient)
         try:
             content = self._content(case.model)
             chain = self._chain(case) if problem is None and not elsewhere else ()

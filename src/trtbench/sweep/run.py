@@ -505,7 +505,7 @@ class Sweep:
             for finding in scores.findings:
                 remark(places, f"{finding.severity} {finding.code}: {finding.message}")
             for run in own:
-                if (reason := scores.not_of(run.record)) is not None:
+                if (reason := scores.why_not_for(run.record)) is not None:
                     remark(places, f"no accuracy: {reason}")
                     continue
                 path = self._store.resolve(run.id)

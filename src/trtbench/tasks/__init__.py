@@ -6,7 +6,7 @@ reports. ``contract.py`` says what a file must offer; names that begin with ``_`
 
 from __future__ import annotations
 
-from trtbench.core.metrics import declare
+from trtbench.core.metrics import declare_metrics
 from trtbench.core.plugins import Registry
 from trtbench.tasks.contract import Task
 
@@ -15,7 +15,7 @@ class _Tasks(Registry[Task]):
     def load(self, name: str) -> Task:
         """Import a task and declare its metrics."""
         task = super().load(name)
-        declare(task.METRICS)
+        declare_metrics(task.METRICS)
         return task
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from trtbench.analysis.coco import Letterbox, Objects, People, boxes_from_corners
 from trtbench.core.errors import InputError, UsageError, reading
-from trtbench.core.safety import MOST_BYTES, at_home, read_text
+from trtbench.core.safety import MAX_BYTES, expand_home, read_text
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.host.files import yaml_from_text
 from trtbench.host.images import find_images, image_size, read_image, scaled
@@ -40,7 +40,7 @@ class CocoFile:
 
     def __init__(self, path: Path) -> None:
         try:
-            self.raw: JsonTable = json.loads(read_text(path, most=MOST_BYTES))
+            self.raw: JsonTable = json.loads(read_text(path, most=MAX_BYTES))
         except (OSError, ValueError, RecursionError) as problem:
             raise InputError(f"{path} is not COCO's JSON", facts={"reason": problem}) from None
         known = self.raw if isinstance(self.raw, dict) else {}
@@ -281,7 +281,7 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
             facts={"it has": ", ".join(parts) or "no images at all"},
             fix=f"--split {parts[0]}" if parts else None,
         )
-    roots = [path.parent / at_home(str(data.get("path") or "")), path.parent]
+    roots = [path.parent / expand_home(str(data.get("path") or "")), path.parent]
     entries = data[split] if isinstance(data[split], list) else [data[split]]
     lists: list[Path] = []
     images: list[Path] = []

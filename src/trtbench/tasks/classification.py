@@ -17,7 +17,7 @@ from trtbench.analysis.scores import agreement, mcnemar, per_class, rank_of_labe
 from trtbench.core.errors import InputError, UsageError, reading, refuse_unknown
 from trtbench.core.results import LoadedItem
 from trtbench.core.run import Scalar, Score
-from trtbench.core.safety import MOST_BYTES, read_text
+from trtbench.core.safety import MAX_BYTES, read_text
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import (
@@ -176,7 +176,7 @@ def read_classes(path: Path) -> dict[str, int]:
     JSON is a list, ``{"0": ["n01440764", "tench"]}``, or ``{"n01440764": 0}``.
     """
     with reading(path):
-        text = read_text(path, most=MOST_BYTES)
+        text = read_text(path, most=MAX_BYTES)
     if path.suffix != ".json":
         lines = [line.split() for line in text.splitlines() if line.strip()]
         return {words[0]: number for number, words in enumerate(lines)}
@@ -221,7 +221,7 @@ class LabelledArrays(DataSource):
                 if labels.endswith(".npy"):
                     found = one_array(Path(labels))
                 else:
-                    lines = read_text(Path(labels), most=MOST_BYTES).split()
+                    lines = read_text(Path(labels), most=MAX_BYTES).split()
                     found = np.array([int(line) for line in lines], np.int64)
             except DAMAGE as problem:
                 raise InputError(f"{labels} holds no labels", facts={"reason": problem}) from None

@@ -29,7 +29,7 @@ from trtbench.analysis.coco import (
 )
 from trtbench.analysis.summary import statistic_intervals
 from trtbench.core import safety
-from trtbench.core.errors import InputError, UsageError, meant, refuse_unknown
+from trtbench.core.errors import InputError, UsageError, refuse_unknown, suggest
 from trtbench.core.run import Scalar, Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.tasks._boxes import (
@@ -328,7 +328,7 @@ def _load_function(name: str) -> _UserDecoder:
     """Import the function; a file must belong to the user, as settings must."""
     place, _, function = name.rpartition(":")
     is_file = place.endswith(".py")
-    if is_file and (reason := safety.stranger(Path(place))) is not None:
+    if is_file and (reason := safety.why_untrusted(Path(place))) is not None:
         raise UsageError(
             f"{safety.clean_line(place)} is not yours, and is not run",
             facts={"reason": reason, "it can": "do whatever you can"},
@@ -499,7 +499,7 @@ def _candidates(batch: DetectorOutputs) -> tuple[str, Candidates]:
         raise UsageError(
             f"there is no decoder {given!r}",
             facts={"known": ", ".join(NAMES[:-1]), "own": "FILE.py:FUNCTION"},
-            fix=meant(name, NAMES),
+            fix=suggest(name, NAMES),
         )
     for each in NAMES if name is None else (name,):
         if (decoded := DECODERS[each][0](batch)) is not None:

@@ -1,4 +1,4 @@
-"""The verbs, one per file: what each is asked for, what it does, what it shows.
+"""The verbs, one per file: the request of each, what it does, what it shows.
 
 Knows workflows and documents; does not know how a command line is read.
 """

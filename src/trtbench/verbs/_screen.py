@@ -1,4 +1,4 @@
-"""The two streams of a terminal: results on stdout, talk on stderr."""
+"""What the terminal shows: results on stdout, progress and messages on stderr."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound="LiveDrawing")
 T = TypeVar("T")
 
-PLAIN_S = 2.0
+PLAIN_LINE_S = 2.0  # time between two lines of progress where there is no terminal
 
 
 class LiveDrawing:
-    """Something drawn on stderr while a block runs; nothing is where there is no terminal."""
+    """A live display on stderr while a block runs; without a terminal nothing is drawn."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -46,13 +46,13 @@ class LiveDrawing:
             self._drawn.stop()
 
 
-class Talk(LiveDrawing):
+class ProgressDisplay(LiveDrawing):
     """Progress on stderr: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, title: str) -> None:
         super().__init__()
         self._title = title = clean_line(title)
-        self._spoke = -math.inf
+        self._printed_at = -math.inf
         self._bar: Progress | None = None
         if self._console.is_terminal:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -69,7 +69,7 @@ class Talk(LiveDrawing):
             self._task = self._bar.add_task(title, total=1.0, stage="")
 
     def __call__(self, event: Event) -> None:
-        """Redraw on an event only: between events the terminal sleeps, as the parent does."""
+        """Show an event; nothing is redrawn between events, so that this process sleeps."""
         if event.kind in ("note", "wait"):
             self._console.print(clean_text(event.text), markup=False, soft_wrap=True)
             return
@@ -80,32 +80,31 @@ class Talk(LiveDrawing):
             if event.kind == "stage":
                 self._bar.update(self._task, completed=event.done, stage=stage)
             self._bar.refresh()
-        elif event.kind == "stage" and now - self._spoke >= PLAIN_S:
-            # A line now and then: a log wants to know what is going on, not every step.
-            self._spoke = now
+        elif event.kind == "stage" and now - self._printed_at >= PLAIN_LINE_S:
+            self._printed_at = now
             self._console.print(f"{self._title}: {stage}", markup=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """Write a remark to stderr."""
+    """Print a message to stderr."""
     sys.stderr.write(clean_text(text) + "\n")
 
 
 def write(text: object) -> None:
-    """Write text to stdout, with the end of its line."""
+    """Print text to stdout; a missing newline is added."""
     line = str(text)
     sys.stdout.write(line if line.endswith("\n") else f"{line}\n")
 
 
 def print_json(value: object) -> None:
-    """Print a value for programs."""
+    """Print a value to stdout as JSON."""
     from trtbench.core.codec import json_from_value
 
     sys.stdout.write(json_from_value(value).decode())
 
 
 def draw(document: Document, *, err: bool = False) -> None:
-    """Draw a document on stdout, or on stderr, as wide as the terminal is."""
+    """Print a document to stdout, or to stderr, as wide as the terminal is."""
     from rich.console import Console
 
     from trtbench.report.renderers import terminal
@@ -114,7 +113,7 @@ def draw(document: Document, *, err: bool = False) -> None:
 
 
 def show_value(value: T, document: Callable[[T], Document], *, as_json: bool) -> None:
-    """Print a value for programs, or draw the document that is made of it."""
+    """Print a value as JSON, or as the document that is made from it."""
     if as_json:
         print_json(value)
     else:
@@ -122,7 +121,7 @@ def show_value(value: T, document: Callable[[T], Document], *, as_json: bool) ->
 
 
 def show_job(job: object, lines: Sequence[str] = (), *, as_json: bool) -> None:
-    """Print what would be done; of the lines those with # are steps, the others can be typed."""
+    """Print a job and its lines: those that start with # are steps, the others commands."""
     if not as_json:
         print_json(job)
         sys.stdout.writelines(f"{line}\n" for line in lines)
@@ -133,7 +132,7 @@ def show_job(job: object, lines: Sequence[str] = (), *, as_json: bool) -> None:
 
 
 def show_conversion(sidecar: Sidecar, output: Path, *, as_json: bool) -> None:
-    """Show what was made and how far it is from its source."""
+    """Print what a conversion made and how far it is from its source."""
     from trtbench.report.sections.environment import document_from_conversion
 
     if as_json:

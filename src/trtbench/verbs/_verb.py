@@ -1,7 +1,7 @@
-"""What a verb is: a request, what is done with it, and what is shown of the result.
+"""What a verb is: a request, a function that runs it, and a function that shows the result.
 
-A file of this folder is a verb. It holds ``run(request, caller) -> result``, which the terminal,
-Python and other machines call alike, ``show(result, request, view)`` for the terminal, and
+Each file in this folder is a verb. It has ``run(request, caller) -> result``, which the command
+line, Python and other machines call, ``show(result, request, view)`` for the terminal, and
 ``verb``, which names them; its docstring is the help of the command and of the Python function.
 """
 
@@ -40,7 +40,7 @@ def _no_progress(title: str) -> AbstractContextManager[Listener]:
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Who called a verb: how progress and remarks reach them. The default is a Python program."""
+    """How progress and messages reach the caller of a verb; the default is a Python program."""
 
     command: str | None = None
     say: Callable[[str], None] = lambda text: None
@@ -48,12 +48,12 @@ class Caller:
     on_terminal: bool = False
 
     def settings(self, store: str | Path | None = None) -> Config:
-        """Read the settings, and report what a project's file sets for the first time."""
+        """Load the settings; what a project's file sets is printed when it is new to the user."""
         from trtbench.requests.settings import load_config
 
         config = load_config(store=store)
-        for line in config.news:
-            self.say(f"{line} (said once)")
+        for line in config.unseen:
+            self.say(f"{line} (shown once)")
         return config
 
     def store(self, config: Config, *, at_once: bool = True) -> Store:
@@ -62,8 +62,8 @@ class Caller:
 
         return open_store(config, tell=lambda line: self.say(f"store: {line}"), at_once=at_once)
 
-    def opened(self, request: StoreFields) -> tuple[Store, Config]:
-        """Open the store of a request, and read the settings."""
+    def store_and_settings(self, request: StoreFields) -> tuple[Store, Config]:
+        """Open the store of a request, and load the settings."""
         config = self.settings(request.store)
         return self.store(config), config
 
@@ -76,7 +76,7 @@ class Caller:
         *,
         runtime: str | None = None,
     ) -> Iterator[Execution]:
-        """Carry out work as a request asks: in its executor, with progress under a title."""
+        """Open the executor of a request, and show progress under a title during the block."""
         from trtbench.requests.execution import execution_from_request, opened_executor
 
         with _no_progress("") if title is None else self.progress(title) as listen:
@@ -89,7 +89,7 @@ class Caller:
 
 @dataclass(frozen=True, kw_only=True)
 class View(VerbRequest):
-    """What only a terminal asks for."""
+    """Options of the command line that Python functions do not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class JsonView(View):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanView(JsonView):
-    """How the result is printed, or what would be done."""
+    """How the result is printed, or only what would be done."""
 
     dry_run: bool = option(False, "Print what would be done, and do nothing.")
 
@@ -118,22 +118,22 @@ class Verb(Generic[R, T, V]):
 
     request: type[R]
     run: Callable[[R, Caller], T]
-    show: Callable[[T, R, V], int | None]  # shows a result; gives the exit status where it is not 0
+    show: Callable[[T, R, V], int | None]  # prints a result; returns the exit status if not 0
     view: type[V]
     plan: Callable[[R, V, Caller], None] | None = None
     each: Callable[[R, V], list[R]] | None = None
-    """Takes apart a command line that asks for several."""
+    """Returns the requests to run for one command line; none when there is nothing left to do."""
     task: TaskFlags = ""
     images_flag: str | None = None
-    """The flag beside which a task prepares images though ``--task`` names none."""
-    joins_dims: bool = False
+    """The flag that selects the default task for images when ``--task`` is not given."""
+    joins_dims: bool = False  # `--input-shape -1 3 224 224` is one value
     doc: str = ""
-    within: Mapping[str, AnyVerb] | None = None
+    subcommands: Mapping[str, AnyVerb] | None = None
     """Verbs that act on what this one lists: ``runs show``."""
 
     @property
     def text(self) -> str:
-        """The help: a line, what more is to say, examples."""
+        """The help text: a summary line, a description, examples."""
         return self.doc or (sys.modules[self.run.__module__].__doc__ or "")
 
 
@@ -143,7 +143,7 @@ AnyVerb: TypeAlias = Verb[Any, Any, Any]
 def python_function(
     request: Callable[P, R], run: Callable[[R, Caller], T], *, doc: str = ""
 ) -> Callable[P, T]:
-    """The Python function of a verb, whose arguments are the fields of its request."""
+    """Return the Python function of a verb; its arguments are the fields of the request."""
 
     def call(*arguments: P.args, **named: P.kwargs) -> T:
         return run(request_from_arguments(request, arguments, named), Caller())
@@ -174,50 +174,50 @@ def python_function(
 def request_from_arguments(
     request: Callable[P, R], arguments: tuple[object, ...], named: Mapping[str, object]
 ) -> R:
-    """A request of arguments: ``None`` leaves a field that cannot be ``None`` at its default.
+    """Build a request; ``None`` leaves a field that cannot be ``None`` at its default.
 
-    Further positional arguments belong to the last one, where that is a series.
+    Extra positional arguments belong to the last positional field if it takes several values.
     """
     kind: type[VerbRequest] = request  # type: ignore[assignment]
     fields = {field.name: field for field in fields_of(kind)}
-    places = [
+    positional = [
         name
         for name, field in fields.items()
         if isinstance(field.about, Argument) and not field.about.rest
     ]
-    given = dict(zip(places, arguments, strict=False))
-    rest = arguments[len(places) :]
-    if rest and places and fields[places[-1]].item is not None:
-        given[places[-1]], rest = arguments[len(places) - 1 :], ()
-    old = {
+    given = dict(zip(positional, arguments, strict=False))
+    rest = arguments[len(positional) :]
+    if rest and positional and fields[positional[-1]].item is not None:
+        given[positional[-1]], rest = arguments[len(positional) - 1 :], ()
+    renamed = {
         word: field.name
         for field in fields.values()
         if isinstance(field.about, Argument)
-        for word in field.about.was
+        for word in field.about.former_names
     }
-    named = {old.get(name, name): value for name, value in named.items()}
+    named = {renamed.get(name, name): value for name, value in named.items()}
     if twice := given.keys() & named.keys():
         raise TypeError(f"{twice.pop()} is given twice")
-    filled = {name for name, each in fields.items() if not (each.optional or each.is_required)}
-    said = {**given, **named}
-    kept = {key: value for key, value in said.items() if value is not None or key not in filled}
+    never_none = {name for name, each in fields.items() if not (each.optional or each.is_required)}
+    values = {**given, **named}
+    kept = {k: value for k, value in values.items() if value is not None or k not in never_none}
     return request(*rest, **kept)  # type: ignore[arg-type]
 
 
 def refuse_unwritable(folder: Path, *, flag: str = "-o") -> None:
-    """Refuse minutes of work whose result could not be written."""
+    """Raise an error if a folder cannot be written, before minutes of work."""
     place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
         return
     raise StoreError(
         f"{folder} cannot be written",
-        facts={"reason": f"{place} is {'read-only' if place.is_dir() else 'no folder'}"},
-        fix=f"give another place with {flag}",
+        facts={"reason": f"{place} is {'read-only' if place.is_dir() else 'not a folder'}"},
+        fix=f"use another folder with {flag}",
     )
 
 
 def help_parts(text: str) -> tuple[str, str, str]:
-    """Split a verb's docstring into its prose, its commands and its lines of Python."""
+    """Split a verb's docstring into its prose, its example commands and its Python examples."""
     prose, _, rest = inspect.cleandoc(text).partition("\nExamples:\n")
     commands = [line for line in rest.splitlines() if not line.strip().startswith(">>>")]
     python = [line.strip() for line in rest.splitlines() if line.strip().startswith(">>>")]

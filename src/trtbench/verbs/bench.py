@@ -1,7 +1,7 @@
 """Measure a model in fresh processes and keep the run.
 
-What follows ``--`` is passed on to runtimes that are programs (trtexec). A launch that breaks
-leaves a failed run in the store. With --slo it is the run at the highest rate that keeps the bound.
+What follows ``--`` is passed on to runtimes that are programs (trtexec). A launch that fails
+leaves a failed run in the store. With --slo, keeps the run at the highest rate that meets it.
 
 Examples:
   trtbench bench model.onnx --batch 8
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class BenchView(PlanView):
     """What is printed of a run."""
 
-    explain: bool = option(False, "Say what every finding means and what to do.")
+    explain: bool = option(False, "Explain every finding and what to do about it.")
 
 
 def run(request: BenchRequest, caller: Caller) -> Run:
@@ -73,7 +73,7 @@ def show(run: Run, request: BenchRequest, view: BenchView) -> None:
 
 
 def show_run(run: Run, *, as_json: bool, explain: bool = True, alone: bool = True) -> None:
-    """Show a run; a search for a rate stands for the run it ended with, or before it."""
+    """Print a run; a search for the highest rate is printed in its place, or before it."""
     if as_json:
         from trtbench.analysis.summary import summary_from_run
 
@@ -99,11 +99,11 @@ def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:
         check_search(spec, request.slo, output=request.output)
     show_plan(spec, as_json=view.as_json, checked=request.slo is not None)
     if request.slo is not None:
-        say("note: this is one window of a search; its rates are chosen as they are measured")
+        say("note: this is one step of the search; it chooses rates from what it measures")
 
 
 def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
-    """Settle the run; a wrong name of a runtime is reported before a missing file is."""
+    """Return the RunSpec of a request; an unknown runtime is reported before a missing file."""
     from trtbench.requests.run_spec import run_spec
     from trtbench.runtimes import RUNTIMES
 
@@ -113,7 +113,7 @@ def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
 
 
 def show_plan(spec: RunSpec, *, as_json: bool, checked: bool = False) -> None:
-    """Print the job, and the commands it would run where there are any."""
+    """Print the job, and the commands it would run if there are any."""
     from trtbench.core.jobs import BenchJob
     from trtbench.measure.model_facts import assumed_of_model
     from trtbench.runtimes import RUNTIMES

@@ -1,7 +1,7 @@
 """Build an engine from an ONNX file in a fresh process.
 
-Beside the engine lie its log, what the log says, its layers, the timing cache, and
-``<engine>.json`` with its hash, its settings and the command. A build that fails or is
+The folder of the engine also gets the build log and its metadata, the layers, the timing cache, and
+``<engine>.json`` with the hash, the settings and the command. A build that fails or is
 interrupted leaves no engine. What follows ``--`` is passed on to builders that are programs.
 
 Examples:

@@ -34,28 +34,28 @@ def run(request: CheckRequest, caller: Caller) -> Checked:
     from trtbench.accuracy.check import join_checks, run_check, write_check
     from trtbench.analysis.check import rule_from_text
 
-    for text in request.expect:  # what cannot be read is refused before anything is run
+    for text in request.expect:  # invalid rules are refused before anything runs
         rule_from_text(text)
-    (store, config), output = caller.opened(request), Path(request.output)
+    (store, config), output = caller.store_and_settings(request), Path(request.output)
     refuse_unwritable(output)
     with caller.executing(request, config, "check") as execution:
         checked = run_check(request, store=store, config=config, execution=execution)
         paths = write_check(checked, output)
         joined = join_checks(checked, store)
-    caller.say(f"written {', '.join(str(path) for path in paths)}")
+    caller.say(f"wrote {', '.join(str(path) for path in paths)}")
     if joined:
-        caller.say(f"joined to the runs {', '.join(joined[:5])}{' ...' if len(joined) > 5 else ''}")
+        caller.say(f"added to the runs {', '.join(joined[:5])}{' ...' if len(joined) > 5 else ''}")
     return checked
 
 
-def judged(request: CheckRequest, caller: Caller) -> Checked:
+def check_or_raise(request: CheckRequest, caller: Caller) -> Checked:
     checked = run(request, caller)
-    judge(checked, request)
+    raise_if_broken(checked, request)
     return checked
 
 
-def judge(checked: Checked, request: CheckRequest) -> None:
-    """Raise an error where an expectation is not met."""
+def raise_if_broken(checked: Checked, request: CheckRequest) -> None:
+    """Raise an error if a rule of ``--expect`` is not met."""
     from trtbench.analysis.check import broken_rules, rule_from_text
 
     rules = [rule_from_text(text) for text in request.expect]
@@ -77,9 +77,9 @@ def show(checked: Checked, request: CheckRequest, view: JsonView) -> None:
         from trtbench.report.sections.accuracy import document_from_check
 
         draw(document_from_check(checked))
-    judge(checked, request)
+    raise_if_broken(checked, request)
     raise_if_failed(checked.failed, what="not all candidates could be checked")
 
 
 verb = Verb(CheckRequest, run, show, JsonView, task="images", images_flag="--images")
-check = python_function(CheckRequest, judged)
+check = python_function(CheckRequest, check_or_raise)

@@ -1,18 +1,17 @@
-"""Compare models, engines or stored runs: which is faster, and how sure is that.
+"""Compare models, engines or stored runs: which is faster, with what confidence.
 
-Files are measured afresh, both sides in turn, in several fresh launches; stored runs are
-compared as they are. -r and --python are given once for all sides or once per side, in order;
-without a candidate, the sides are one model.
+Files are measured now, both sides in turn, in several fresh launches; stored runs are compared as
+they are. -r and --python are given once for all sides or once per side, in order; without a
+candidate, all sides use the same model.
 
-With --builds N, ONNX files are built so many times, because a builder times kernels while it
-chooses them, and each build is a draw. One model alone: bytes, layers, kernels and
-latency are each the same or different, and the spread between builds says how many builds a
-claim needs. One model with two runtimes, or two interpreters that have two versions of TensorRT:
-speed is judged over builds (trtbench check compares outputs). Two models: networks are judged by
-pairs of builds.
+With --builds N, ONNX files are built N times: a builder chooses kernels by timing them, so builds
+of one model differ. One model alone: reports whether bytes, layers, kernels and latency differ
+between builds, and how many builds a comparison needs. One model with two runtimes, or with two
+interpreters that have different versions of TensorRT: compares their speed over several builds
+(trtbench check compares outputs). Two models: compares the networks by pairs of builds.
 
-With --why two runs of one model are explained: each condition in which they differ is listed with
-what the facts allow to say.
+With --why, explains why two runs of one model differ: lists every condition that is different and
+what is known about its effect.
 
 Examples:
   trtbench compare model.onnx model.int8.onnx --batch 8
@@ -54,14 +53,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class WhyRequest(CompareRequest):
-    """A comparison, or the reasons of a difference."""
+    """Compare models, or explain the difference between two runs."""
 
     why: bool = option(False, "Explain the difference between two runs of one model.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareView(JsonView):
-    """What the table is called."""
+    """How the result is printed, and the name of the table."""
 
     output_name: str | None = option(
         None, "Name of the table (default: <base>_vs_<cand>.csv).", metavar="NAME"
@@ -70,17 +69,17 @@ class CompareView(JsonView):
 
 def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Ladder:
     if not request.why:
-        return compared(request, caller)
+        return compare_all(request, caller)
     if len(request.candidates) != 1:
         raise UsageError(
             "--why explains the difference between two runs",
             fix="trtbench compare last tag:NAME --why",
         )
     sides = {"run": request.baseline, "against": request.candidates[0]}
-    return explained(ExplainRequest(**sides, store=request.store), caller)
+    return explain_difference(ExplainRequest(**sides, store=request.store), caller)
 
 
-def compared(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
+def compare_all(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
     from trtbench.compare.compare import compare
 
     config = caller.settings(request.store)
@@ -95,11 +94,11 @@ def compared(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
         return Builds(request=request, store=store, config=config, execution=execution).compare()
 
 
-def explained(request: ExplainRequest, caller: Caller) -> Ladder:
+def explain_difference(request: ExplainRequest, caller: Caller) -> Ladder:
     from trtbench.analysis.stored_comparison import ladder_from_runs
     from trtbench.workflows.engines import named_run
 
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
     return ladder_from_runs(*(named_run(str(e), store) for e in (request.run, request.against)))
 
 
@@ -122,17 +121,15 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
     networks = [each for each in found if isinstance(each, NetworksCompared)]
     pairs = [each for each in found if not isinstance(each, NetworksCompared)]
     if view.as_json:
-        printed: list[dict[str, object]] = [
+        printed = [
             {
                 "comparison": each.comparison,
                 "mode": each.mode,
                 "interference": each.interference,
-                "builds": None,
+                "builds": (each.baseline, each.candidate) if each in networks else None,
             }
             for each in found
         ]
-        for each, printing in zip(networks, printed, strict=False):
-            printing["builds"] = (each.baseline, each.candidate)
         print_json(printed[0] if len(printed) == 1 else printed)
     elif networks:
         draw(verdicts.document_from_networks(networks))
@@ -157,20 +154,20 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
 def first_comparison(request: CompareRequest, caller: Caller) -> Comparison:
     if request.builds is not None and len(request.models) == 1:
         raise UsageError(
-            "several builds of one model are no comparison of two",
+            "compare needs two models; compare_builds compares several builds of one",
             fix=f"trtbench.compare_builds({str(request.baseline)!r}, builds={request.builds})",
         )
-    found = compared(request, caller)
+    found = compare_all(request, caller)
     assert isinstance(found, Sequence)
     return found[0].comparison
 
 
-def builds_of_one(request: CompareRequest, caller: Caller) -> Lottery | NetworksCompared:
+def compare_builds_of_one(request: CompareRequest, caller: Caller) -> Lottery | NetworksCompared:
     from trtbench.analysis.builds import Lottery, NetworksCompared
 
     if request.candidates or request.builds is None:
         raise UsageError("compare_builds compares builds of one model", fix="builds=5")
-    found = compared(request, caller)
+    found = compare_all(request, caller)
     one = found if isinstance(found, Lottery) else found[0]
     assert isinstance(one, Lottery | NetworksCompared)
     return one
@@ -178,7 +175,7 @@ def builds_of_one(request: CompareRequest, caller: Caller) -> Lottery | Networks
 
 BUILDS = """Build one model several times, and compare the engines.
 
-With two runtimes, or two interpreters that have two versions of TensorRT, both build it.
+With two runtimes, or two interpreters with different versions of TensorRT, each builds it.
 
 Examples:
   >>> trtbench.compare_builds("model.onnx", builds=5, precision="fp16").spread.between
@@ -187,5 +184,5 @@ Examples:
 
 verb = Verb(WhyRequest, run, show, CompareView)
 compare = python_function(CompareRequest, first_comparison)
-compare_builds = python_function(CompareRequest, builds_of_one, doc=BUILDS)
-explain = python_function(ExplainRequest, explained)
+compare_builds = python_function(CompareRequest, compare_builds_of_one, doc=BUILDS)
+explain = python_function(ExplainRequest, explain_difference)

@@ -1,8 +1,8 @@
 """Run the whole tool on a small network, without a GPU.
 
-Takes about a minute, one thread of one CPU, and nothing from a network. What it measures is
-real: a model in FP32 and INT8 on ONNX Runtime at two batch sizes, their accuracy on images they
-have never seen, and a comparison of the two with a verdict.
+Takes about a minute on one thread of one CPU, and needs no internet access. It really measures a
+model in FP32 and INT8 on ONNX Runtime at two batch sizes, their accuracy on images that were not
+used for training, and compares the two.
 
 Examples:
   trtbench demo
@@ -37,7 +37,7 @@ class DemoRequest(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the demo found."""
+    """The results of the demo."""
 
     runs: tuple[Run, ...]
     scores: dict[str, Scores]
@@ -87,7 +87,7 @@ def run(request: DemoRequest, caller: Caller) -> Demo:
             step = steps.next(f"int8 against fp32, batch {batch}")
             each = compare(sides, store=store, config=config, execution=step)[0]
             compared[batch] = each
-            # The comparisons of the report are between the runs that it shows.
+            # The report shows the comparison as one between the runs that it lists.
             fp32, int8 = runs["fp32", batch].id, runs["int8", batch].id
             comparisons.append(each.comparison.having(baseline=fp32, candidate=int8))
         steps.next("report")

@@ -1,9 +1,9 @@
 """Compare two engines layer by layer: what got slower, what was fused.
 
-A and B are runs, or files of trtexec (several joined by commas). Layers meet by the ONNX nodes
-they came from, then by name, then by their place in the graph. A profile brings along the layer
-information beside it. --why ranks the causes why B is not faster than A by what they explain of
-the time that is missing.
+A and B are runs, or files of trtexec (several joined by commas). Layers are matched by the ONNX
+nodes they came from, then by name, then by their position in the graph. For a profile, the layer
+information in the same folder is read too. --why ranks the causes why B is not faster than A by
+the share of the missing time that they explain.
 
 Examples:
   trtbench diff tag:fp16 tag:int8
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSourceFields(VerbRequest):
-    """What else is known of an engine."""
+    """Further facts about an engine."""
 
     onnx: File | None = option(
-        None, "Its model, for FLOPs and requested types.", kind=FILE, stays="read on this machine"
+        None, "Its ONNX file, for FLOPs and requested types.", kind=FILE, stays="read locally"
     )
-    gpu: str | None = option(None, "Take the roofline of this GPU: 'NVIDIA H200'.", metavar="NAME")
+    gpu: str | None = option(None, "Use the roofline of this GPU: 'NVIDIA H200'.", metavar="NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayersView(JsonView):
     """Which layers are shown, and in which form."""
 
-    top: int = option(20, "Show so many layers.", least=1)
+    top: int = option(20, "Number of layers to show.", least=1)
     show_all: bool = option(False, "Show all layers.", ("--all",))
     as_csv: bool = option(False, "Print all rows as CSV.", ("--csv",))
 
@@ -64,10 +64,10 @@ class LayersView(JsonView):
 
 @dataclass(frozen=True)
 class DiffRequest(EngineSourceFields, StoreFields):
-    """Align the layers of two engines: runs, or files of trtexec."""
+    """Compare the layers of two engines: runs, or files of trtexec."""
 
     a: Annotated[File, Argument("A run, a folder, or files of trtexec, joined by commas.", "A")]
-    b: Annotated[File, Argument("The other one.", "B")]
+    b: Annotated[File, Argument("The same, for the other engine.", "B")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class DiffView(LayersView):
 def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSource]:
     from trtbench.workflows.engines import engine_from_words
 
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
 
     def read(side: str) -> EngineSource:
         words = [side] if Path(side).exists() else [part for part in side.split(",") if part]
@@ -108,7 +108,7 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
     rows = rows_from_diff(diff)
     if view.output:
         text = layers.rows_text(rows, ending=Path(view.output).suffix)
-        say(f"written: {write_output(Path(view.output), text)}")
+        say(f"wrote {write_output(Path(view.output), text)}")
     gpu_s = (engines[0].facts.gpu_s, engines[1].facts.gpu_s)
     notes = layers.notes_of(*engines, diff, ("A", "B"))
     document = document_from_diff(diff, labels, top=view.most, gpu_s=gpu_s, notes=notes)

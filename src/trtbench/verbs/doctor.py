@@ -1,9 +1,9 @@
-"""Show what works here, and what to type to get the rest.
+"""Show which runtimes work here, and how to install the others.
 
 Exit status 4 when no runtime works here.
 
-A trtbench.toml can name an interpreter that is then run under your name, so those that another
-user owns or can change are refused, as git does. Read the file, and trust it with --trust.
+A trtbench.toml can name an interpreter, which is run with your permissions. Like git, trtbench
+refuses a file that another user owns or can change; read it, then trust it with --trust.
 
 Examples:
   trtbench doctor
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorRequest(VerbRequest):
-    """Show what is installed, which runtimes work here, and what to type to get the rest."""
+    """Show what is installed, which runtimes work here, and how to install the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorView(JsonView):
-    """Whose settings count."""
+    """How the result is printed, and which settings files of other users are trusted."""
 
     trust: File | None = option(
         None, "Trust a trtbench.toml owned by another user, or that of a folder.", kind=FILE
     )
-    distrust: File | None = option(None, "Trust it no longer.", kind=FILE)
-    trusted: bool = option(False, "List what is trusted.")
+    distrust: File | None = option(None, "Stop trusting it.", kind=FILE)
+    trusted: bool = option(False, "List the trusted files.")
 
 
 def run(request: DoctorRequest, caller: Caller) -> Diagnosis:
     from trtbench.workflows.doctor import diagnose
 
-    with caller.progress("looking around"):
+    with caller.progress("doctor"):
         return diagnose()
 
 
@@ -60,22 +60,22 @@ def show(diagnosis: Diagnosis, request: DoctorRequest, view: JsonView) -> int | 
     return None if diagnosis.working_runtimes else EXIT_UNAVAILABLE
 
 
-def settle_trust(request: DoctorRequest, view: DoctorView) -> list[DoctorRequest]:
-    """Do what is asked about trust, and nothing else then."""
+def handle_trust_flags(request: DoctorRequest, view: DoctorView) -> list[DoctorRequest]:
+    """Carry out --trust, --distrust or --trusted; only without them the request is run."""
     from trtbench.requests import settings
 
     if view.trust is not None:
-        write(clean_line(f"{settings.trust_settings(Path(view.trust))} is trusted from now on"))
+        write(clean_line(f"{settings.trust_settings(Path(view.trust))} is now trusted"))
     elif view.distrust is not None:
         found = settings.distrust_settings(Path(view.distrust))
         write(clean_line(f"{view.distrust} is {'no longer' if found else 'not'} trusted"))
     elif view.trusted:
         names = settings.trusted_settings()
-        write("\n".join(names)) if names else say("nothing of other users is trusted")
+        write("\n".join(names)) if names else say("no files of other users are trusted")
     else:
         return [request]
     return []
 
 
-verb = Verb(DoctorRequest, run, show, DoctorView, each=settle_trust)
+verb = Verb(DoctorRequest, run, show, DoctorView, each=handle_trust_flags)
 doctor = python_function(DoctorRequest, run)

@@ -1,8 +1,8 @@
-"""Evaluate models on data with known answers.
+"""Evaluate models on labelled data.
 
-Each MODEL runs through its own runtime. Scores are kept beside all stored runs of the same bytes,
-and reports show them there. Latency is taken in the same pass and holds for this pass; bench
-measures it alone. In Python the flags of the task are ``settings``, with underscores.
+Each MODEL runs through its own runtime. Scores are added to all stored runs of the same model
+file, and reports show them. Latency is measured in the same pass and is valid for this pass only;
+bench measures it alone. In Python the flags of the task are ``settings``, with underscores.
 
 Examples:
   trtbench eval model.onnx model.engine --task classification --data val \\
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 def run(request: EvalRequest, caller: Caller) -> Evaluation:
     from trtbench.accuracy.evaluate import join, run_evaluation, write_evaluation
 
-    (store, config), output = caller.opened(request), Path(request.output)
+    (store, config), output = caller.store_and_settings(request), Path(request.output)
     refuse_unwritable(output)
     with caller.executing(request, config, "eval") as execution:
         evaluation = run_evaluation(request, store=store, config=config, execution=execution)
     evaluation = join(evaluation, store)
     paths = write_evaluation(evaluation, output)
-    caller.say(f"written {', '.join(str(path) for path in paths)}")
+    caller.say(f"wrote {', '.join(str(path) for path in paths)}")
     return evaluation
 
 
@@ -53,7 +53,7 @@ def show(evaluation: Evaluation, request: EvalRequest, view: JsonView) -> None:
 
     show_value(evaluation, document, as_json=view.as_json)
     for label, ids in evaluation.joined.items():
-        say(f"{label}: joined to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
+        say(f"{label}: scores added to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
     raise_if_failed(evaluation.failed, what="not all models could be evaluated")
 
 

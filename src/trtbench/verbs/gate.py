@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class GateView(JsonView):
-    """Where the files go."""
+    """How the result is printed, and where its files are written."""
 
     output: File = output_path("artifacts/gate", "Folder of gate.json, gate.junit.xml and gate.md.")
 
@@ -64,11 +64,11 @@ def run(request: GateRequest, caller: Caller) -> Gates:
     from trtbench.measure.bench import Failures
     from trtbench.workflows.runs import baseline_run
 
-    rules_from_request(request)  # what cannot be read is refused before anything is opened
-    asked = requests_from_file(request)
-    store, config = caller.opened(request)
-    found, failures = [], Failures(len(asked))
-    for one, rules in asked:
+    rules_from_request(request)  # invalid rules are refused before anything is opened
+    requests = requests_from_file(request)
+    store, config = caller.store_and_settings(request)
+    found, failures = [], Failures(len(requests))
+    for one, rules in requests:
         with failures.collecting(str(one.candidate)):
             against = None
             if one.baseline is not None:
@@ -100,14 +100,14 @@ def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
         write(paths[0].read_text())
     else:
         draw(document_from_gates(gates, failed))
-    say(f"gate {'open' if found.open else 'closed'}; written: {', '.join(map(str, paths))}")
+    say(f"gate {'passed' if found.open else 'failed'}; wrote {', '.join(map(str, paths))}")
     if not all(each.open for each in gates):
         return EXIT_BROKEN
     raise_if_failed(failed, what="some models could not be checked against their rules")
     return None
 
 
-def judged(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
+def gate_or_raise(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
     from trtbench.measure.bench import raise_if_failed
 
     found = run(request, caller)
@@ -116,4 +116,4 @@ def judged(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
 
 
 verb = Verb(GateRequest, run, show, GateView)
-gate = python_function(GateRequest, judged)
+gate = python_function(GateRequest, gate_or_raise)

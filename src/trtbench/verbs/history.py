@@ -32,14 +32,14 @@ def run(request: HistoryRequest, caller: Caller) -> History:
     from trtbench.report.sections.history import document_from_series
     from trtbench.workflows.runs import read_history
 
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
     found = read_history(request, store=store)
     if request.output is not None and found.series:
         folder, formats = Path(request.output), words_from_text(request.format)
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             paths = write_document(document_from_series(found.series), folder, formats=formats)
-        caller.say(f"written: {', '.join(map(str, paths))}")
+        caller.say(f"wrote {', '.join(map(str, paths))}")
     return found
 
 
@@ -53,7 +53,7 @@ def show(found: History, request: HistoryRequest, view: JsonView) -> None:
     for why, count in found.left_out.items():
         say(f"{counted(count, 'run')} left out: {why}")
     if not found.series:
-        what = "that changed" if request.changes else f"of {request.least} or more runs alike"
+        what = "that changed" if request.changes else f"of {request.least} or more comparable runs"
         say(f"no series {what}; all runs: trtbench runs")
 
 

@@ -1,7 +1,7 @@
-"""Make runs of what trtexec (TensorRT 5 to 11) and other tools left behind.
+"""Import the files of trtexec (TensorRT 5 to 11) and other tools as runs.
 
 PATH is a file, a folder or a pattern: exported times, profiles, layer information, logs,
-metadata, and the result files of toolkits. What belongs together becomes one run.
+metadata, and the result files of toolkits. Files that belong together become one run.
 
 Examples:
   trtbench import times.json profile.json trtexec_stdout.log
@@ -33,11 +33,11 @@ def run(request: ImportRequest, caller: Caller) -> ImportResult:
     if caller.on_terminal:
         import gc
 
-        # Millions of numbers and no cycles: looking for garbage takes a tenth of the time.
+        # Millions of numbers and no cycles: collecting garbage would take a tenth of the time.
         gc.set_threshold(200_000, 20, 20)
     config = caller.settings(request.store)
-    is_there = is_url(config.store) or Path(config.store).exists()
-    store = caller.store(config) if is_there or not request.dry_run else None
+    exists = is_url(config.store) or Path(config.store).exists()
+    store = caller.store(config) if exists or not request.dry_run else None
     with caller.progress("import") as listen:
         return import_artefacts(request, store=store, listen=listen)
 
@@ -65,7 +65,7 @@ def show(result: ImportResult, request: ImportRequest, view: JsonView) -> int | 
         say(f"{counted(len(result.written), 'file')} in {request.output}")
     known = sum(each.known_as is not None for each in result.runs)
     new = counted(len(result.runs) - known, "run")
-    again = f", {known} known already (--again imports them once more)" if known else ""
+    again = f", {known} already imported (--again imports them again)" if known else ""
     made = f"{new} {'would be ' if request.dry_run else ''}imported{again}"
     say(f"{made}, {counted(len(result.unused), 'file')} not used")
     return None if result.complete and result.runs else EXIT_FAILED

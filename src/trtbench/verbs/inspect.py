@@ -1,8 +1,8 @@
-"""Show what a model, an engine or a file holds.
+"""Show what a model, an engine or a file of trtexec contains.
 
-FILE is an ONNX file, an engine of any TensorRT, a JSON file or a log of trtexec, or a calibration
-cache. Operations count a multiply-add as two. Traffic is what nodes read and write when nothing is
-fused; fused traffic is weights, inputs and outputs alone.
+FILE is an ONNX file, an engine of any TensorRT version, a JSON file or a log of trtexec, or a
+calibration cache. A multiply-add counts as two operations. Traffic is what nodes read and write if
+nothing is fused; fused traffic is only weights, inputs and outputs.
 
 Examples:
   trtbench inspect model.onnx --batch 8
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InspectRequest(VerbRequest):
-    """Show what a model, an engine or a file of trtexec holds."""
+    """Show what a model, an engine or a file of trtexec contains."""
 
     file: Annotated[File, Argument("A model, an engine, or a file of trtexec.", "FILE")]
     _: KW_ONLY
-    batch: int | None = option(None, "Open leading dimensions, for estimates.", least=1)
+    batch: int | None = option(None, "Batch of dynamic inputs, for estimates.", least=1)
     shapes: Shapes = option(
         {}, "Shape of one input, for estimates; repeat for several.", ("--shape",)
     )
@@ -44,13 +44,13 @@ class InspectView(JsonView):
     """How much is shown."""
 
     layers: bool = option(False, "Show every node or layer.", ("--layers", "--all"))
-    top: int | None = option(None, "Show the first so many of them.", least=1)
+    top: int | None = option(None, "Show the first N of them.", metavar="N", least=1)
     as_csv: bool = option(False, "Print every node or layer as CSV.", ("--csv",))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.as_csv and self.as_json:
-            raise UsageError("--csv and --json cannot be had at once", fix="leave one of them out")
+            raise UsageError("--csv and --json cannot be combined", fix="leave one of them out")
 
 
 def run(request: InspectRequest, caller: Caller) -> Inspection:

@@ -1,9 +1,9 @@
 """Find the layers that cost a low-precision model its accuracy.
 
-REFERENCE and CANDIDATE are of one network; CANDIDATE is an ONNX file in INT8, FP8, FP16 or BF16.
-Groups of nodes are restored to the reference's precision and ranked by what that gains: by the
-metric of --task where --data is given, else by the outputs. --repair keeps the fewest that meet
---where; status 3 says that none do.
+REFERENCE and CANDIDATE are the same network; CANDIDATE is an ONNX file in INT8, FP8, FP16 or BF16.
+Groups of nodes are restored to the reference's precision and ranked by the accuracy this gains:
+by the metric of --task if --data is given, else by the outputs. --repair keeps as few groups in
+the reference's precision as --where allows; exit status 3 if no repair meets --where.
 
 Examples:
   trtbench localize model.onnx model.int8.onnx
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def run(request: LocalizeRequest, caller: Caller) -> Localization:
     from trtbench.accuracy.localize import run_localize
 
-    store, config = caller.opened(request)
+    store, config = caller.store_and_settings(request)
     refuse_unwritable(Path(request.output))
     with caller.executing(request, config, "localize") as execution:
         return run_localize(request, store=store, config=config, execution=execution)
@@ -44,7 +44,7 @@ def show(result: Localization, request: LocalizeRequest, view: JsonView) -> None
 
     show_value(result, document_from_localized, as_json=view.as_json)
     made = (result.repaired,) if result.repaired else ()
-    say(f"written {', '.join((*made, *result.files))}")
+    say(f"wrote {', '.join((*made, *result.files))}")
     if result.found.met is False:
         raise BrokenRuleError(
             "no repair meets the condition", facts={"condition": result.found.where}

@@ -1,8 +1,8 @@
 """Time the layers of a model, or show those of a run or of files.
 
-A model is measured and profiled in a pass of its own. SOURCE may also be a stored run, or files
-of trtexec or their folder: a profile, layer information, the ONNX file. Layers are grouped with
---by, checked with --expect, written with -o FILE.csv and drawn with --draw.
+A model is measured, and its layers are timed in a separate pass. SOURCE may also be a stored run,
+or files of trtexec or their folder: a profile, layer information, the ONNX file. Layers are grouped
+with --by, checked with --expect, written with -o FILE.csv and drawn with --draw.
 
 Examples:
   trtbench profile model.engine
@@ -53,21 +53,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileView(LayersView, PlanView):
-    """What is shown of the layers."""
+    """Which layers are shown, drawn and checked."""
 
     draw: File | None = option(
         None, "Draw the layers as FILE.svg, to be opened in a browser.", kind=FILE
     )
     colour: Literal["time", "precision", "roofline"] = option(
-        "time", "What colours say in the drawing."
+        "time", "What colours mean in the drawing."
     )
     expectations: Sequence[str] = option(
         (),
-        "'count(Einsum)>=1', 'share(precision=int8)>=80%', 'jitter<5%'; else status 3.",
+        "'count(Einsum)>=1', 'share(precision=int8)>=80%', 'jitter<5%'; status 3 if not met.",
         ("--expect",),
         metavar="RULE",
     )
-    junit: File | None = option(None, "Write what was expected as JUnit XML.", kind=FILE)
+    junit: File | None = option(None, "Write the results of --expect as JUnit XML.", kind=FILE)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class LayerRowFields(VerbRequest):
     by: str | None = option(
         None, "Group by kind, precision, role, node, block or '/a/*'.", metavar="KEY"
     )
-    filter: str | None = option(None, "Only layers or nodes that fit.", metavar="PATTERN")
+    filter: str | None = option(None, "Only matching layers or nodes.", metavar="PATTERN")
     sort: Literal["time", "order", "roofline"] | None = option(
         None, "Slowest first, as they run, or by roofline (default: time; in Python: order)."
     )
@@ -106,7 +106,7 @@ class LayersRequest(LayerRowFields, EngineSourceFields, StoreFields):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
-    """A model to profile, or where its layers are already."""
+    """A model to profile, or a run or files that have its layers."""
 
     output: File | None = output_path(
         None, "Folder for the run; or all layers as FILE.csv or .json."
@@ -114,7 +114,7 @@ class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
 
     @property
     def table(self) -> Path | None:
-        """The file that all layers are written to."""
+        """The file that all layers are written to, if any."""
         path = Path(self.output) if self.output else None
         if path and (path.suffix in (".csv", ".json") or not is_measured(str(self.model))):
             return path
@@ -139,9 +139,9 @@ def measured(request: ProfileRequest, caller: Caller) -> Run:
     config = caller.settings(request.store)
     if not is_measured(str(request.model)):
         return demand_layer_times(demand_finished(caller.store(config).load(str(request.model))))
-    asked = _bench_request(request)
-    spec = spec_from_request(asked, config)
-    with caller.executing(asked, config, spec.model.name, runtime=spec.runtime) as execution:
+    bench = _bench_request(request)
+    spec = spec_from_request(bench, config)
+    with caller.executing(bench, config, spec.model.name, runtime=spec.runtime) as execution:
         run = demand_layer_times(run_bench(spec, store=caller.store(config), execution=execution))
     for note in run.record.notes:
         caller.say(f"note: {note}")
@@ -150,15 +150,15 @@ def measured(request: ProfileRequest, caller: Caller) -> Run:
 
 
 def is_measured(name: str) -> bool:
-    """Tell a model from a stored run and from files that trtexec left."""
+    """Whether a name is a model to measure, not a stored run or a file written by trtexec."""
     from trtbench.models.identity import SUFFIXES
     from trtbench.models.torch_models import is_named
 
     path = Path(name)
     if path.suffix.lower() in SUFFIXES or is_named(name):
         return True
-    left = (".json", ".log", ".txt", ".csv", ".gz", ".zip", ".tar", ".tgz", ".md", ".ipynb")
-    return path.is_file() and path.suffix.lower() not in left
+    artefacts = (".json", ".log", ".txt", ".csv", ".gz", ".zip", ".tar", ".tgz", ".md", ".ipynb")
+    return path.is_file() and path.suffix.lower() not in artefacts
 
 
 def _bench_request(request: ProfileRequest) -> BenchRequest:
@@ -187,7 +187,7 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     rows = layers.layer_rows(engine, **chosen)  # type: ignore[arg-type]
     if request.table:
         text = layers.rows_text(rows, ending=request.table.suffix)
-        say(f"written: {write_output(request.table, text)}")
+        say(f"wrote {write_output(request.table, text)}")
     stored = engine.run if engine.run is not None and engine.run.path is not None else None
     if view.as_json:
         of_run = {"run": stored.id, "path": str(stored.path)} if stored else {}
@@ -200,7 +200,7 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
         draw(document)
     if view.draw:
         svg = svg_from_engine(engine.table, title=engine.label, colour=view.colour)
-        say(f"drawn: {write_output(Path(view.draw), svg)}")
+        say(f"wrote {write_output(Path(view.draw), svg)}")
     if not results:
         return None
     if view.junit:
@@ -214,7 +214,7 @@ def frame(request: LayersRequest, caller: Caller) -> DataFrame:
     from trtbench.core.plugins import optional_library
     from trtbench.workflows.engines import engine_from_words, layer_rows
 
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
     engine = engine_from_words(request.source, store=store, onnx=request.onnx, gpu=request.gpu)
     rows = layer_rows(engine, by=request.by, pattern=request.filter, sort=request.sort or "order")
     return optional_library("pandas").DataFrame(rows)

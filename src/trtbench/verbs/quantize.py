@@ -1,6 +1,6 @@
-"""Cast or quantize an ONNX file, and say how far off it is.
+"""Cast or quantize an ONNX file, and report the difference of its outputs.
 
-The result is compared with MODEL on inputs it was not made with.
+The result is compared with MODEL on inputs that were not used for calibration.
 
 Examples:
   trtbench quantize model.onnx --precision fp16 --keep-io

@@ -1,7 +1,7 @@
 """Describe runs as one document: HTML, Markdown, TeX or data.
 
-Takes one or more runs, or folders of runs. report.html opens anywhere, offline, and carries its
-data; report.md shows well on GitHub.
+Takes one or more runs, or folders of runs. report.html contains its data and can be opened
+offline; report.md is meant for GitHub.
 
 Examples:
   trtbench report last
@@ -28,14 +28,14 @@ def run(request: ReportRequest, caller: Caller) -> list[Path]:
     from trtbench.core.plugins import optional_library
     from trtbench.workflows.report import FORMATS, load_runs, write_report
 
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
     runs, failed = load_runs([str(name) for name in request.names], store=store)
     formats: Sequence[str] = ("md",) if request.brief else FORMATS
     if request.format is not None:
         formats = words_from_text(request.format)
     if request.brief and set(formats) - {"md"}:
-        raise UsageError("a brief report is a text in Markdown", fix="--brief --format md")
-    if "png" in formats:  # pictures alone: without what draws them nothing is left
+        raise UsageError("a brief report is written as Markdown only", fix="--brief --format md")
+    if "png" in formats:  # refused before anything is written
         optional_library("matplotlib")
     paths = write_report(
         runs,

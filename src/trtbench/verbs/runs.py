@@ -1,7 +1,7 @@
 """List, show, tag, export and delete runs.
 
 Runs are listed newest first; show, tag, rm, path, series, export and reindex act on them.
-A run is named by its id, the beginning of it, "last", "tag:NAME" or its folder.
+A run is named by its id, the start of its id, "last", "tag:NAME" or its folder.
 
 Examples:
   trtbench runs --model resnet --since 7d
@@ -39,7 +39,7 @@ SHOWN = 50
 def run(request: RunsRequest, caller: Caller) -> Entries:
     from trtbench.workflows.runs import Entries, list_runs
 
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
     kind: Literal["failed"] | None = "failed" if request.failed else None
     limit = SHOWN if request.limit is None and caller.on_terminal else request.limit
     return Entries(list_runs(store, request, kind=kind, limit=limit))
@@ -61,13 +61,13 @@ def show(entries: Entries, request: RunsRequest, view: JsonView) -> None:
 
 @dataclass(frozen=True)
 class NameRequest(StoreFields):
-    """One run."""
+    """The name of one run."""
 
     name: str = argument("last", "A stored run.", "[NAME]", needed=False)
 
 
 def run_show(request: NameRequest, caller: Caller) -> Run | FailedRun:
-    return caller.opened(request)[0].load(request.name)
+    return caller.store_and_settings(request)[0].load(request.name)
 
 
 def show_one(run: Run | FailedRun, request: NameRequest, view: JsonView) -> None:
@@ -89,12 +89,13 @@ class TagRequest(StoreFields):
     name: Annotated[str, Argument("A stored run.", "NAME")]
     tags: Annotated[Sequence[str], Argument("Names to find it by.", "TAGS...")]
     _: KW_ONLY
-    remove: bool = option(False, "Take the tags away instead.")
+    remove: bool = option(False, "Remove the tags instead.")
 
 
 def run_tag(request: TagRequest, caller: Caller) -> None:
-    way = "drop" if request.remove else "add"
-    entry = caller.opened(request)[0].tag(request.name, **{way: tuple(request.tags)})
+    action = "drop" if request.remove else "add"
+    store, _ = caller.store_and_settings(request)
+    entry = store.tag(request.name, **{action: tuple(request.tags)})
     caller.say(f"run {entry.id} has the tags: {', '.join(entry.tags) or 'none'}")
 
 
@@ -104,11 +105,11 @@ class RemoveRequest(StoreFields):
 
     names: Annotated[Sequence[str], Argument("Stored runs.", "NAMES...")]
     _: KW_ONLY
-    yes: bool = option(False, "Do not ask.", ("-y", "--yes"))
+    yes: bool = option(False, "Do not ask for confirmation.", ("-y", "--yes"))
 
 
 def run_remove(request: RemoveRequest, caller: Caller) -> None:
-    store = caller.opened(request)[0]
+    store, _ = caller.store_and_settings(request)
     entries = {entry.id: entry for entry in (store.entry(name) for name in request.names)}
     if not request.yes:
         import click
@@ -120,19 +121,19 @@ def run_remove(request: RemoveRequest, caller: Caller) -> None:
         caller.say(f"deleted {run_id} in {folder}")
         if left:
             some = f"{', '.join(left[:5])}{' ...' if len(left) > 5 else ''}"
-            caller.say(f"left alone there: {some}")
+            caller.say(f"not deleted, not part of the run: {some}")
 
 
 def run_path(request: NameRequest, caller: Caller) -> Path:
-    return caller.opened(request)[0].resolve(request.name)
+    return caller.store_and_settings(request)[0].resolve(request.name)
 
 
 @dataclass(frozen=True)
 class SeriesRequest(NameRequest):
-    """One run, and where its samples go."""
+    """One run, and the folder for its samples."""
 
     _: KW_ONLY
-    output: Annotated[File, Option("Folder.", ("-o", "--output"), kind=FILE)]
+    output: Annotated[File, Option("Folder to write to.", ("-o", "--output"), kind=FILE)]
 
 
 def run_series(request: SeriesRequest, caller: Caller) -> None:
@@ -149,7 +150,7 @@ def run_series(request: SeriesRequest, caller: Caller) -> None:
     with writing(output):
         output.mkdir(parents=True, exist_ok=True)
     write_run_files(run, output, series=True)
-    caller.say(f"written to {output}")
+    caller.say(f"wrote the samples to {output}")
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,9 @@ def show_reindex(found: Checkup, request: ReindexRequest, view: View) -> int | N
     runs, dropped = counted(found.runs, "run"), len(found.dropped)
     say(f"{runs} indexed, {dropped} entries without a directory dropped")
     for name in found.unfinished:
-        say(f"removed, never finished: {name}")
+        say(f"removed unfinished run: {name}")
     for run_id, reason in found.damaged.items():
-        say(f"cannot be read, and stays listed: {run_id}: {reason}")
+        say(f"kept in the list, cannot be read: {run_id}: {reason}")
     return EXIT_FAILED if found.damaged else None
 
 
@@ -182,7 +183,7 @@ def run_export(request: ExportRunsRequest, caller: Caller) -> Exported:
     from trtbench.workflows.export import export_runs
     from trtbench.workflows.runs import list_runs
 
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
     entries = [store.entry(name) for name in request.names] or list_runs(store, request)
     with caller.progress("export") as listen:
         return export_runs(
@@ -200,41 +201,41 @@ def show_export(done: Exported, request: ExportRunsRequest, view: JsonView) -> i
         print_json(done)
     for problem in done.problems:
         say(f"not exported: {problem}")
-    known = f", {done.skipped} were there already" if done.skipped else ""
+    known = f", {done.skipped} already there" if done.skipped else ""
     say(f"{counted(done.runs, 'run')} exported to {done.where}{known}")
     return EXIT_FAILED if done.problems else None
 
 
-def _nothing(result: object, request: object, view: object) -> None:
+def _show_nothing(result: object, request: object, view: object) -> None:
     pass
 
 
-WITHIN: dict[str, AnyVerb] = {
+SUBCOMMANDS: dict[str, AnyVerb] = {
     "show": Verb(
         NameRequest, run_show, show_one, JsonView,
         doc="Show one run with its statistics and findings.",
     ),
-    "tag": Verb(TagRequest, run_tag, _nothing, View, doc="Add tags to a run, or remove some."),
+    "tag": Verb(TagRequest, run_tag, _show_nothing, View, doc="Add tags to a run, or remove some."),
     "rm": Verb(
-        RemoveRequest, run_remove, _nothing, View,
-        doc="Delete runs: their own files, and their folders where nothing else is in them.",
+        RemoveRequest, run_remove, _show_nothing, View,
+        doc="Delete runs: their files, and their folders if nothing else is in them.",
     ),
     "path": Verb(
         NameRequest, run_path, lambda path, *_: write(path), View,
         doc="Print the folder of a run.",
     ),
     "series": Verb(
-        SeriesRequest, run_series, _nothing, View,
+        SeriesRequest, run_series, _show_nothing, View,
         doc="""Write times.json and the CSV files with a line for every sample.
 
-        Runs of up to 100 000 samples have them in their folder already.
+        Runs of up to 100 000 samples already have them in their folder.
         """,
     ),
     "export": Verb(
         ExportRunsRequest, run_export, show_export, JsonView,
         doc="""Export runs, all or those named, to Parquet files or to MLflow.
 
-        What MLflow has already is not exported again.
+        Runs that MLflow already has are not exported again.
 
         Examples:
           trtbench runs export --to parquet -o runs-parquet --since 30d
@@ -245,22 +246,22 @@ WITHIN: dict[str, AnyVerb] = {
     ),
     "reindex": Verb(
         ReindexRequest, run_reindex, show_reindex, View,
-        doc="""Make the index anew from the run directories.
+        doc="""Rebuild the index from the run directories.
 
-        Runs that the index lacks are taken in, also those of FOLDERS elsewhere; entries without a
-        run are dropped, and folders that were never finished and are a week old are removed. A run
-        that cannot be read stays where it is and is listed with the reason: then status 1.
+        Runs missing from the index are added, also those in FOLDERS elsewhere; entries without a
+        run are dropped, and unfinished folders older than a week are removed. A run that cannot be
+        read is kept and listed with the reason; the exit status is then 1.
         """,
     ),
 }  # fmt: skip
 
-verb = Verb(RunsRequest, run, show, JsonView, within=WITHIN)
+verb = Verb(RunsRequest, run, show, JsonView, subcommands=SUBCOMMANDS)
 runs = python_function(RunsRequest, run)
-export_runs = python_function(ExportRunsRequest, run_export, doc=WITHIN["export"].doc)
+export_runs = python_function(ExportRunsRequest, run_export, doc=SUBCOMMANDS["export"].doc)
 
 
 def load(name: File, *, store: File | None = None) -> Run | FailedRun:
-    """Read a stored run by id, the beginning of it, ``last``, ``tag:NAME`` or folder."""
+    """Read a stored run by id, the start of an id, ``last``, ``tag:NAME`` or folder."""
     return run_show(NameRequest(str(name), store=store), Caller())
 
 

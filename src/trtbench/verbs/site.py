@@ -1,7 +1,7 @@
-"""Write a web site over all runs.
+"""Write a web site of all runs.
 
-An index lists all runs, to be searched and sorted, and each has a page. It needs no server: open
-index.html from the disk, or copy the folder to any web server. Called again, it writes only what
+The index lists all runs and can be searched and sorted; each run has a page. No server is needed:
+open index.html from the disk, or copy the folder to any web server. Later calls write only what
 is new.
 
 Examples:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteRequest(StoreFields):
-    """Write a web site over all runs: an index to search and sort, a page per run."""
+    """Write a web site of all runs: an index to search and sort, a page per run."""
 
     output: File = option("artifacts/site", "Folder of the site.", ("-o", "--output"), kind=FILE)
-    title: str = option("Benchmarks", "What the site is called.")
+    title: str = option("Benchmarks", "Title of the site.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,7 +42,7 @@ def run(request: SiteRequest, caller: Caller) -> SiteMade:
     from trtbench.requests.execution import Event
     from trtbench.workflows.report import write_site
 
-    store, _ = caller.opened(request)
+    store, _ = caller.store_and_settings(request)
     with caller.progress("site") as listen:
 
         def progress(done: int, total: int) -> None:
@@ -54,7 +54,7 @@ def run(request: SiteRequest, caller: Caller) -> SiteMade:
 def show(made: SiteMade, request: SiteRequest, view: View) -> None:
     for problem in made.problems:
         say(f"cannot be read: {problem}")
-    say(f"{counted(made.runs, 'run')}, {made.written} written anew: {made.index}")
+    say(f"{counted(made.runs, 'run')}, {made.written} new or changed: {made.index}")
 
 
 verb = Verb(SiteRequest, run, show, View)

@@ -1,12 +1,12 @@
 """Measure every case of a matrix.
 
-The matrix is MODELS and axes, or a file of TOML or YAML that describes it all. What cases share
-(export, quantize, build) is done once and kept by the content of its inputs. A case that fails is
-a row with its reason. After any interruption, kill -9 included, --resume goes on without
-repeating what is done. Exit status 3 when nothing meets --where.
+The matrix is MODELS and axes, or a TOML or YAML file that describes everything. Steps that cases
+share (export, quantize, build) run once and are cached by the content of their inputs. A case that
+fails is a row with its reason. --resume continues after any interruption, even kill -9, without
+repeating finished work. Exit status 3 when nothing meets --where.
 
-In Python a model may be a mapping of the keys of such a file, and an ``output`` folder in which a
-sweep has begun is resumed.
+In Python a model may be a mapping with the keys of such a file, and a sweep that has begun in the
+``output`` folder is resumed.
 
 Examples:
   trtbench sweep resnet18.onnx --precision fp32,int8 --batch 1,8,32 --rounds 3
@@ -50,22 +50,22 @@ if TYPE_CHECKING:
 class ChoiceRequest(SweepRequest):
     """A sweep of which the best cases are shown."""
 
-    where: str | None = option(None, "Show what meets this, the best first.", metavar="CONDITION")
+    where: str | None = option(None, "Show cases that meet this, best first.", metavar="CONDITION")
     best: str = option(
-        "items", "What the best has most of, or least: items, median, size, top1.", metavar="NAME"
+        "items", "Quantity to rank them by: items, median, size, top1.", metavar="NAME"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepView(PlanView):
-    """What is written and shown of a sweep."""
+    """How the results are printed, and the formats of the report."""
 
-    format: Words = option("html,png", "Of the report; none leaves it out.")
+    format: Words = option("html,png", "Formats of the report; none for no report.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """The results of a sweep, and where it is kept."""
+    """The results of a sweep, and its folder."""
 
     results: Results
     folder: Path
@@ -89,7 +89,7 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
         _check_choice(request, read_outline(folder.absolute()).matrix)
         store = caller.store(config)
     else:
-        plan = _planned(request, config)
+        plan = _make_plan(request, config)
         store = caller.store(config)
         folder = sweep_folder(request, plan.matrix)
         start_sweep(plan.matrix, folder, store=store, lenient=_is_lenient(request))
@@ -104,7 +104,7 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
             )  # fmt: skip
         except KeyboardInterrupt:
             again = " and the same --executor" if request.executor else ""
-            caller.say(f"go on with: trtbench sweep --resume {shlex.quote(str(folder))}{again}")
+            caller.say(f"continue with: trtbench sweep --resume {shlex.quote(str(folder))}{again}")
             raise
     for note in sweep.journal.notes:
         caller.say(f"note: {note}")
@@ -117,7 +117,7 @@ def results(request: SweepRequest, caller: Caller) -> Results:
 
 
 def _check_choice(request: SweepRequest, matrix: Matrix) -> None:
-    """Refuse a condition that cannot be read before minutes of work."""
+    """Raise an error for an invalid condition, before minutes of work."""
     from trtbench.sweep.matrix import check_choice
 
     if isinstance(request, ChoiceRequest):
@@ -128,7 +128,7 @@ def _is_lenient(request: SweepRequest) -> bool:
     return request.preset is not None and not request.runtime
 
 
-def _planned(request: SweepRequest, config: Config) -> SweepPlan:
+def _make_plan(request: SweepRequest, config: Config) -> SweepPlan:
     from trtbench.sweep.matrix import matrix_from_request
     from trtbench.sweep.plan import plan_sweep
 
@@ -145,7 +145,7 @@ def plan(request: SweepRequest, view: PlanView, caller: Caller) -> None:
     if request.resume is not None:
         raise UsageError("--resume has no dry run", fix="leave --dry-run out")
     config = caller.settings(request.store)
-    plan = _planned(request, config)
+    plan = _make_plan(request, config)
     kinds = estimate(plan, store=caller.store(config), config=config)
     if not view.as_json:
         draw(document_from_plan(plan, kinds))
@@ -173,7 +173,7 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     where, best, chosen = request.where or "", request.best, None
     if where:
         names = quantities(results.rows)
-        unknown = f"--best {best} is no quantity"
+        unknown = f"--best {best} is not a quantity"
         refuse_unknown(best, names, unknown, listed="quantities", flag="--best")
         condition = condition_from_text(where, names=names, kinds=kinds(names))
         chosen, where = choose(results.rows, condition, by=best), condition.text
@@ -207,7 +207,7 @@ class Board(LiveDrawing):
         self._said: set[str] = set()
 
     def __call__(self, sweep: Sweep) -> None:
-        """Redraw between jobs only: while a child measures, this process sleeps."""
+        """Show the state of a sweep; while a child measures, this process sleeps."""
         for place, failure in sweep.failures.items():
             self._say(f"failed: {sweep.plan.cases[place].name}: {failure.text}")
         for place, (run, median_s) in sweep.found.items():

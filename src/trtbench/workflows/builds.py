@@ -33,7 +33,7 @@ from trtbench.requests.execution import Execution
 from trtbench.requests.fields import converted
 from trtbench.requests.measure import BenchRequest, CompareRequest
 from trtbench.requests.models import BuildRequest, build_settings
-from trtbench.requests.run_spec import default_runtime, pick, run_spec
+from trtbench.requests.run_spec import default_runtime, run_spec, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
@@ -170,7 +170,7 @@ class Builds:
     def _side(self, given: str, place: int) -> str | None:
         """A side's own runtime or interpreter, where the request names one."""
         values = getattr(self.request, given)
-        return pick(values, place, len(self.request.models), what=f"--{given}")
+        return value_of_side(values, place, len(self.request.models), what=f"--{given}")
 
     def _wanted(self, place: int, engine: Path, **changes: object) -> BuildRequest:
         """What to build for a side: the request's own flags, and those of ``--build``."""
@@ -210,7 +210,7 @@ class Builds:
                 BenchRequest,
                 model=Path(each.artefact.path),
                 runtime=name,
-                device=pick(request.device, 0, 1, what="--device"),
+                device=value_of_side(request.device, 0, 1, what="--device"),
                 precision=None,
                 options={},
                 protocol=request.protocol or ("gpu" if inside else None),

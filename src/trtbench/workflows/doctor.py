@@ -17,7 +17,7 @@ from trtbench.core.errors import TrtbenchError
 from trtbench.core.plugins import EXTRAS, foreign_plug_ins
 from trtbench.core.results import ShortView
 from trtbench.core.run import Gpu
-from trtbench.core.safety import at_home
+from trtbench.core.safety import expand_home
 from trtbench.core.spec import Value
 from trtbench.core.units import text_from_bytes
 from trtbench.host import machine as versions
@@ -207,7 +207,7 @@ def _store(location: str | None) -> Check:
         return Check("store", "info", "not known without a configuration")
     if "://" in location:
         return Check("store", "info", f"{location}, not tried")
-    path = at_home(location)
+    path = expand_home(location)
     existing = next(p for p in (path, *path.absolute().parents) if os.path.lexists(p))
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         fix = f"chmod u+rwx {existing}, or set another one: export TRTBENCH_STORE=DIR"

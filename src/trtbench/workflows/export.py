@@ -12,7 +12,7 @@ from typing import Any, Literal
 from trtbench.analysis.summary import summary_from_run
 from trtbench.core.errors import InputError, StoreError, write_error
 from trtbench.core.plugins import optional_library
-from trtbench.core.properties import graph_of, setting_of
+from trtbench.core.properties import cuda_graph_of, setting_of
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, gpu_of
 from trtbench.core.safety import mask
@@ -75,7 +75,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
         "protocol": entry.protocol,
         "launches": spec.launches,
         "streams": setting_of(record, "streams"),
-        "cuda_graph": graph_of(record),
+        "cuda_graph": cuda_graph_of(record),
         "transfers": setting_of(record, "transfers"),
         "threads": setting_of(record, "threads"),
         "device": spec.device,

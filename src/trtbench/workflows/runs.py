@@ -18,7 +18,7 @@ from trtbench.analysis import history
 from trtbench.compare.compare import side_in_turn, stored_run
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.plugins import optional_library
-from trtbench.core.properties import run_alike
+from trtbench.core.properties import request_same_run
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, RunRecord, batch_that_ran, notebook_page
 from trtbench.host.machine import read_environment
@@ -186,7 +186,7 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[hist
             record is not None
             and (None in (batch, entry.batch) or batch == entry.batch)
             and record.environment.kind == here
-            and run_alike(record.spec, spec, history=True)
+            and request_same_run(record.spec, spec, history=True)
         ):
             entries.append(entry)
     found = [history.series_from_points(key, points) for key, points in _groups(entries, store, {})]

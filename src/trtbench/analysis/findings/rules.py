@@ -15,7 +15,7 @@ from trtbench.analysis.findings.evidence import Evidence, Hit, Limits, known, ru
 from trtbench.analysis.summary import modes, quantum, worst
 from trtbench.core.properties import (
     PROPERTIES,
-    is_passed_on,
+    is_set_by_arguments,
     options_of,
     protocol_of,
     variable_of,
@@ -563,7 +563,7 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
             value = None  # they differ in the graph alone, which is looked at by itself
         if key == "cuda_graph":  # one that fell back has a rule of its own
             value = False if value == "off" else None
-        if not is_passed_on(record, key):
+        if not is_set_by_arguments(record, key):
             found.append((key, value, known_value(record.conditions.get(key))))
     found += [(key, value, options_of(record)[key]) for key, value in spec.options.items()]
     silent = checked if record.provenance == "measured" else [*checked, "batch", "precision"]
@@ -641,7 +641,7 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
     facts = variables_of(e.record) if e.record is not None else {}
     known = [(each, f"{name}={facts[name]}") for name in facts if (each := variable_of(name))]
     for decides in (True, False):
-        found = [(each, text) for each, text in known if each.decides is decides]
+        found = [(each, text) for each, text in known if each.changes_results is decides]
         if found:
             effects = "; ".join(f"{text} ({each.effect})" for each, text in found)
             message = f"the environment sets {effects}"
