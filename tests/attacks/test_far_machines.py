@@ -84,7 +84,7 @@ def test_a_machine_writes_nothing_but_what_was_asked_for(home: Path, name: str) 
         (source / each).write_text("evil")
     before = files(home)
     with pytest.raises(StoreError, match="files that were not requested"):
-        errands._put(source, home / "m.engine")
+        errands._copy_output(source, home / "m.engine")
     assert files(home) == before
 
 
@@ -95,7 +95,7 @@ def test_what_was_asked_for_comes_whole_and_leaves_nothing_behind(home: Path) ->
         (source / name).write_text(name)
     target.parent.mkdir()
     target.symlink_to(home / "id_rsa")  # a link in its place is replaced, not followed
-    errands._put(source, target)
+    errands._copy_output(source, target)
     assert sorted(files(target.parent)) == sorted(files(source))
     assert target.read_text() == "m.engine"
     assert (home / "id_rsa").read_text() == "a private key"
@@ -106,7 +106,7 @@ def test_what_was_asked_for_comes_whole_and_leaves_nothing_behind(home: Path) ->
     target.mkdir()
     (target / "inner").symlink_to(home / "id_rsa")
     with pytest.raises(InputError, match="passes through a link"):
-        errands._put(source, target)
+        errands._copy_output(source, target)
     assert (home / "id_rsa").read_text() == "a private key"
 
 

@@ -25,7 +25,7 @@ from trtbench.core.run import Run
 from trtbench.formats.toolkit import layers_from_csv
 from trtbench.report.document import Picture
 from trtbench.report.renderers.html import data_url
-from trtbench.store.directory import write_samples, write_telemetry
+from trtbench.store.directory import TELEMETRY, write_json, write_samples
 from trtbench.store.store import Store, results_folders, stored_scores
 from trtbench.trtexec import log
 from trtbench.trtexec.log import read_log
@@ -70,7 +70,7 @@ def poisoned_store(world: Path) -> Store:
         folder = made.runs / run.record.id
         folder.mkdir()
         write_samples(folder, run.times)
-        write_telemetry(folder, run.telemetry)
+        write_json(folder / TELEMETRY, run.telemetry)
         (folder / "run.json").write_bytes(poisoned(run.record))
     shutil.rmtree(world / "made")
     return Store(world / "store")

@@ -118,7 +118,7 @@ def test_without_locks_a_second_process_is_refused_all_the_same(tmp_path: Path) 
             Journal(tmp_path).held(),
         ):
             pass
-        assert str(os.getpid()) in found.value.facts["signed by"]
+        assert str(os.getpid()) in found.value.facts["process"]
         assert f"rm {tmp_path / SIGNED}" in (found.value.fix or "")
     assert not (tmp_path / SIGNED).exists()
 
@@ -131,7 +131,7 @@ def dead_process() -> int:
 
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_dead_process_of_this_machine_does_not_count(tmp_path: Path) -> None:
-    here = ".".join(unfinished._whereabouts())
+    here = ".".join(unfinished._host_identity())
     (tmp_path / SIGNED).write_text(f"{dead_process()}-{here}")
     with Journal(tmp_path).held():
         assert (tmp_path / SIGNED).read_text().startswith(f"{os.getpid()}-")

@@ -34,7 +34,7 @@ def main(source: str, folder: str, module: str, names: list[str]) -> None:
         "present": {name: _has(trt, name) for name in names},
         "heard": _listen(trt, Path(folder)),
         "watched": _watch(trt) if abilities.has("IBuilderConfig.progress_monitor") else None,
-        "calibrators": _calibrate(trt, Path(folder)) if abilities.calibrates else None,
+        "calibrators": _calibrate(trt, Path(folder)) if abilities.supports_calibration else None,
         "room": _room(trt),
         "builder": _builder(trt),
     }
@@ -50,10 +50,10 @@ def _has(trt: object, name: str) -> bool:
 
 
 def _listen(trt, folder: Path) -> list[list[str]]:
-    from trtbench.host.tensorrt import Heard, make_logger
+    from trtbench.host.tensorrt import LoggedErrors, make_logger
 
-    heard = Heard()
-    logger = make_logger(trt, path=folder / "build.log", heard=heard, verbose=False)
+    heard = LoggedErrors()
+    logger = make_logger(trt, path=folder / "build.log", logged=heard, verbose=False)
     for name in ("VERBOSE", "INFO", "WARNING", "ERROR", "INTERNAL_ERROR"):
         logger.log(getattr(trt.ILogger.Severity, name), f"said at {name}")
     return [heard.errors, (folder / "build.log").read_text().splitlines()]
@@ -73,9 +73,9 @@ def _watch(trt) -> list[object]:
 
 
 def _room(trt) -> list[object]:
-    from trtbench.host.tensorrt import make_output_room
+    from trtbench.host.tensorrt import make_output_allocator
 
-    room = make_output_room(trt, address=4096, size_bytes=64)
+    room = make_output_allocator(trt, address=4096, size_bytes=64)
     given = [room.reallocate_output("y", 0, size, 256) for size in (64, 65)]
     given.append(room.reallocate_output_async("y", 0, 8, 256, 0))
     room.notify_shape("y", (2, 3))

@@ -13,7 +13,7 @@ from trtbench.core.errors import UsageError
 from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
 from trtbench.host.tensorrt import (
     CacheKey,
-    Heard,
+    LoggedErrors,
     PhaseTree,
     ScaleCache,
     TimingCache,
@@ -44,10 +44,10 @@ def test_progress_of_nested_phases_never_goes_back() -> None:
 
 def test_the_cause_is_not_the_noise_of_a_machine_without_a_driver() -> None:
     noise = "[checkMacros.cpp::catchCudaError::250] Error Code 1: Cuda Runtime (cudaError 35)"
-    heard = Heard(errors=[noise, "no tactics within workspace limit", noise])
+    heard = LoggedErrors(errors=[noise, "no tactics within workspace limit", noise])
     assert heard.cause() == "no tactics within workspace limit"
-    assert Heard(errors=[noise]).cause() == noise
-    assert Heard().cause() is None
+    assert LoggedErrors(errors=[noise]).cause() == noise
+    assert LoggedErrors().cause() is None
 
 
 def key(**changes: Any) -> CacheKey:

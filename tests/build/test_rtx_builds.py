@@ -197,4 +197,4 @@ def start(spec: BuildSpec, folder: Path) -> tuple[Child, list[str]]:
 def listen_until(child: Child, happened: Callable[[], bool]) -> None:
     while not happened():
         assert not child.has_ended(), "it ended before"
-        child.hear(select.select(child.watched(), [], [], 0.05)[0])
+        child.read_lines(select.select(child.descriptors(), [], [], 0.05)[0])

@@ -15,13 +15,13 @@ import pytest
 from bindings.stub_library import make_stub_libraries
 from bindings.touched import touched_names
 from bindings.wheels import PACKAGE, VERSIONS, NoWheel, bindings
-from trtbench.host.tensorrt import SEEN, abilities_of_version, version_numbers
+from trtbench.host.tensorrt import NAME_VERSIONS, abilities_of_version, version_numbers
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PROBE = Path(__file__).resolve().parents[1] / "bindings" / "probe_bindings.py"
 
 GUARDS = {
-    **{name: name for name in SEEN},
+    **{name: name for name in NAME_VERSIONS},
     "ComputeCapability": "IBuilderConfig.set_compute_capability",
     "ComputeCapability.__members__": "IBuilderConfig.set_compute_capability",
     "IBuilderConfig.num_compute_capabilities": "IBuilderConfig.set_compute_capability",
@@ -143,7 +143,7 @@ def test_tensorrt_rtx_has_every_name_too(tmp_path: Path) -> None:
 def test_the_source_of_the_adapter_is_read_for_names() -> None:
     names = touched_names(SOURCE)
     assert {"IBuilderConfig.set_flag", "BuilderFlag.TF32", "OnnxParser.parse_from_file"} <= names
-    assert set(GUARDS.values()) <= set(SEEN)
+    assert set(GUARDS.values()) <= set(NAME_VERSIONS)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "--opt", "xyzzy=1"], 2, "no option 'xyzzy'", "one of providers, spinning"),
         (["tiny.onnx", "--inputs", "daat.npz"], 1, "there are no inputs", "data.npz"),
         (["tiny.onnx", "--python", "/no/python"], 4, "no Python interpreter at", "--python PATH"),
-        (["tiny.onnx", "--python", "/bin/true"], 4, "is not a Python interpreter", "bin/python"),
+        (["tiny.onnx", "--python", "/bin/true"], 4, "is not a working Python", "bin/python"),
         (["tiny.onnx", "--telemetry", "0s"], 2, "shortest interval", "--telemetry 100ms"),
         (["tiny.onnx", "--device", "gpu0"], 2, "'gpu0' is not a device", "--device cuda:0"),
         (["tiny.onnx", "--device", "1"], 2, "'1' is not a device", "--device cuda:1"),

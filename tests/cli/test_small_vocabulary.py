@@ -108,7 +108,7 @@ def test_a_hidden_table_is_an_error_with_the_way_out(say: Say) -> None:
     model = words_model(Path("m.onnx"), hidden, ids="sum")
     said = say("bench", model, *QUICK)
     assert (said.status, "fix: --inputs FILE (.npz)" in said.err) == (1, True)
-    assert "ids 1x128 int64, drawn at random" in said.err
+    assert "ids 1x128 int64, random values" in said.err
     check = ("check", model, model, "--random", "3")
     said = say(*check)
     assert (said.status, "fix: --range 0:99" in said.err) == (1, True)

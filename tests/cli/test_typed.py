@@ -46,10 +46,10 @@ HELP = "add --help to the command to see its flags"
         ("bench m.onnx --resize 64", "--task classification --resize ..."),
         # a plan refuses what the run would
         ("bench m.onnx --dry-run --precision fp16",
-         "trtbench quantize m.onnx --precision fp16 makes a file of it"),
-        ("bench m.onnx --dry-run --cuda-graph on", "leave --cuda-graph and --streams out"),
+         "trtbench quantize m.onnx --precision fp16 makes a file of this precision"),
+        ("bench m.onnx --dry-run --cuda-graph on", "leave out --cuda-graph and --streams"),
         ("bench m.onnx --dry-run --protocol pipeline", "--protocol serve"),
-        ("bench m.onnx --dry-run --spin-wait", "leave --spin-wait out"),
+        ("bench m.onnx --dry-run --spin-wait", "leave out --spin-wait"),
         ("bench m.onnx --dry-run --opt spinning=x", "--opt spinning=NAME, where NAME is one of "),
     ],
 )  # fmt: skip

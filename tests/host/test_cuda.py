@@ -45,7 +45,7 @@ def test_no_driver_and_an_old_driver_are_told_apart() -> None:
     api.driver = 11040
     with pytest.raises(UnavailableError) as caught:
         Cuda(api)
-    assert caught.value.facts["driver"] == "speaks CUDA 11.4"
+    assert caught.value.facts["driver"] == "supports CUDA 11.4"
     assert cuda_problem(api=api) == "no NVIDIA driver, or one too old for this CUDA"
 
 

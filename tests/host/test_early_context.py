@@ -12,7 +12,7 @@ import pytest
 from trtbench.compare.turns import Sides, Wave
 from trtbench.core.jobs import DuetJob
 from trtbench.core.spec import ModelRef, RunSpec
-from trtbench.host.early_context import LATER, VARIABLE, later, variables
+from trtbench.host.early_context import LATER, VARIABLE, delayed, variables
 from trtbench.store.store import Store
 
 FRESH = """
@@ -45,7 +45,7 @@ IMPORTED.set()
 from trtbench.host import early_context
 early_context.wait()
 print(len(CALLS), end=" ")
-early_context.make_now()
+early_context.make_delayed()
 for name in (early_context.VARIABLE, early_context.LATER):
     BEFORE.pop(name, None)
 print(CALLS, WRITTEN, os.environ == BEFORE)
@@ -68,7 +68,7 @@ def in_a_fresh_worker(asked: dict[str, str], driver: str, *lacks: str) -> str:
 @pytest.mark.parametrize("at_last", [False, True])
 def test_the_context_asked_for_is_retained_with_its_flags(at_last: bool) -> None:
     asked = variables(1, 4)
-    told = in_a_fresh_worker(later(asked) if at_last else asked, "there")
+    told = in_a_fresh_worker(delayed(asked) if at_last else asked, "there")
     assert int(told.split()[0]) == (0 if at_last else 4), "calls before it had to be there"
     names = ("cuInit", "cuDeviceGet", "cuDevicePrimaryCtxSetFlags_v2", "cuDevicePrimaryCtxRetain")
     positions = [told.index(f"'{name}'") for name in names]
@@ -86,7 +86,7 @@ def test_the_context_asked_for_is_retained_with_its_flags(at_last: bool) -> None
         ({VARIABLE: "one", LATER: ""}, "there", ()),
         (variables(0, 1), "none", ()),
         (variables(0, 1), "there", ("cuInit",)),
-        (later(variables(0, 1)), "none", ()),
+        (delayed(variables(0, 1)), "none", ()),
     ],
 )
 def test_without_a_wish_or_a_driver_nothing_is_made_or_said(
@@ -116,4 +116,4 @@ def test_the_first_launches_begin_their_contexts_early_and_the_others_in_their_t
         found = [dict(each.variables) for each in wave.assignments]
     if not early:
         expected = {}
-    assert found == [expected] * 4 + [later(expected)] * 2
+    assert found == [expected] * 4 + [delayed(expected)] * 2

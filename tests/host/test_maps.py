@@ -50,8 +50,8 @@ def test_files_cut_short_are_refused_wherever_they_end(tmp_path: Path, kind: str
 
 
 HEADS = {
-    b"PF": "begin as a PFM", b"Pf\n0 20\n-1\n": "cannot be meant",
-    b"Pf\n99999 99999\n-1\n": "cannot be meant", b"Pf\n4 20\n1.2.3\n": "could not convert",
+    b"PF": "header of a PFM", b"Pf\n0 20\n-1\n": "is not possible",
+    b"Pf\n99999 99999\n-1\n": "is not possible", b"Pf\n4 20\n1.2.3\n": "could not convert",
 }  # fmt: skip
 
 

@@ -64,12 +64,12 @@ def test_on_a_jetson_that_refuses_everything_the_gpu_is_still_listed():
     jetson = StandIn(refused={"everything"})
     assert through(jetson, nvml.gpus) == (Gpu(name="GPU 0"),)
     assert through(jetson, nvml.nvml_problem) is None
-    assert through(jetson, nvml.sharing, StandIn.UUID) == {}
+    assert through(jetson, nvml.sharing_signs, StandIn.UUID) == {}
     assert through(jetson, nvml.process_count, StandIn.UUID) is None
 
 
 def test_signs_of_sharing():
-    assert through(StandIn(), nvml.sharing, StandIn.UUID) == {
+    assert through(StandIn(), nvml.sharing_signs, StandIn.UUID) == {
         "processes": 2,
         "mps": False,
         "utilisation": 0.12,
@@ -77,7 +77,8 @@ def test_signs_of_sharing():
         "mig": False,
         "exclusive": False,
     }
-    without_mig = through(StandIn(refused={"nvmlDeviceGetMigMode"}), nvml.sharing, StandIn.UUID)
+    refusing = StandIn(refused={"nvmlDeviceGetMigMode"})
+    without_mig = through(refusing, nvml.sharing_signs, StandIn.UUID)
     assert "mig" not in without_mig
 
 
@@ -94,18 +95,18 @@ def test_without_nvml_there_are_no_gpus_and_a_reason(problem, words):
     door = Refusing(problem)
     assert through(door, nvml.gpus) == ()
     assert through(door, nvml.process_count, "any") is None
-    assert through(door, nvml.sharing, "any") == {}
+    assert through(door, nvml.sharing_signs, "any") == {}
     assert words in through(door, nvml.nvml_problem)
 
 
 def test_several_questions_pay_once_for_the_start_and_everything_is_closed():
     door = StandIn()
-    with using(door), nvml.kept_open():
+    with using(door), nvml.keep_open():
         assert through(door, nvml.gpus) == (WHOLE,)
         assert door.sessions == 1
     assert door.sessions == 0
-    with using(Refusing(OSError("none"))), nvml.kept_open():
+    with using(Refusing(OSError("none"))), nvml.keep_open():
         pass
-    with pytest.raises(KeyError), using(door), nvml.kept_open():
+    with pytest.raises(KeyError), using(door), nvml.keep_open():
         raise KeyError
     assert door.sessions == 0

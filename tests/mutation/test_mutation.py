@@ -147,7 +147,13 @@ def test_run_directories(tmp_path, capsys) -> None:
     from trtbench.analysis.summary import summary_from_run
     from trtbench.core.run import Run
     from trtbench.requests.settings import cached_from_run
-    from trtbench.store.directory import read_run, write_record, write_samples, write_telemetry
+    from trtbench.store.directory import (
+        TELEMETRY,
+        read_run,
+        write_json,
+        write_record,
+        write_samples,
+    )
     from trtbench.workflows.report import write_report
 
     whole = tmp_path / "whole"
@@ -158,7 +164,7 @@ def test_run_directories(tmp_path, capsys) -> None:
         folder.mkdir(parents=True)
         write_record(folder, run.record)
         write_samples(folder, run.times)
-        write_telemetry(folder, run.telemetry)
+        write_json(folder / TELEMETRY, run.telemetry)
         for each in run.path.iterdir() if run.path else ():
             if each.is_file() and not (folder / each.name).exists():
                 shutil.copyfile(each, folder / each.name)

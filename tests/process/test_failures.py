@@ -38,7 +38,7 @@ def test_a_runtime_of_another_package_is_used_by_name(world):
         ("chatter", (), "SIGABRT", None, "native code gave up"),
         ("raise", (), None, 3, "a bug in the runtime"),
         ("exit", (), None, 3, "SystemExit"),
-        ("vanish", (), None, 0, "without leaving a result"),
+        ("vanish", (), None, 0, "without a result"),
         ("hang", (), "SIGTERM", None, "timed out after"),
         ("eat", ("--memory-limit", "3GiB"), None, 3, "out of memory"),
     ],

@@ -26,7 +26,7 @@ from trtbench.host.cuda import Cuda, CudaError
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.runtimes._gpu_query import Lane, burst_of_queries
-from trtbench.runtimes._turns import TurnPartner, in_turn
+from trtbench.runtimes._turns import TurnPartner, run_in_turn
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 
@@ -128,7 +128,7 @@ def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -
 
         with TurnPartner(ends[mine].detach()) as partner:
             before, began = time.thread_time(), time.monotonic()
-            rows, seen = in_turn(turns, mine, work, partner, lambda: float(len(order)))
+            rows, seen = run_in_turn(turns, mine, work, partner, lambda: float(len(order)))
             assert len(rows) == 3
             clocks[mine] = seen
             used[mine] = (time.thread_time() - before) / (time.monotonic() - began)

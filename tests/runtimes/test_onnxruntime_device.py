@@ -70,7 +70,7 @@ def test_options_reach_the_library_and_change_no_number(
     used = session._session.get_session_options()
     assert {name: getattr(used, name) for name in told} == told
     assert session.conditions["spinning"].value == options.get("spinning", "on")
-    stops = [note for note in session.notes if "stopped whenever a query ended" in note]
+    stops = [note for note in session.notes if "stopped after every query" in note]
     assert bool(stops) is (options.get("spinning") == "run")
 
 

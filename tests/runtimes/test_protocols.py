@@ -20,9 +20,9 @@ from trtbench.measure.bench import merge_evidence
 from trtbench.runtimes._loop import (
     arrivals,
     bench_session,
+    is_queue_growing,
     load_evidence,
     open_loop,
-    queue_grows,
     waiter,
 )
 from trtbench.runtimes._session import Session
@@ -183,11 +183,11 @@ def test_schedules_repeat_with_the_seed_and_have_the_rate() -> None:
 
 def test_a_queue_that_only_fluctuates_does_not_grow() -> None:
     generator = np.random.default_rng(0)
-    calm = [queue_grows(generator.exponential(1e-3, 2000), service=1e-3) for _ in range(50)]
+    calm = [is_queue_growing(generator.exponential(1e-3, 2000), service=1e-3) for _ in range(50)]
     assert not any(calm)
     rising = generator.exponential(1e-3, 2000) + np.linspace(0, 50e-3, 2000)
-    assert queue_grows(rising, service=1e-3) is True
-    assert queue_grows(rising[:10], service=1e-3) is None
+    assert is_queue_growing(rising, service=1e-3) is True
+    assert is_queue_growing(rising[:10], service=1e-3) is None
 
 
 @pytest.mark.parametrize(("load", "grows"), [(0.7, 0), (2.0, 20)])

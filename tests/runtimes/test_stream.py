@@ -108,7 +108,7 @@ def test_a_model_of_fixed_batch_gets_the_last_one_filled_up(tmp_path: Path) -> N
     np.testing.assert_allclose(first, second, rtol=1e-5)
     with pytest.raises(InputError, match="batch of the model is fixed at 4") as caught:
         over(fixed, tmp_path / "c", *items, batch=2)
-    assert "leave --batch out" in (caught.value.fix or "")
+    assert "leave out --batch" in (caught.value.fix or "")
     with pytest.raises(InputError, match="the batch of --shape is fixed at 4"):
         over(fixed, tmp_path / "d", *items, batch=2, shapes={"x": (4, 16)})
 
@@ -149,7 +149,7 @@ def test_items_that_are_counted_further_back_run_one_by_one(tmp_path: Path) -> N
     outputs = Chunks(tmp_path / "a").rows(0, 1 << 30)["x_out"]
     assert outputs.shape == (3, 6, 1, 4)
     assert outputs[:, 0, 0, 0].tolist() == [0, 1, 2]
-    with pytest.raises(InputError, match="no input has a row per item in front"):
+    with pytest.raises(InputError, match="no input has a batch as its first dimension"):
         over(model, tmp_path / "b", *items, batch=2)
 
 
@@ -160,6 +160,6 @@ def test_outputs_that_are_no_rows_of_numbers_are_left_out(tmp_path: Path) -> Non
     found = over(both, tmp_path / "a", item, item, batch=2)
     assert set(Chunks(tmp_path / "a").rows(0, 1 << 30)) == {"x_out"}
     assert [each.name for each in found.outputs] == ["x_out"]
-    assert "the output s_out was left out: it holds text" in found.notes
-    with pytest.raises(InputError, match="no output holds one row of numbers"):
+    assert "the output s_out was left out: it contains text" in found.notes
+    with pytest.raises(InputError, match="no output has one row of numbers"):
         over(models.identity(tmp_path / "s.onnx", text), tmp_path / "b", {"s": item["s"]})

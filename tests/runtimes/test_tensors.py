@@ -9,8 +9,8 @@ from trtbench.runtimes._session import profile_from_rows
 from trtbench.runtimes._trt_session import (
     Port,
     array_from_bytes,
-    judged,
-    same,
+    is_close,
+    output_evidence,
 )
 
 
@@ -64,24 +64,24 @@ ONE = np.array([1.0, 2.0, 100.0], np.float32)
     ],
 )
 def test_whether_two_runs_gave_the_same(other: np.ndarray, expected: bool) -> None:
-    assert same(ONE, other) is expected
+    assert is_close(ONE, other) is expected
 
 
 def test_whether_numbers_without_an_end_and_whole_numbers_are_the_same() -> None:
     endless = np.array([np.inf, np.nan, 1.0], np.float32)
-    assert same(endless, endless + np.float32(1e-3))
-    assert not same(np.array([1, 2]), np.array([1, 3]))  # no tolerance for an index
-    assert same(np.zeros(3, np.float32), np.zeros(3, np.float32) * -1)
+    assert is_close(endless, endless + np.float32(1e-3))
+    assert not is_close(np.array([1, 2]), np.array([1, 3]))  # no tolerance for an index
+    assert is_close(np.zeros(3, np.float32), np.zeros(3, np.float32) * -1)
 
 
 def test_what_two_inputs_tell_of_the_outputs() -> None:
     whole = {"ids": np.arange(3)}
-    assert judged(whole, whole) == {}
+    assert output_evidence(whole, whole) == {}
     before, after = {"y": ONE, **whole}, {"y": ONE * 2, **whole}
-    assert judged(before, after) == {"outputs_finite": True, "outputs_vary": True}
-    assert judged(before, before) == {"outputs_finite": True, "outputs_vary": False}
+    assert output_evidence(before, after) == {"outputs_finite": True, "outputs_vary": True}
+    assert output_evidence(before, before) == {"outputs_finite": True, "outputs_vary": False}
     odd = {"y": np.array([np.nan], np.float32)}
-    assert judged(odd, odd) == {"outputs_finite": False, "outputs_vary": False}
+    assert output_evidence(odd, odd) == {"outputs_finite": False, "outputs_vary": False}
 
 
 def test_layers_of_most_iterations_count_and_names_may_repeat() -> None:

@@ -87,7 +87,7 @@ def test_outputs_without_an_end_are_no_reason_to_doubt_a_graph(found: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("asking", "captur"), ("counting", "other results than the model")]
+    ("name", "words"), [("asking", "captur"), ("counting", "different results from the model")]
 )
 def test_what_no_graph_can_hold_is_measured_without_one_and_said(
     found: dict[str, Any], name: str, words: str

@@ -32,14 +32,18 @@ def loaded(*inputs: tuple[str, str, tuple[Any, ...]], suggested: bool = False) -
         ({"options": {"zzzz": "1"}}, "no option 'zzzz'", None),
         ({"options": {"compile": "fast"}}, "compile is one of default", None),
         ({"options": {"half": "maybe"}}, "half", None),
-        ({"options": {"half": "on"}, "precision": "fp16"}, "one of the two", "leave --precision"),
+        (
+            {"options": {"half": "on"}, "precision": "fp16"},
+            "cannot be combined",
+            "leave out --precision",
+        ),
         ({"precision": "int8"}, "not int8", "--precision fp16"),
         ({"streams": 2}, "one query at a time", "--protocol"),
         ({"protocol": "pipeline"}, "one query at a time", "--protocol"),
         ({"protocol": "gpu"}, "the CPU has no transfers", "--protocol serve"),
         ({"cuda_graph": "on"}, "no CUDA graph", "--cuda-graph"),
-        ({"precision": "tf32"}, "TF32 is a type of the GPU", "bf16"),
-        ({"options": {"tf32": "on"}}, "TF32 is a type of the GPU", "bf16"),
+        ({"precision": "tf32"}, "TF32 needs a GPU", "bf16"),
+        ({"options": {"tf32": "on"}}, "TF32 needs a GPU", "bf16"),
         ({"options": {"waiting": "eager"}}, "waiting is one of passive", None),
     ],
 )
@@ -86,7 +90,7 @@ def test_a_program_takes_its_own_shape_and_no_other() -> None:
     program = loaded(("x", "float32", (2, 3, 16, 16)))
     (kept,) = runtime.inputs_of(program, spec(shapes={"x": (8, 3, 16, 16)}))
     assert kept.shape == (2, 3, 16, 16)
-    with pytest.raises(UsageError, match="takes images of 3x16x16 and no others") as caught:
+    with pytest.raises(UsageError, match="accepts only images of 3x16x16") as caught:
         runtime.inputs_of(program, spec(options={"imgsz": "32"}))
     assert caught.value.facts["requested"] == "3x32x32"
     (same,) = runtime.inputs_of(program, spec(options={"imgsz": "16"}))
@@ -97,13 +101,17 @@ def test_a_program_takes_its_own_shape_and_no_other() -> None:
     ("tensor", "changes", "message"),
     [
         (("x", "float32", ()), {}, "are not known"),
-        (("ids", "int64", (1, 128)), {"options": {"imgsz": "32"}}, "'ids' is no image"),
-        (("x", "float32", ()), {"options": {"channels": "3"}}, "channels alone make no image"),
-        (("x", "float32", ()), {"options": {"imgsz": "0"}}, "imgsz is a whole number from 1 on"),
+        (("ids", "int64", (1, 128)), {"options": {"imgsz": "32"}}, "'ids' is not an image"),
+        (("x", "float32", ()), {"options": {"channels": "3"}}, "channels needs --opt imgsz"),
+        (
+            ("x", "float32", ()),
+            {"options": {"imgsz": "0"}},
+            "imgsz must be an integer",
+        ),
         (
             ("x", "float32", ()),
             {"options": {"imgsz": "32"}, "shapes": {"x": (1, 3, 8, 8)}},
-            "one of the two",
+            "cannot be combined",
         ),
     ],
 )

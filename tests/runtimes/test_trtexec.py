@@ -27,7 +27,7 @@ FAILURES = {
     "garbage": (0, "did not write times.json and profile.json"),
     "silent": (0, "did not write times.json and profile.json"),
     "truncate": (0, "times.json is cut off"),
-    "late": (1, "although its log says PASSED"),
+    "late": (1, ", but its log says PASSED"),
 }
 
 

@@ -18,7 +18,7 @@ from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
 from trtbench.core.run import Finding, Scalar, may_be_same_precision
 from trtbench.core.spec import ModelFormat, ModelRef, RunSpec
-from trtbench.host.arrays import Chunks, refuse_missing
+from trtbench.host.arrays import Chunks, check_inputs_exist
 from trtbench.host.files import write_output, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import Failures, stream
@@ -192,7 +192,7 @@ def with_source(spec: RunSpec, request: CheckRequest) -> RunSpec:
     if request.inputs is None:
         return spec
     given = Path(request.inputs).absolute()
-    refuse_missing(given)
+    check_inputs_exist(given)
     return spec.having(inputs=spec.inputs.having(source=str(given)))
 
 

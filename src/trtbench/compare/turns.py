@@ -30,7 +30,7 @@ from trtbench.core.run import DuetRef, Environment, LaunchFacts, Run, Scalar
 from trtbench.core.samples import Column
 from trtbench.core.spec import Length, RunSpec, Warmup
 from trtbench.core.words import Mode
-from trtbench.host.early_context import later
+from trtbench.host.early_context import delayed
 from trtbench.host.machine import counters_between, read_counters
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
 from trtbench.measure import bench
@@ -179,7 +179,7 @@ class Wave(ExitStack):
                         folder=self._folder / f"{len(self.assignments) // 2}-{side}",
                         python=sides.pythons[side],
                         descriptors=(channel.fileno(), *shared, *chain, *end),
-                        variables=variables if is_first else later(variables),
+                        variables=variables if is_first else delayed(variables),
                     )
                     self.assignments.append(assignment)
 

@@ -65,7 +65,7 @@ from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import File, fields_of, size_bytes, words_from_text
 from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import Config
-from trtbench.runtimes._session import demand_room_for_batch, with_batch
+from trtbench.runtimes._session import check_batch_possible, with_batch
 from trtbench.store.directory import now
 from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
@@ -239,7 +239,7 @@ def _assumed_spans(
         inputs = input_specs(load_onnx(model, weights=False))
     except TrtbenchError:  # the builder reports what is wrong with the model
         return {}, None
-    demand_room_for_batch([each for each in inputs if each.name not in given], batch=batch)
+    check_batch_possible([each for each in inputs if each.name not in given], batch=batch)
     ends: list[dict[str, tuple[int, ...]]] = []
     for end in ("min", "opt", "max"):  # a dimension of the same name goes along with a given one
         known = [

@@ -39,7 +39,7 @@ from trtbench.executors._transfer import (
     upload_from_job,
 )
 from trtbench.executors.contract import SIZES, ExecutorSettings, Notify, RemoteJob
-from trtbench.host.files import alone, temporary_folder
+from trtbench.host.files import exclusive, temporary_folder
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -315,7 +315,7 @@ def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: i
 
 def _fetch_content(cache: Path, sha256: str, chunks: Sequence[object]) -> None:
     """Fetch content unless the node has it; tasks that need the same one wait for each other."""
-    with alone(cache / f".{sha256[:16]}.lock"):
+    with exclusive(cache / f".{sha256[:16]}.lock"):
         if not blob_path(cache, sha256).is_file():
             ray = importlib.import_module("ray")
             store_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))

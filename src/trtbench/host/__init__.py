@@ -1,4 +1,4 @@
-"""All access to the machine: processes, locks, NVML, files of arrays, the environment.
+"""All access to the machine: processes, locks, NVML, CUDA, files of arrays, the environment.
 
 Does not know models or reports.
 """

@@ -1,7 +1,7 @@
-"""Arrays in files: input tensors, and outputs with one row per item.
+"""Reads and writes files of arrays: input tensors, and outputs with one row per item.
 
-Inputs are read from ``.npz`` or ``.npy``. Outputs go to files of bounded size, written as they come
-and read by rows; where items have different shapes, as behind NonZero, rows are an array of arrays.
+Inputs are read from ``.npz`` or ``.npy``. Outputs go to several files of bounded size, which are
+read by rows; if items have different shapes, as after NonZero, the rows are an array of arrays.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ DAMAGE = (
     ValueError, OSError, EOFError, SyntaxError, KeyError, NotImplementedError, RuntimeError,
     MemoryError, OverflowError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-"""What numpy and zipfile raise on files that are not whole."""
+"""Exceptions of numpy and zipfile on damaged files."""
 
 
 def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
     """Return one array per input, checked against its type and rank."""
-    refuse_missing(source)
+    check_inputs_exist(source)
     if source.suffix == ".npy":
         if len(tensors) != 1:
             raise InputError(
-                "an .npy file holds one array, and the model has several inputs",
+                "an .npy file has one array, but the model has several inputs",
                 facts={"inputs": ", ".join(tensor.name for tensor in tensors), "file": source},
                 fix="np.savez('inputs.npz', **{name: array, ...})",
             )
-        arrays = {tensors[0].name: np.array(one_array(source))}
+        arrays = {tensors[0].name: np.array(read_npy(source))}
     else:
-        refuse_no_archive(source)
+        check_npz(source)
         names = archive_names(source)
         for name in (tensor.name for tensor in tensors):
             if name not in names:
                 raise InputError(
                     f"there is no array for the input {name!r}",
                     facts={"file": source, "arrays": ", ".join(names) or "none"},
-                    fix=f"add an array called {name!r}, or rename the one that is meant",
+                    fix=f"add an array named {name!r}, or rename the right one",
                 )
         arrays = read_archive(source, wanted={tensor.name for tensor in tensors})
     for tensor in tensors:
@@ -78,9 +78,9 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
 def read_archive(
     source: Path, *, wanted: Container[str] | None = None, most: int = MAX_UNPACKED_BYTES
 ) -> dict[str, AnyArray]:
-    """Return the arrays of an ``.npz``; one whose header promises more than it holds is refused.
+    """Return the arrays of an ``.npz``; raises if a header claims more data than the file has.
 
-    numpy alone would set aside whatever memory the file asks for. Pickles are never loaded.
+    numpy itself would allocate whatever memory a header claims. Pickles are never loaded.
     """
     check_file(source)
     found: dict[str, AnyArray] = {}
@@ -93,7 +93,7 @@ def read_archive(
                 name = member.filename.removesuffix(".npy")
                 if wanted is None or name in wanted:
                     with archive.open(member) as file:
-                        found[name] = _array(file, member.file_size)
+                        found[name] = _read_array(file, member.file_size)
     except DAMAGE as problem:
         raise InputError(f"{source} is damaged", facts={"reason": problem}) from None
     return found
@@ -109,25 +109,25 @@ def archive_names(source: Path) -> list[str]:
         raise InputError(f"{source} is damaged", facts={"reason": problem}) from None
 
 
-def _array(file: IO[bytes], size: int) -> AnyArray:
+def _read_array(file: IO[bytes], size: int) -> AnyArray:
     known = {1: np.lib.format.read_array_header_1_0}
     major = np.lib.format.read_magic(file)[0]
     shape, by_columns, dtype = known.get(major, np.lib.format.read_array_header_2_0)(file)
     if dtype.hasobject or any(dim < 0 for dim in shape):
-        raise ValueError("it holds no plain numbers")
+        raise ValueError("it does not contain plain numbers")
     count = math.prod(shape)
     if count * dtype.itemsize > size:
-        raise ValueError("an array says that it is larger than the file")
+        raise ValueError("an array claims to be larger than the file")
     data = bytearray(count * dtype.itemsize)
     if file.readinto(data) != len(data):  # type: ignore[attr-defined]
-        raise ValueError("an array ends before its end")
+        raise ValueError("an array is cut short")
     return np.frombuffer(data, dtype, count).reshape(shape, order="F" if by_columns else "C")
 
 
-def refuse_missing(source: Path) -> None:
-    """Refuse inputs that are not there, with the near miss."""
+def check_inputs_exist(source: Path) -> None:
+    """Raise if the inputs file does not exist, and suggest a similar name."""
     if source.is_dir():
-        raise InputError(f"{source} is a folder", fix="give an .npz or an .npy of its arrays")
+        raise InputError(f"{source} is a folder", fix="give an .npz or .npy file of arrays")
     if source.exists():
         check_file(source)
         return
@@ -136,42 +136,42 @@ def refuse_missing(source: Path) -> None:
     guess = near_miss(source.name, names)
     raise InputError(
         f"there are no inputs at {source}",
-        fix=f"did you mean {folder / guess}?" if guess else "give an .npz or an .npy",
+        fix=f"did you mean {folder / guess}?" if guess else "give an .npz or .npy file",
     )
 
 
-def one_array(source: Path) -> NDArray[np.generic]:
-    """Return the array of an ``.npy``, read as far as it is used."""
+def read_npy(source: Path) -> NDArray[np.generic]:
+    """Return the array of an ``.npy``, mapped into memory."""
     check_file(source)
     try:
         array = np.load(source, mmap_mode="r", allow_pickle=False)
     except DAMAGE as problem:
         raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
     if not isinstance(array, np.ndarray):
-        raise InputError(f"{source} does not hold one array", fix="name it .npz")
+        raise InputError(f"{source} does not contain one array", fix="name it .npz")
     return array
 
 
-def refuse_no_archive(source: Path) -> None:
-    """Say that an .npz is none: what numpy says then is about pickles."""
+def check_npz(source: Path) -> None:
+    """Raise if a file named .npz is not one; numpy's own message is about pickles."""
     packed = source.is_file() and zipfile.is_zipfile(source)
     if source.suffix == ".npz" and not packed:
         raise InputError(
             f"{source} is not an .npz file, or cut short", fix="np.savez('inputs.npz', name=array)"
         )
-    if packed:  # numpy goes by the content, whatever the name
+    if packed:  # numpy decides by the content, whatever the name
         check_archive(source)
 
 
-CHUNK_BYTES = 2**26  # a file ends at about this size: what a reader holds of each side at a time
+CHUNK_BYTES = 2**26  # about the size of a file, and thus of what a reader has in memory
 
-_MARK = "a/"  # before every name: numpy keeps some names for itself
+_MARK = "a/"  # prefix of every name, because numpy reserves some names
 _FLAT, _SHAPES = "f/", "s/"
-"""Before the names of items with shapes of their own: all values in a row, and the shapes."""
+"""Prefixes for items of different shapes: one array of all values, one of the shapes."""
 
 
 class ChunkWriter:
-    """Collects rows and writes them out when there are enough."""
+    """Collects rows and writes a file whenever there are enough."""
 
     def __init__(self, folder: Path, *, limit: int = CHUNK_BYTES) -> None:
         self._folder, self._limit = folder, limit
@@ -179,7 +179,7 @@ class ChunkWriter:
         self._start = self._stop = self._bytes = 0
 
     def add(self, arrays: Arrays, *, items: int) -> None:
-        """Take the rows of so many items."""
+        """Add the rows of ``items`` items."""
         self._parts.append(arrays)
         self._stop += items
         self._bytes += sum(array.nbytes for array in arrays.values())
@@ -187,21 +187,21 @@ class ChunkWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been collected."""
+        """Write the collected rows to a file."""
         if not self._parts:
             return
         path = self._folder / f"outputs-{self._start:09d}-{self._stop:09d}.npz"
         joined: dict[str, Array] = {}
         for name in self._parts[0]:
             if all(name in part for part in self._parts):
-                joined |= _stored(name, joined_rows([part[name] for part in self._parts]))
+                joined |= _savable(name, concatenate_rows([part[name] for part in self._parts]))
         with writing(path):
             np.savez(path, **joined)  # type: ignore[arg-type]
         self._parts, self._start, self._bytes = [], self._stop, 0
 
 
 class Chunks:
-    """The files of one writer; a few are in memory at a time."""
+    """Reads the files of a ``ChunkWriter``, one in memory at a time."""
 
     def __init__(self, folder: Path) -> None:
         paths = folder.glob("outputs-*.npz")
@@ -211,16 +211,16 @@ class Chunks:
         self._held: dict[str, Array] = {}
 
     def __len__(self) -> int:
-        """Return how many items there are rows of."""
+        """Return the number of items."""
         return self._files[-1][1] if self._files else 0
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Array]]]:
-        """Read every file's arrays with the number of its first item."""
+        """Yield the number of the first item and the arrays of every file."""
         for start, _, path in self._files:
             yield start, self._load(path)
 
     def rows(self, start: int, stop: int) -> dict[str, Array]:
-        """Collect the rows of items ``start`` to ``stop``."""
+        """Return the rows of items ``start`` to ``stop``."""
         parts = []
         for low, high, path in self._files:
             if high > start and low < stop:
@@ -228,10 +228,10 @@ class Chunks:
                 cut = slice(max(start, low) - low, min(stop, high) - low)
                 parts.append({name: array[cut] for name, array in held.items()})
         names = [name for name in (parts[0] if parts else ()) if all(name in p for p in parts)]
-        return {name: joined_rows([part[name] for part in parts]) for name in names}
+        return {name: concatenate_rows([part[name] for part in parts]) for name in names}
 
     def whole(self) -> dict[str, Array]:
-        """Read everything at once; for arrays known to be small."""
+        """Return the rows of all items; for arrays known to be small."""
         return self.rows(0, len(self))
 
     def _load(self, path: Path) -> dict[str, Array]:
@@ -251,15 +251,15 @@ class Chunks:
         return self._held
 
 
-def joined_rows(parts: Sequence[Array]) -> Array:
-    """Put rows below each other; an array of arrays when items have shapes of their own."""
+def concatenate_rows(parts: Sequence[Array]) -> Array:
+    """Concatenate rows; returns an array of arrays if the items have different shapes."""
     if len({(part.shape[1:], part.dtype == object) for part in parts}) == 1:
         return np.concatenate(parts)
     return _array_of_arrays([row for part in parts for row in part])
 
 
-def _stored(name: str, rows: Array) -> dict[str, Array]:
-    """Return what is written of rows: themselves, or the values and the shapes of every item."""
+def _savable(name: str, rows: Array) -> dict[str, Array]:
+    """Return the arrays to save for rows: the rows, or all values and the shapes of the items."""
     if rows.dtype != object:
         return {_MARK + name: rows}
     items = [np.asarray(row) for row in rows]
@@ -270,8 +270,8 @@ def _stored(name: str, rows: Array) -> dict[str, Array]:
 
 
 def _array_of_arrays(rows: Sequence[Array]) -> Array:
-    # numpy would make one array of those that happen to be of equal shapes.
-    made = np.empty(len(rows), object)
-    for place, row in enumerate(rows):
-        made[place] = row
-    return made
+    # Assigned one by one: numpy would join rows that happen to have equal shapes.
+    result = np.empty(len(rows), object)
+    for index, row in enumerate(rows):
+        result[index] = row
+    return result

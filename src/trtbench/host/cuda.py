@@ -1,8 +1,8 @@
 """CUDA: memory, streams, events, copies and graphs of one device.
 
-Speaks to ``cuda.bindings.runtime``; does not know what is computed. Every return code is looked at,
-and whatever was made is freed at the end. Calls for a timed loop are bound beforehand: what is left
-for the loop is the call itself and the look at its answer.
+Uses ``cuda.bindings.runtime``; does not know what is computed. Every return code is checked, and
+everything that was created is freed at the end. Calls for a timed loop are bound beforehand, so
+that the loop only makes the call and checks its return code.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from trtbench.core.spec import Value
 
 MODULES = ("cuda.bindings.runtime", "cuda.cudart")  # the second is the name before cuda-python 13
 
-INSTALL = "pip install 'cuda-bindings==12.9.*' (or 13.* where the driver speaks CUDA 13)"
+INSTALL = "pip install 'cuda-bindings==12.9.*' (or 13.* if the driver supports CUDA 13)"
 
 SPIN, BLOCKING_EVENT = 1, 1  # cudaDeviceScheduleSpin, cudaEventBlockingSync
 SCHEDULE = 7  # cudaDeviceScheduleMask: the flags that say how the host waits
 FLAGS_ARE_VALID = 1  # cudaInitDeviceFlagsAreValid
-NON_BLOCKING = 1  # cudaStreamNonBlocking: no hidden waiting for the default stream
+NON_BLOCKING = 1  # cudaStreamNonBlocking: no implicit waiting for the default stream
 Call = Callable[[], None]
 
 
 class CudaError(JobError):
-    """A CUDA call failed; the process cannot be trusted to go on."""
+    """A CUDA call failed; the process should not continue."""
 
 
 class CaptureError(CudaError):
-    """A CUDA graph could not be made of what was enqueued."""
+    """The enqueued work could not be captured as a CUDA graph."""
 
 
 class DeviceFacts(Value, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class DeviceFacts(Value, frozen=True, kw_only=True):
 
 
 class Cuda:
-    """One device with all that was made on it; close it, or use it as a context."""
+    """One device and everything created on it; close it, or use it in a ``with`` statement."""
 
     def __init__(self, api: ModuleType, *, device: int = 0, spin: bool = False) -> None:
         self._api = api
@@ -62,23 +62,24 @@ class Cuda:
             facts, fix = {"CUDA": self._text(code)}, "install an NVIDIA driver"
             failed, driver = api.cudaDriverGetVersion()
             if driver and not failed:
-                facts["driver"] = f"speaks CUDA {driver // 1000}.{driver % 1000 // 10}"
+                facts["driver"] = f"supports CUDA {driver // 1000}.{driver % 1000 // 10}"
                 fix = "install a newer NVIDIA driver, or older cuda-bindings (12.9.*)"
-            raise UnavailableError(_words(int(code), facts["CUDA"]), facts=facts, fix=fix)
+            raise UnavailableError(_start_error(int(code), facts["CUDA"]), facts=facts, fix=fix)
         if device >= count:
             raise UnavailableError(
                 f"there is no device cuda:{device}",
                 facts={"devices": ", ".join(f"cuda:{index}" for index in range(count)) or "none"},
                 fix="--device cuda:0" if count else None,
             )
-        # How the host waits is set before the context exists, which is then made.
+        # How the host waits must be set before the context is created.
         flags = schedule_flags(spin=spin)
         if hasattr(api, "cudaInitDevice"):
             self.call("cudaInitDevice", device, flags, FLAGS_ARE_VALID)
             self.call("cudaSetDevice", device)
             return
         self.call("cudaSetDevice", device)
-        if int(self.call("cudaGetDeviceFlags")) & SCHEDULE != flags:  # else refused if it exists
+        # Setting flags fails if the context exists, even if they are the same.
+        if int(self.call("cudaGetDeviceFlags")) & SCHEDULE != flags:
             self.call("cudaSetDeviceFlags", flags)
 
     def __enter__(self) -> Cuda:
@@ -88,7 +89,7 @@ class Cuda:
         self.close()
 
     def close(self) -> None:
-        """Free everything, last made first; a device that is broken already cannot be helped."""
+        """Free everything in reverse order; errors of a broken device are ignored."""
         with suppress(CudaError):
             self.call("cudaDeviceSynchronize")
         while self._free:
@@ -96,14 +97,14 @@ class Cuda:
                 self._free.pop()()
 
     def call(self, name: str, *arguments: object) -> Any:
-        """Call a function of the runtime once; returns what it answers beside its code."""
+        """Call a function of the runtime once; returns its results without the return code."""
         code, *answers = getattr(self._api, name)(*arguments)
         if code:
             self._fail(name, code)
         return answers[0] if len(answers) == 1 else tuple(answers)
 
-    def prepared(self, name: str, *arguments: object) -> Call:
-        """Bind a call for the loop."""
+    def bind(self, name: str, *arguments: object) -> Call:
+        """Return a function that makes this call and checks its code, for a timed loop."""
         function = partial(getattr(self._api, name), *arguments)
         fail = partial(self._fail, name)
 
@@ -114,48 +115,48 @@ class Cuda:
 
         return call
 
-    def _made(self, free: str, make: str, *arguments: object) -> Any:
-        """Make something that is freed when the device is closed."""
-        made = self.call(make, *arguments)
-        self._free.append(self.prepared(free, made))
-        return made
+    def _create(self, free: str, create: str, *arguments: object) -> Any:
+        """Create something that is freed when the device is closed."""
+        created = self.call(create, *arguments)
+        self._free.append(self.bind(free, created))
+        return created
 
     def malloc(self, size: int) -> int:
         """Allocate device memory."""
         try:
-            return int(self._made("cudaFree", "cudaMalloc", size))
+            return int(self._create("cudaFree", "cudaMalloc", size))
         except CudaError:
-            self._forget_error()
+            self._clear_error()
             free, total = self.memory()
             raise no_memory(size, free=free, total=total) from None
 
     def pinned(self, size: int) -> NDArray[np.uint8]:
         """Allocate page-locked host memory, as bytes."""
-        address = self._made("cudaFreeHost", "cudaMallocHost", size)
+        address = self._create("cudaFreeHost", "cudaMallocHost", size)
         block = (ctypes.c_uint8 * size).from_address(int(address))
         return np.frombuffer(memoryview(block), np.uint8)
 
     def stream(self) -> SupportsInt:
-        """Make a stream that does not wait for the default one."""
-        make = "cudaStreamCreateWithFlags"
-        stream: SupportsInt = self._made("cudaStreamDestroy", make, NON_BLOCKING)
+        """Create a stream that does not wait for the default one."""
+        create = "cudaStreamCreateWithFlags"
+        stream: SupportsInt = self._create("cudaStreamDestroy", create, NON_BLOCKING)
         return stream
 
     def event(self) -> object:
-        """Make an event with a time; waiting for it spins or blocks as the device was opened."""
+        """Create an event with timing; waiting for it spins if ``spin`` is set, else blocks."""
         flags = 0 if self.spin else BLOCKING_EVENT
-        return self._made("cudaEventDestroy", "cudaEventCreateWithFlags", flags)
+        return self._create("cudaEventDestroy", "cudaEventCreateWithFlags", flags)
 
     def record(self, event: object, stream: object) -> Call:
-        return self.prepared("cudaEventRecord", event, stream)
+        return self.bind("cudaEventRecord", event, stream)
 
     def wait(self, event: object) -> Call:
-        """Let the host wait for an event."""
-        return self.prepared("cudaEventSynchronize", event)
+        """Return a call that makes the host wait for an event."""
+        return self.bind("cudaEventSynchronize", event)
 
-    def hold_back(self, stream: object, event: object) -> Call:
-        """Let a stream wait for an event of another."""
-        return self.prepared("cudaStreamWaitEvent", stream, event, 0)
+    def stream_wait(self, stream: object, event: object) -> Call:
+        """Return a call that makes a stream wait for an event of another stream."""
+        return self.bind("cudaStreamWaitEvent", stream, event, 0)
 
     def synchronize(self, stream: object) -> None:
         self.call("cudaStreamSynchronize", stream)
@@ -163,24 +164,24 @@ class Cuda:
     def copy_in(self, device: int, host: NDArray[np.uint8], stream: object) -> Call:
         kind = self._api.cudaMemcpyKind.cudaMemcpyHostToDevice
         address, size = host.ctypes.data, host.nbytes
-        return self.prepared("cudaMemcpyAsync", device, address, size, kind, stream)
+        return self.bind("cudaMemcpyAsync", device, address, size, kind, stream)
 
     def copy_out(self, host: NDArray[np.uint8], device: int, stream: object) -> Call:
         kind = self._api.cudaMemcpyKind.cudaMemcpyDeviceToHost
         address, size = host.ctypes.data, host.nbytes
-        return self.prepared("cudaMemcpyAsync", address, device, size, kind, stream)
+        return self.bind("cudaMemcpyAsync", address, device, size, kind, stream)
 
-    def clear(self, device: int, size: int, stream: object, *, value: int = 0) -> None:
-        """Fill device memory with one byte."""
+    def memset(self, device: int, size: int, stream: object, *, value: int = 0) -> None:
+        """Set every byte of device memory to a value."""
         self.call("cudaMemsetAsync", device, value, size, stream)
 
     def flush(self, stream: object) -> Call:
-        """Bind the emptying of the L2 cache: twice its size is written through it."""
+        """Return a call that flushes the L2 cache, by writing twice its size."""
         size = 2 * self.facts().l2_bytes
-        return self.prepared("cudaMemsetAsync", self.malloc(size), 0, size, stream)
+        return self.bind("cudaMemsetAsync", self.malloc(size), 0, size, stream)
 
     def span(self, begin: object, end: object) -> Callable[[], float]:
-        """Bind the reading of the seconds between two events that have happened."""
+        """Return a function that reads the seconds between two completed events."""
         function = partial(self._api.cudaEventElapsedTime, begin, end)
         fail = partial(self._fail, "cudaEventElapsedTime")
 
@@ -193,7 +194,7 @@ class Cuda:
         return read
 
     def capture(self, stream: object, enqueue: Callable[[], object]) -> Call:
-        """Record what is enqueued as a graph; gives its launch."""
+        """Capture the work of ``enqueue`` as a graph; returns a call that launches the graph."""
         mode = self._api.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
         self.call("cudaStreamBeginCapture", stream, mode)
         try:
@@ -201,14 +202,14 @@ class Cuda:
         finally:
             code, graph = self._api.cudaStreamEndCapture(stream)
         if code or refused:
-            self._forget_error()
+            self._clear_error()
             raise CaptureError(
                 "the work cannot be captured in a CUDA graph",
-                facts={"reason": self._text(code) if code else "enqueuing was refused"},
+                facts={"reason": self._text(code) if code else "the work could not be enqueued"},
             )
-        launched = self._made("cudaGraphExecDestroy", "cudaGraphInstantiate", graph, 0)
+        instance = self._create("cudaGraphExecDestroy", "cudaGraphInstantiate", graph, 0)
         self.call("cudaGraphDestroy", graph)
-        return self.prepared("cudaGraphLaunch", launched, stream)
+        return self.bind("cudaGraphLaunch", instance, stream)
 
     def memory(self) -> tuple[int, int]:
         """Return free and total bytes of the device."""
@@ -231,8 +232,8 @@ class Cuda:
             facts={"call": name, "error": f"{getattr(code, 'name', 'cudaError')} ({int(code)})"},
         )
 
-    def _forget_error(self) -> None:
-        """Clear the error that CUDA keeps for the next call."""
+    def _clear_error(self) -> None:
+        """Clear the error that CUDA would return from a later call."""
         self._api.cudaGetLastError()
 
     def _text(self, code: SupportsInt) -> str:
@@ -245,19 +246,19 @@ class Cuda:
 def open_cuda(
     device: str | None = None, *, spin: bool = False, api: ModuleType | None = None
 ) -> Cuda:
-    """Open a device by its name (``cuda:0``); says in words why that cannot be."""
+    """Open a device by its name (``cuda:0``); the error of a failure says how to fix it."""
     return Cuda(api or runtime_module(), device=index_of(device), spin=spin)
 
 
 def runtime_module() -> ModuleType:
-    """Import the bindings, by the name they have here."""
+    """Import the CUDA bindings, under their new or old name."""
     reason = "not installed"
     for name in MODULES:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError:
             continue
-        except Exception as problem:  # a broken library behind it fails in many ways
+        except Exception as problem:  # a broken native library raises various exceptions
             reason = str(problem)
     raise UnavailableError(
         "CUDA cannot be used from Python here", facts={"cuda-bindings": reason}, fix=INSTALL
@@ -265,12 +266,12 @@ def runtime_module() -> ModuleType:
 
 
 def schedule_flags(*, spin: bool) -> int:
-    """Return how the host waits for the device: by looking, or as CUDA chooses."""
+    """Return the flags for how the host waits for the device: spinning, or as CUDA chooses."""
     return SPIN if spin else 0
 
 
 def index_of(device: str | None) -> int:
-    """Read the number of ``cuda:1``; the first device when none is named."""
+    """Return the number in ``cuda:1``; 0 if no device is named."""
     name, _, number = (device or "cuda:0").partition(":")
     if name not in ("cuda", "gpu") or not (number or "0").isdecimal():
         raise UnavailableError(f"{device} is not a CUDA device", fix="--device cuda:0")
@@ -278,29 +279,29 @@ def index_of(device: str | None) -> int:
 
 
 def cuda_problem(*, api: ModuleType | None = None) -> str | None:
-    """Return in a few words why no CUDA device can be used; ``None`` when one can."""
+    """Return why no CUDA device can be used, in a few words; ``None`` if one can."""
     try:
         module = api or runtime_module()
         code, count = module.cudaGetDeviceCount()
     except UnavailableError as problem:
         return problem.message
     if code:
-        return _words(int(code), "")
+        return _start_error(int(code), "")
     return None if count else "there is no CUDA device"
 
 
 def no_memory(needed: int, *, free: int, total: int) -> UnavailableError:
-    """Make the error for work that does not fit on the device."""
+    """Return the error for work that does not fit into the device's memory."""
     return UnavailableError(
         "not enough GPU memory",
         facts={
             "needed": f"{needed / 2**20:.1f} MiB",
             "free": f"{free / 2**20:.1f} MiB of {total / 2**20:.0f} MiB",
         },
-        fix="a smaller --batch or fewer --streams; nvidia-smi shows who else holds memory",
+        fix="use a smaller --batch or fewer --streams; nvidia-smi shows other users of the memory",
     )
 
 
-def _words(code: int, text: str) -> str:
+def _start_error(code: int, text: str) -> str:
     known = {35: "no NVIDIA driver, or one too old for this CUDA", 100: "there is no CUDA device"}
     return known.get(code, f"CUDA does not start: {text or f'error {code}'}")

@@ -1,10 +1,10 @@
-"""Begin CUDA's context while a worker still imports its libraries, where that was requested.
+"""Creates the CUDA context of a worker in a thread, while the worker imports its libraries.
 
-A GPU makes one context at a time, 0.1 s each: workers that start at once would all wait for it
-after importing. Who starts them names the device in the environment; nothing is said where it does
-not work, because opening the device will say it. CUDA reads the environment meanwhile, and who
-writes to it then may crash the process: what numpy's import would set is set before. Who has to
-wait until others are gone makes its context afterwards.
+A GPU creates one context at a time, 0.1 s each: workers that start together would all wait for it
+after importing. The parent names the device in an environment variable; errors are ignored here,
+because opening the device reports them. CUDA reads the environment in this thread, and a change by
+another thread may crash the process: variables that numpy's import would set are set before. A
+worker that must wait until others have ended creates its context later.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from collections.abc import Mapping
 from threading import Thread
 
 VARIABLE = "TRTBENCH_EARLY_CONTEXT"
-"""Holds the number of a device and the flags of its context: how the host waits."""
-LATER = "TRTBENCH_CONTEXT"  # the same, of a context that is made when it is waited for
+"""Has the number of a device and the flags of its context, which say how the host waits."""
+LATER = "TRTBENCH_CONTEXT"  # the same, for a context that ``make_delayed`` creates
 DRIVER = "libcuda.so.1"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 LENT = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
-"""What ``one_thread`` sets unless one of the two is there, and what numpy does, for its import."""
+"""``one_thread`` sets the first of ``THREADS`` unless one is set; numpy's import sets ``LENT``."""
 
 
 def variables(device: int, flags: int) -> dict[str, str]:
-    """Write what a worker has to find in its environment."""
+    """Return the environment variables that make a worker create a context early."""
     return {VARIABLE: f"{device} {flags}"}
 
 
-def later(requested: Mapping[str, str]) -> dict[str, str]:
-    """Ask for the same context, but not before it is waited for."""
+def delayed(requested: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables for the same context, created by ``make_delayed``."""
     return {LATER: requested[VARIABLE]} if VARIABLE in requested else {}
 
 
 def wait() -> None:
-    """Return when the context is there, or could not be made; at once where none was requested."""
+    """Wait until the context exists or has failed; returns at once if none was requested."""
     if _maker is not None:
         _maker.join()
     while _lent:
         os.environ.pop(_lent.pop(), None)
 
 
-def make_now() -> None:
-    """Make the context that had to wait until now, where one had to."""
+def make_delayed() -> None:
+    """Create the delayed context, if one was requested."""
     requested = _numbers(os.environ.pop(LATER, None))
     if requested is not None:
         _make(*requested)
@@ -65,7 +65,7 @@ def _numbers(requested: str | None) -> tuple[int, int] | None:
 
 
 def _make(number: int, flags: int) -> None:
-    """Retain the context that CUDA's runtime will use too; it lives as long as the process."""
+    """Create the device's primary context, which the CUDA runtime uses too; it is never freed."""
     try:
         driver = ctypes.CDLL(DRIVER)
         device, context = ctypes.c_int(), ctypes.c_void_p()

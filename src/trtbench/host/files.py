@@ -1,4 +1,4 @@
-"""Files: small ones of the system, files written whole, temporary and unfinished folders, YAML."""
+"""Reads small system files and YAML, writes files atomically, and makes temporary folders."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from trtbench.core.safety import check_nesting, check_parts, clean_line
 PARTIAL = ".partial-"
 """Prefix of a folder that is not complete; no reader opens it.
 
-After it come the process that fills it, the kernel and the container it runs in, and a random part.
-The process also holds a lock on the folder where the file system has locks.
+The name goes on with the process that fills it, the kernel and the container that this runs in, and
+a random part. If the file system has locks, the process also holds a lock on the folder.
 """
 TEMPORARY = "trtbench-"
-"""Prefix of the same in the folder for temporary files, where nothing needs to be hidden."""
-FORGOTTEN_S = 7 * 86400.0
-"""After so long without a change, what another machine left unfinished may be removed."""
+"""Prefix of names in the folder for temporary files."""
+ABANDONED_S = 7 * 86400.0
+"""An unfinished folder of another machine may be removed after this time without a change."""
 MOST_MERGED = 10_000
 MOST_DIGITS = 400
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_SPACE = Path("/proc/self/ns/pid")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class NoLocksError(OSError):
-    """The file system has no locks, as some network file systems."""
+    """The file system has no locks, like some network file systems."""
 
 
 def try_lock(descriptor: int, *, block: bool = False) -> bool:
-    """Lock an open file or folder until it is closed; false when another process holds it."""
+    """Lock an open file or folder until it is closed; returns false if another process has it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
     except OSError as problem:
@@ -52,10 +52,10 @@ def try_lock(descriptor: int, *, block: bool = False) -> bool:
 
 
 @contextlib.contextmanager
-def alone(place: Path) -> Iterator[None]:
-    """Hold a file or folder as a lock for the length of the block; others wait for it."""
-    flags = os.O_RDONLY if place.is_dir() else os.O_RDWR | os.O_CREAT
-    descriptor = os.open(place, flags | os.O_CLOEXEC, 0o600)
+def exclusive(path: Path) -> Iterator[None]:
+    """Lock a file or folder during the block; other processes wait for it."""
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         try_lock(descriptor, block=True)
         yield
@@ -64,19 +64,19 @@ def alone(place: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that others see all of it or nothing."""
+    """Write a file atomically: others see all of it or nothing."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
     try:
         write_bytes(temporary, data)
         temporary.replace(path)
     except OSError:
-        with contextlib.suppress(OSError):  # on a read-only disk even this is refused
+        with contextlib.suppress(OSError):  # fails on a read-only disk
             temporary.unlink(missing_ok=True)
         raise
 
 
 def write_output(path: Path, data: bytes | str) -> Path:
-    """Write the output of a user, all of it or nothing; its folder is made."""
+    """Write an output file atomically, and create its folder; returns the path."""
     content = data.encode("utf-8") if isinstance(data, str) else data
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,13 +85,13 @@ def write_output(path: Path, data: bytes | str) -> Path:
             return path
         try:
             write_whole(path.resolve() if path.is_symlink() else path, content)
-        except PermissionError:  # a writable file in a folder that is not
+        except PermissionError:  # the file is writable, but its folder is not
             path.write_bytes(content)
     return path
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:
-    """Write a small file with as few system calls as possible; an import makes thousands."""
+    """Write a small file with few system calls; an import writes thousands of files."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         left = memoryview(data)
@@ -102,7 +102,7 @@ def write_bytes(path: Path | str, data: bytes) -> None:
 
 
 def utf8_path(path: Path) -> Path:
-    """Return a path in UTF-8: a name that is not gets a link that is."""
+    """Return a path that is valid UTF-8: a link to the path, if the path itself is not."""
     path = path.absolute()
     try:
         str(path).encode()
@@ -123,20 +123,20 @@ def utf8_path(path: Path) -> Path:
     return found
 
 
-def path_behind(path: Path) -> Path:
-    """Return the path that ``utf8_path`` was given; any other is returned unchanged."""
+def original_path(path: Path) -> Path:
+    """Return the path that was given to ``utf8_path``; other paths are returned unchanged."""
     names = cache_folder() / "names"
     return path.resolve() if path.is_relative_to(names) and path.is_symlink() else path
 
 
 def cache_folder() -> Path:
-    """Return the folder of files that this user can do without."""
+    """Return this user's cache folder for trtbench."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "trtbench"
 
 
 def text_of(path: Path) -> str | None:
-    """Return a small text file; ``None`` when it cannot be read."""
+    """Return the text of a small file; ``None`` if it cannot be read."""
     try:
         # Device-tree texts end with NUL, and sysfs texts with a newline.
         return path.read_bytes().decode("utf-8", "replace").strip("\0\n ")
@@ -145,12 +145,12 @@ def text_of(path: Path) -> str | None:
 
 
 def number_of(path: Path) -> int | None:
-    """Return the integer that a file holds."""
+    """Return the integer in a file; ``None`` if there is none."""
     return integer_from_text(text_of(path))
 
 
 def integer_from_text(text: str | None) -> int | None:
-    """Return an integer; ``None`` for anything else."""
+    """Parse an integer; returns ``None`` for anything else."""
     try:
         return int(text) if text is not None else None
     except ValueError:
@@ -158,7 +158,7 @@ def integer_from_text(text: str | None) -> int | None:
 
 
 def fields_of(path: Path, *, separator: str | None = None) -> dict[str, str]:
-    """Return the ``key value`` lines of a file; of repeated keys the first counts."""
+    """Return the ``key value`` lines of a file as a dictionary; the first of equal keys wins."""
     found: dict[str, str] = {}
     for line in (text_of(path) or "").splitlines():
         parts = line.split(separator, 1)
@@ -167,23 +167,19 @@ def fields_of(path: Path, *, separator: str | None = None) -> dict[str, str]:
     return found
 
 
-@contextlib.contextmanager
-def scratch_directory(parent: Path) -> Iterator[Path]:
-    """Create a folder that no reader opens, and remove it at the end."""
-    with _made(partial_name(parent), mode=0o777) as folder:
-        yield folder
+def scratch_directory(parent: Path) -> contextlib.AbstractContextManager[Path]:
+    """Create a hidden folder in ``parent`` for the block, and remove it at the end."""
+    return _new_folder(partial_name(parent), mode=0o777)
 
 
-@contextlib.contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Create a folder of this user alone, outside every store, and remove it at the end."""
+def temporary_folder() -> contextlib.AbstractContextManager[Path]:
+    """Create a private temporary folder for the block, and remove it at the end."""
     remove_temporary()
-    with _made(temporary_name(), mode=0o700) as folder:
-        yield folder
+    return _new_folder(temporary_name(), mode=0o700)
 
 
 @contextlib.contextmanager
-def _made(folder: Path, *, mode: int) -> Iterator[Path]:
+def _new_folder(folder: Path, *, mode: int) -> Iterator[Path]:
     with writing(folder):
         folder.mkdir(mode=mode)
         lock = os.open(folder, os.O_RDONLY)
@@ -197,24 +193,24 @@ def _made(folder: Path, *, mode: int) -> Iterator[Path]:
 
 
 def partial_name(parent: Path, *, prefix: str = PARTIAL) -> Path:
-    """Return a new name that says which process fills a folder."""
-    kernel, space = _whereabouts()
-    return parent / f"{prefix}{os.getpid()}-{kernel}.{space}-{secrets.token_hex(3)}"
+    """Return a new path whose name identifies this process."""
+    kernel, namespace = _host_identity()
+    return parent / f"{prefix}{os.getpid()}-{kernel}.{namespace}-{secrets.token_hex(3)}"
 
 
 def temporary_name() -> Path:
-    """Return a new name for a temporary file or folder that says which process made it."""
+    """Return a new path for a temporary file or folder, whose name identifies this process."""
     return partial_name(Path(tempfile.gettempdir()), prefix=TEMPORARY)
 
 
 @contextlib.contextmanager
-def signed(path: Path, *, what: str) -> Iterator[None]:
-    """Hold a file that says who made it, where the file system has no locks.
+def pid_file(path: Path, *, what: str) -> Iterator[None]:
+    """Hold a file that identifies this process, on file systems without locks.
 
-    Only one process can make it. One of a process that is certainly dead is replaced; whether one
-    of another machine or container still lives cannot be known here, and is never guessed.
+    Only one process can create it. The file of a process that is certainly dead is replaced; for
+    one of another machine or container this cannot be known, and an error is raised.
     """
-    mine = f"{os.getpid()}-{'.'.join(_whereabouts())}"
+    mine = f"{os.getpid()}-{'.'.join(_host_identity())}"
     for last in (False, True):
         try:
             with open(path, "x", encoding="ascii") as file:
@@ -224,9 +220,9 @@ def signed(path: Path, *, what: str) -> Iterator[None]:
             other = clean_line(text_of(path) or "")
             if last or not _is_dead(other):
                 raise UnavailableError(
-                    f"{what} is being carried out by another process",
-                    facts={"signed by": other or "unknown", "file": path},
-                    fix=f"if that one was killed: rm {path}",
+                    f"{what} is already being run by another process",
+                    facts={"process": other or "unknown", "file": path},
+                    fix=f"if that process was killed: rm {path}",
                 ) from None
             path.unlink(missing_ok=True)
         except OSError as problem:
@@ -238,7 +234,7 @@ def signed(path: Path, *, what: str) -> Iterator[None]:
 
 
 def remove_abandoned(root: Path) -> int:
-    """Remove what dead processes of this machine left unfinished; returns how many."""
+    """Remove unfinished folders of dead processes of this machine; returns how many."""
     removed = 0
     for folder in _partial(root, PARTIAL):
         if _is_abandoned(folder, PARTIAL):
@@ -249,9 +245,9 @@ def remove_abandoned(root: Path) -> int:
 
 @cache
 def remove_temporary() -> None:
-    """Remove, once, what killed processes of this user left among the temporary files.
+    """Remove temporary files of killed processes of this user; works once per process.
 
-    Others write to that folder too: nothing of theirs is touched, whatever its name is.
+    Files of other users are never touched, whatever their names are.
     """
     for path in _partial(Path(tempfile.gettempdir()), TEMPORARY):
         with contextlib.suppress(OSError):
@@ -262,7 +258,7 @@ def remove_temporary() -> None:
 
 
 def _partial(root: Path, prefix: str) -> list[Path]:
-    """List unfinished folders; every new run asks, and a store may hold many thousands."""
+    """List unfinished folders; fast, because a store may contain many thousands of runs."""
     try:
         with os.scandir(root) as found:
             return [Path(each.path) for each in found if each.name.startswith(prefix)]
@@ -270,52 +266,52 @@ def _partial(root: Path, prefix: str) -> list[Path]:
         return []
 
 
-def forgotten(root: Path) -> list[Path]:
-    """Return what other machines, or this one before it was restarted, left long ago."""
+def old_unfinished(root: Path) -> list[Path]:
+    """Return unfinished folders, also of other machines, that have not changed for a week."""
     found = []
     for folder in sorted(_partial(root, PARTIAL)):
         with contextlib.suppress(OSError):
             newest = max(each.stat().st_mtime for each in (folder, *folder.rglob("*")))
-            if time.time() - newest > FORGOTTEN_S and not _is_locked(folder):
+            if time.time() - newest > ABANDONED_S and not _is_locked(folder):
                 found.append(folder)
     return found
 
 
-def refuse_occupied(target: Path) -> None:
-    """Refuse a target that is not empty; an empty folder is removed."""
+def remove_if_empty(target: Path) -> None:
+    """Remove a target that is an empty folder; raises if it is anything else."""
     if not target.exists():
         return
     if not target.is_dir() or any(target.iterdir()):
         raise StoreError(
-            f"{target} exists and is not empty", fix="give a new folder with -o, or remove it"
+            f"{target} exists and is not empty", fix="name a new folder with -o, or remove this one"
         )
     target.rmdir()
 
 
 @cache
-def _whereabouts() -> tuple[str, str]:
-    """Name the running kernel, and the space in which process numbers count."""
+def _host_identity() -> tuple[str, str]:
+    """Return short hashes of the running kernel and of its namespace of process ids."""
     kernel = text_of(_BOOT)
     try:
-        space = str(_SPACE.readlink())
+        namespace = str(_PID_NAMESPACE.readlink())
     except OSError:
-        space = None
-    if not kernel or not space:
+        namespace = None
+    if not kernel or not namespace:
         return "unknown", secrets.token_hex(4)
-    short = [hashlib.sha256(each.encode()).hexdigest()[:8] for each in (kernel, space)]
+    short = [hashlib.sha256(each.encode()).hexdigest()[:8] for each in (kernel, namespace)]
     return short[0], short[1]
 
 
 def _is_abandoned(path: Path, prefix: str) -> bool:
-    """Whether it is certain that no process fills a folder any more."""
-    signature = "-".join(path.name.removeprefix(prefix).split("-")[:2])
-    return _is_dead(signature) and not _is_locked(path)
+    """Return whether the process that fills a folder has certainly ended."""
+    identity = "-".join(path.name.removeprefix(prefix).split("-")[:2])
+    return _is_dead(identity) and not _is_locked(path)
 
 
-def _is_dead(signature: str) -> bool:
-    """Whether the process of ``process-kernel.space`` was on this machine and has ended."""
-    pid, _, where = signature.partition("-")
-    if where != ".".join(_whereabouts()) or not pid.isdecimal():
+def _is_dead(identity: str) -> bool:
+    """Return whether the process ``pid-kernel.namespace`` was on this machine and has ended."""
+    pid, _, host = identity.partition("-")
+    if host != ".".join(_host_identity()) or not pid.isdecimal():
         return False
     try:
         os.kill(int(pid), 0)
@@ -340,7 +336,7 @@ def _is_locked(folder: Path) -> bool:
 
 
 def yaml_from_text(text: str, *, where: str) -> object:
-    """Return the plain values of a YAML text of bounded size, with dates as text."""
+    """Parse YAML into plain values, dates as text; refuses texts that expand without bound."""
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:
@@ -357,7 +353,7 @@ def yaml_from_text(text: str, *, where: str) -> object:
         }
 
         def flatten_mapping(self, node: yaml.MappingNode) -> None:
-            """Count before PyYAML copies what ``<<`` names, as often as it is named."""
+            """Check the size of mappings merged by ``<<`` before PyYAML copies them."""
             for key, value in node.value:
                 if key.tag == "tag:yaml.org,2002:merge":
                     named = value.value if isinstance(value, yaml.SequenceNode) else [value]
@@ -365,11 +361,11 @@ def yaml_from_text(text: str, *, where: str) -> object:
                     for each in maps:
                         self.flatten_mapping(each)
                     if sum(len(each.value) for each in maps) > MOST_MERGED:
-                        raise ValueError("its merged keys repeat themselves without end")
+                        raise ValueError(f"a mapping merges more than {MOST_MERGED} keys")
             super().flatten_mapping(node)
 
         def construct_scalar(self, node: yaml.ScalarNode) -> object:
-            """Refuse numbers that take hours to convert."""
+            """Refuse numbers so long that converting them takes hours."""
             if node.tag in numbers and len(node.value) > MOST_DIGITS:
                 raise ValueError(f"it has a number of {len(node.value)} digits")
             return super().construct_scalar(node)

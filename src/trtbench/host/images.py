@@ -1,7 +1,7 @@
-"""Images and maps of numbers in files.
+"""Reads images, and maps such as depth or disparity, from files.
 
-Images are decoded and resized with Pillow, as arrays of bytes. Maps (depth, disparity) are NumPy,
-PNG, TIFF or PFM files.
+Images are decoded and resized with Pillow, as arrays of bytes. Maps are NumPy, PNG, TIFF or PFM
+files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trtbench.core.errors import InputError, UnavailableError
 from trtbench.core.safety import check_file, read_bytes
 from trtbench.core.samples import AnyArray
-from trtbench.host.arrays import DAMAGE, one_array, read_archive
+from trtbench.host.arrays import DAMAGE, read_archive, read_npy
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
-"""What a file may hold, whatever its name: Pillow starts programs for others (EPS: Ghostscript)."""
+"""Accepted formats, whatever the file name; for EPS, Pillow would start Ghostscript."""
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Mean and deviation of ImageNet's colours, from 0 to 1: what most networks are trained with."""
-GREY = 114  # what letterboxing fills up with, as YOLO networks are trained
+"""Mean and deviation of ImageNet's colours, from 0 to 1, with which most networks are trained."""
+GREY = 114  # fills the borders of letterboxed images, as in the training of YOLO networks
 
 Pixels = NDArray[np.uint8]  # [height, width, channels]
 
 
 def find_images(folder: Path) -> list[Path]:
-    """List images below a folder, in order; what is hidden (``._a.jpg``, thumbnails) is none."""
+    """List the images below a folder, sorted, without hidden files (``._a.jpg``, thumbnails)."""
     found = sorted(
         path
         for path in folder.rglob("*")
@@ -47,18 +47,18 @@ def find_images(folder: Path) -> list[Path]:
         raise InputError(
             f"there are no images in {folder}",
             facts={"looked for": " ".join(SUFFIXES)},
-            fix="give a folder that holds such files",
+            fix="give a folder that contains such files",
         )
     return found
 
 
 def read_image(path: Path, *, channels: int) -> Pixels:
-    """Decode one image, upright, as grey or RGB."""
+    """Decode an image as grey or RGB, rotated as its Exif data say."""
     from PIL import ImageOps
 
     with _opened(path) as opened:
         upright = ImageOps.exif_transpose(opened)
-        if upright.mode.startswith("I"):  # 16 bits: Pillow would cut off what is above 255
+        if upright.mode.startswith("I"):  # 16 bits: Pillow would clip values above 255
             values = np.clip(np.asarray(upright), 0, 65535) >> 8
             upright = pillow().fromarray(values.astype(np.uint8))
         picture = upright.convert("L" if channels == 1 else "RGB")
@@ -67,7 +67,7 @@ def read_image(path: Path, *, channels: int) -> Pixels:
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Return height and width of an upright image, without decoding it."""
+    """Return height and width of an image, rotated as in ``read_image``, without decoding it."""
     with _opened(path) as opened:
         wide, high = opened.size
         turned = opened.getexif().get(0x0112) in (5, 6, 7, 8)  # the orientation in Exif
@@ -78,7 +78,7 @@ def image_size(path: Path) -> tuple[int, int]:
 def _opened(path: Path) -> Iterator[Image]:
     image = pillow()
     check_file(path)
-    image.init()  # a Pillow without WebP has none
+    image.init()  # fills OPEN; some builds of Pillow lack WebP
     try:
         with image.open(path, formats=[each for each in FORMATS if each in image.OPEN]) as opened:
             yield opened
@@ -87,14 +87,14 @@ def _opened(path: Path) -> Iterator[Image]:
         raise InputError(
             f"{path} cannot be read as an image",
             facts={"reason": problem},
-            fix="repair it, or take it out of the folder",
+            fix="repair it, or remove it from the folder",
         ) from None
 
 
 def scaled(
     pixels: Pixels, size: tuple[int, int], *, how: Literal["bilinear", "bicubic"] = "bilinear"
 ) -> Pixels:
-    """Resize with antialiasing, as torchvision does with Pillow images."""
+    """Resize pixels with antialiasing, as torchvision does with Pillow images."""
     image = pillow()
     one = pixels.shape[2] == 1
     picture = image.fromarray(pixels[:, :, 0] if one else pixels)
@@ -104,7 +104,7 @@ def scaled(
 
 
 def sampled(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Resize without antialiasing, bit by bit as OpenCV's INTER_LINEAR does: in whole numbers."""
+    """Resize pixels without antialiasing, with exactly the results of OpenCV's INTER_LINEAR."""
     low, high, first, second = _neighbours(size[1], pixels.shape[1], edges=True)
     values = pixels.astype(np.int32)
     wide = (values[:, low] * first[:, None] + values[:, high] * second[:, None]) >> 4
@@ -117,10 +117,10 @@ def sampled(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def _neighbours(count: int, old: int, *, edges: bool) -> tuple[AnyArray, ...]:
-    """Find two pixels each of ``count`` lies between, and their weights of 2048 together."""
-    place = ((np.arange(count) + 0.5) * (old / count) - 0.5).astype(np.float32)
-    low = np.floor(place).astype(np.int64)
-    part = place - low.astype(np.float32)
+    """Return the two old pixels around each of ``count`` new ones, and their weights of 2048."""
+    position = ((np.arange(count) + 0.5) * (old / count) - 0.5).astype(np.float32)
+    low = np.floor(position).astype(np.int64)
+    part = position - low.astype(np.float32)
     if edges:
         part[(low < 0) | (low >= old - 1)] = 0
     weights = [np.rint(each * 2048).astype(np.int32) for each in (1 - part, part)]
@@ -128,7 +128,7 @@ def _neighbours(count: int, old: int, *, edges: bool) -> tuple[AnyArray, ...]:
 
 
 def pillow() -> ModuleType:
-    """Import Pillow, or say how to get it."""
+    """Import Pillow; the error says how to install it."""
     try:
         from PIL import Image
     except ImportError as problem:
@@ -141,7 +141,7 @@ def pillow() -> ModuleType:
 
 
 def read_map(path: Path) -> AnyArray:
-    """Read a map of height and width; dimensions of one are left away."""
+    """Read a map of height and width; dimensions of size one are removed."""
     check_file(path)
     try:
         values = np.squeeze(READERS[path.suffix.lower()](path))
@@ -155,7 +155,7 @@ def read_map(path: Path) -> AnyArray:
 
 
 def _npz(path: Path) -> AnyArray:
-    """Take the only array, the first that has one of the names, or the only one called depth."""
+    """Return the only array, or one with a usual name, or the only one with depth in its name."""
     parts = read_archive(path)
     known = {part.lower(): part for part in parts}
     depths = [part for part in parts if "depth" in part.lower()]
@@ -167,32 +167,32 @@ def _npz(path: Path) -> AnyArray:
     return parts[choices[0]]
 
 
-def _picture(path: Path) -> AnyArray:
+def _image_map(path: Path) -> AnyArray:
     kind = "PNG" if path.suffix.lower() == ".png" else "TIFF"
     with pillow().open(path, formats=[kind]) as picture:
         return np.asarray(picture)
 
 
 def _pfm(path: Path) -> AnyArray:
-    """Read what follows ``Pf``, width, height and scale, from the last row to the first."""
+    """Read a PFM file, whose rows are stored from the last to the first."""
     data = read_bytes(path)
     head = re.match(rb"P([fF])\s+(\d+)\s+(\d+)\s+(-?[\d.]+(?:[eE][-+]?\d+)?)\s", data)
     if head is None:
-        raise ValueError("it does not begin as a PFM file does")
+        raise ValueError("it does not have the header of a PFM file")
     channels, width, height = 3 if head[1] == b"F" else 1, int(head[2]), int(head[3])
     if width < 1 or height < 1 or width * height > 1 << 28:
-        raise ValueError(f"{width}x{height} pixels cannot be meant")
+        raise ValueError(f"its size of {width}x{height} pixels is not possible")
     kind, count = "<f4" if float(head[4]) < 0 else ">f4", width * height * channels
     values = np.frombuffer(data, kind, count, offset=head.end()).reshape(height, width, channels)
     return values[::-1, :, 0].astype(np.float32)
 
 
 READERS: dict[str, Callable[[Path], AnyArray]] = {
-    ".npy": one_array,
+    ".npy": read_npy,
     ".npz": _npz,
     ".pfm": _pfm,
-    ".tif": _picture,
-    ".tiff": _picture,
-    ".png": _picture,
+    ".tif": _image_map,
+    ".tiff": _image_map,
+    ".png": _image_map,
 }
-"""By ending; where a name is there with several, the first counts."""
+"""Functions by suffix; if a name exists with several suffixes, the first is used."""

@@ -1,8 +1,8 @@
-"""One measurement at a time on a device: a lock per device, shared by all processes of a machine.
+"""A lock for each device, shared by all processes of a machine: one measurement at a time.
 
 The kernel releases a lock when its holder dies, so a crash never leaves one behind. The package
-``filelock`` would not do: it truncates the file that says who holds the lock, follows links in a
-folder that everyone may write to, and cannot lock a folder.
+``filelock`` is not used: it truncates the file that names the holder, follows links in a folder
+that everyone may write to, and cannot lock a folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trtbench.core.safety import clean_line
 from trtbench.host.files import NoLocksError, try_lock
 from trtbench.host.nvml import lock_name
 
-FOLDER_VARIABLE = "TRTBENCH_LOCKS"  # names another folder, for machines without a common /tmp
+FOLDER_VARIABLE = "TRTBENCH_LOCKS"  # names another folder, if jobs do not share /tmp
 MACHINE_FOLDER = "/tmp/trtbench-locks"
 
 
@@ -30,11 +30,11 @@ MACHINE_FOLDER = "/tmp/trtbench-locks"
 def hold(
     device: str, *, what: str, wait: bool = True, on_wait: Callable[[str], None] | None = None
 ) -> Iterator[float]:
-    """Hold a device for the length of the block; returns the seconds spent waiting.
+    """Hold the lock of a device during the block; yields the seconds spent waiting.
 
-    A GPU is held by its UUID: ``cuda:0`` means another one to a process that sees other GPUs.
-    When another process holds it, ``on_wait`` gets its description once; without ``wait`` that is
-    an error.
+    A GPU is identified by its UUID, since ``cuda:0`` depends on the GPUs that a process sees. If
+    another process holds the lock, ``on_wait`` is called once with its description, or an error is
+    raised if ``wait`` is false.
     """
     began = time.monotonic()
     try:
@@ -54,14 +54,14 @@ def hold(
                     raise UnavailableError(
                         f"the device {device} is being measured by another process",
                         facts={"holder": holder},
-                        fix="leave out --no-wait to queue behind it",
+                        fix="leave out --no-wait to wait for it",
                     )
                 if on_wait is not None:
                     on_wait(holder)
                 try_lock(descriptor, block=True)
         except NoLocksError as problem:
             raise _unusable(device, problem) from None
-        since = time.strftime("%H:%M:%S")  # the command is cut, so that the note always fits
+        since = time.strftime("%H:%M:%S")  # the command is truncated, so that the note always fits
         own = json.dumps({"pid": os.getpid(), "what": what[:300], "since": since})
         with contextlib.suppress(OSError):  # a full disk must not stop a measurement
             if os.pread(descriptor, 1, 0) in (b"", b"{"):  # not another program's file
@@ -73,10 +73,10 @@ def hold(
 
 
 def _open(name: str) -> int:
-    """Open a lock file in the folder of the machine, writable by everyone like the system's own.
+    """Open a lock file in the machine's folder of locks, which every user can write to.
 
-    Not below ``TMPDIR``: jobs of one machine often have one each, and must still exclude another.
-    Where the machine has no such folder, the user's own runs at least exclude each other.
+    The folder is not below ``TMPDIR``, which is often different for each job of a machine. If the
+    folder cannot be used, one of this user is, so that at least their runs exclude each other.
     """
     named = os.environ.get(FOLDER_VARIABLE)
     try:
@@ -88,23 +88,23 @@ def _open(name: str) -> int:
         base = Path(os.environ.get("XDG_RUNTIME_DIR") or cache)
         base.mkdir(parents=True, exist_ok=True)
         folder = _open_folder(base / "trtbench-locks", mode=0o700)
-    # An existing file first without O_CREAT, which Linux may refuse to other users.
+    # First without O_CREAT: Linux may refuse that on an existing file of another user.
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with contextlib.suppress(FileNotFoundError):
             return _checked(os.open(name, flags, dir_fd=folder))
         try:
             descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
-        except FileExistsError:  # another process was quicker
+        except FileExistsError:  # another process was faster
             return _checked(os.open(name, flags, dir_fd=folder))
-        os.fchmod(descriptor, 0o666)  # whatever the umask: every user of the machine takes turns
+        os.fchmod(descriptor, 0o666)  # for every user of the machine, whatever the umask
         return descriptor
     finally:
         os.close(folder)
 
 
 def _open_folder(path: Path, *, mode: int) -> int:
-    """Open a folder that is no link, or make it; only a new one gets the mode."""
+    """Open a folder that is not a link, or create it; only a new one gets the mode."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         path.mkdir(mode=0o700)
@@ -116,12 +116,12 @@ def _open_folder(path: Path, *, mode: int) -> int:
 
 
 def _checked(descriptor: int) -> int:
-    """Refuse a lock that is a pipe, or another name of someone's file."""
+    """Raise if a lock is not a regular file, or is a hard link to another file."""
     facts = os.fstat(descriptor)
     if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EPERM, "the lock is not a file of its own")
+    raise OSError(errno.EPERM, "the lock is not a regular file of its own")
 
 
 def _unusable(device: str, problem: OSError) -> UnavailableError:

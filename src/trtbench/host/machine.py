@@ -1,8 +1,8 @@
-"""The environment of a run: processor, memory, system, libraries, GPUs, and who else uses them.
+"""The environment of a run: processor, memory, system, libraries, GPUs, and their other users.
 
-Read from the kernel's files and package metadata; what cannot be read is ``None`` or absent, and
-nothing here raises. Functions take the root of the file system, so that tests can show another
-machine.
+It is read from files of the kernel and package metadata; values that cannot be read are ``None`` or
+absent, and no function raises. Functions take the root of the file system, so that tests can pass
+another machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ARM_PARTS = {
     ("0x41", "0xd83"): "ARM Neoverse V3AE",
     ("0x4e", "0x004"): "NVIDIA Carmel",
 }
-"""ARM kernels give numbers and no name: Jetson boards, Grace and the usual cloud machines."""
+"""Names of ARM cores, for which kernels report only numbers: Jetson, Grace, cloud machines."""
 _VIRTUAL = re.compile(
     r"kvm|qemu|vmware|virtualbox|innotek|xen|bochs|parallels|dummy-virt|virtual machine"
     r"|google compute engine|amazon ec2|openstack|firecracker|bhyve",
@@ -57,27 +57,27 @@ DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "tensorrt-rtx": ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
     "cuda-bindings": ("cuda-bindings", "cuda-python"),
 }
-"""Libraries that come under several distribution names, the most telling one first."""
+"""Libraries that several distributions provide, the most informative name first."""
 LIBRARIES = (
     "trtbench", "numpy", "scipy", "onnx", "onnxruntime", "torch", "torchvision", "tensorrt",
     "tensorrt-rtx", "cuda-bindings", "nvidia-ml-py",
 )  # fmt: skip
-"""What a measurement may depend on."""
+"""Libraries on which a measurement may depend."""
 
 
 def read_environment(
     *, command: str | None, folder: Path, label: str | None = None, root: Path = ROOT
 ) -> Environment:
-    """Describe where a run takes place, before it starts; about 10 ms without a GPU."""
+    """Read the environment of a run, before it starts; takes about 10 ms without a GPU."""
     mps = mps_settings()
     shared: dict[str, Scalar] = {}  # signs that a GPU is shared: gpu0_processes, gpu0_mig, ...
-    with nvml.kept_open():
+    with nvml.keep_open():
         gpus = nvml.gpus_in_use()
         for index, (gpu, whole) in enumerate(zip(gpus, nvml.gpus(), strict=True)):
-            signs = nvml.sharing(whole.uuid) if whole.uuid else {}
+            signs = nvml.sharing_signs(whole.uuid) if whole.uuid else {}
             if gpu.uuid and gpu.uuid != whole.uuid:  # processes are those of the slice in use
                 signs["processes"] = nvml.process_count(gpu.uuid)
-            if "mps_daemon" in mps:  # the next program will go through it
+            if "mps_daemon" in mps:  # the next program will use it
                 signs["mps"] = True
             shared |= {f"gpu{index}_{sign}": value for sign, value in signs.items()}
     info = fields_of(root / "proc/cpuinfo", separator=":")
@@ -128,17 +128,17 @@ def read_environment(
         git_commit=commit_of(folder),
         command=command,
         machine=label,
-        extra=_known({**facts, **shared}),
+        extra=_without_none({**facts, **shared}),
     )
 
 
-def _known(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def _without_none(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def _per_cpu(root: Path, name: str) -> list[str]:
     try:
-        # Not glob: it raises where a folder may not be entered.
+        # Not glob, which raises if a folder is not accessible.
         entries = list((root / "sys/devices/system/cpu").iterdir())
     except OSError:
         return []
@@ -159,9 +159,9 @@ def _virtual_machine(info: Mapping[str, str], root: Path) -> bool | None:
 
 
 def container(*, root: Path) -> bool | None:
-    """Whether this is inside a container; ``None`` without a sign either way."""
+    """Return whether this process is in a container; ``None`` if unknown."""
     marks = (".dockerenv", "run/.containerenv", "run/systemd/container")
-    # Path.exists raises where a folder may not be entered, up to Python 3.11.
+    # Up to Python 3.11, Path.exists raises if a folder is not accessible.
     if any(os.path.exists(root / mark) for mark in marks):  # noqa: PTH110
         return True
     group = text_of(root / "proc/1/cgroup") or ""
@@ -171,16 +171,16 @@ def container(*, root: Path) -> bool | None:
 
 
 def memory_bytes(key: str, *, root: Path) -> int | None:
-    """Return one line of the kernel's memory table: ``MemTotal``, ``MemAvailable``."""
+    """Return an entry of ``/proc/meminfo`` in bytes: ``MemTotal``, ``MemAvailable``."""
     words = fields_of(root / "proc/meminfo", separator=":").get(key, "").split()
     return int(words[0]) * 1024 if words and words[0].isdecimal() else None
 
 
 def fastest_core(allowed: Collection[int], *, root: Path = CPUS) -> int:
-    """Return a core as fast as any, the first of several; where that is unknown, the first."""
+    """Return the first of the fastest cores; the first of all if their speed is unknown."""
 
     def speed(core: int) -> int:
-        # The capacity, which small and large cores of one chip have, else the clock.
+        # The capacity, known on chips with small and large cores, else the clock.
         for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
             found = number_of(root / f"cpu{core}" / name)
             if found is not None:
@@ -191,7 +191,7 @@ def fastest_core(allowed: Collection[int], *, root: Path = CPUS) -> int:
 
 
 def still_runs(process: int, *, root: Path = ROOT) -> bool:
-    """Whether a process has not ended; one that its parent has not reaped has."""
+    """Return whether a process still runs; a zombie does not."""
     try:
         state = (root / f"proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:
@@ -200,11 +200,11 @@ def still_runs(process: int, *, root: Path = ROOT) -> bool:
 
 
 def mps_settings() -> dict[str, Scalar]:
-    """Return whether programs that are started from here go through MPS, and with what share."""
+    """Return whether programs started from here use MPS, and the limits that are set for it."""
     pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
-    # Path.exists raises where a folder may not be entered, up to Python 3.11.
+    # Up to Python 3.11, Path.exists raises if a folder is not accessible.
     runs = os.path.exists(pipes / "control")  # noqa: PTH110
-    return _known(
+    return _without_none(
         {
             "mps_daemon": str(pipes) if runs else None,
             "mps_thread_percentage": os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
@@ -214,29 +214,29 @@ def mps_settings() -> dict[str, Scalar]:
 
 
 class CpuCounters(Value, frozen=True, kw_only=True):
-    """Counters that only grow, at one moment; what cannot be read is ``None``."""
+    """Counters of the machine at one moment; those that cannot be read are ``None``."""
 
     at_s: float
-    """On the monotonic clock."""
+    """Time on the monotonic clock."""
     cpu_total_ticks: int | None = None
     cpu_steal_ticks: int | None = None
     pressure_us: int | None = None
     """Time in which some task waited for a processor."""
     throttled_us: int | None = None
-    """Time for which a quota stopped this control group or one above it."""
+    """Time in which a quota stopped this control group or a parent of it."""
 
 
 def read_counters(*, root: Path = ROOT) -> CpuCounters:
-    """Read the machine's counters, in less than a millisecond."""
-    # User, nice, system, idle, iowait, irq, softirq and steal; guest time, which follows, is
-    # contained in user and nice already.
+    """Read the counters of the machine; takes less than a millisecond."""
+    # User, nice, system, idle, iowait, irq, softirq and steal; the following guest times are
+    # already included in user and nice.
     line = (text_of(root / "proc/stat") or "").partition("\n")[0].split()[:9]
     known = len(line) == 9 and line[0] == "cpu" and all(value.isdecimal() for value in line[1:])
     ticks = [int(value) for value in line[1:]] if known else []
     waited = re.search(r"^some .*?\btotal=(\d+)", text_of(root / "proc/pressure/cpu") or "", re.M)
-    # This process's control group and all above it, in version 2 of the hierarchy. Inside a
-    # container the path may be the one the host sees, which does not exist here; the folders
-    # above it do, and they hold the container's own limits.
+    # The control group of this process and its parents, in version 2 of the hierarchy. In a
+    # container the path may be that of the host, which does not exist here; its parent folders
+    # do, and they have the limits of the container.
     path = fields_of(root / "proc/self/cgroup", separator="::").get("0", "")
     parts = [part for part in path.split("/") if part and part != ".."]
     groups = [root.joinpath("sys/fs/cgroup", *parts[:n]) for n in range(len(parts), -1, -1)]
@@ -252,10 +252,11 @@ def read_counters(*, root: Path = ROOT) -> CpuCounters:
 
 
 def counters_between(before: CpuCounters, after: CpuCounters) -> dict[str, Scalar]:
-    """Return what happened between two readings; what either lacks is absent.
+    """Return the changes between two readings; values that either lacks are absent.
 
-    Keys: ``cpu_steal_fraction`` of all processors' time; ``pressure_fraction`` of the elapsed time
-    in which some task waited; ``throttled_s``. A counter that went back was reset: unknown.
+    Keys: ``cpu_steal_fraction`` of the time of all processors; ``pressure_fraction`` of the elapsed
+    time in which some task waited; ``throttled_s``. A counter that decreased was reset, and is
+    absent.
     """
 
     def growth(name: str) -> int | None:
@@ -263,7 +264,7 @@ def counters_between(before: CpuCounters, after: CpuCounters) -> dict[str, Scala
         return None if first is None or last is None or last < first else int(last - first)
 
     total, throttled = growth("cpu_total_ticks"), growth("throttled_us")
-    return _known(
+    return _without_none(
         {
             "cpu_steal_fraction": _ratio(growth("cpu_steal_ticks"), total),
             "pressure_fraction": _ratio(growth("pressure_us"), (after.at_s - before.at_s) * 1e6),
@@ -277,10 +278,10 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 
 def library_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:
-    """Return the version of each library that is installed, from its metadata; none is imported.
+    """Return the versions of installed libraries, from their metadata, without importing them.
 
-    A library is always found under the given name. Where another distribution provides
-    it (``onnxruntime-gpu``, ``tensorrt-cu12``), that one is listed beside it under its own name.
+    Each is listed under the given name. If another distribution provides it (``onnxruntime-gpu``,
+    ``tensorrt-cu12``), that is listed too, under its own name.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -293,14 +294,14 @@ def library_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:
 
 
 def distribution_versions(library: str) -> dict[str, str]:
-    """Return the installed distributions that provide a library, the most telling one first."""
-    plain = re.sub(r"[-_.]+", "-", library).lower()  # as package indexes spell it
-    if plain == "trtbench":  # the code that runs: another one, or none, may be installed here
+    """Return the versions of distributions that provide a library, the most informative first."""
+    plain = re.sub(r"[-_.]+", "-", library).lower()  # the spelling of package indexes
+    if plain == "trtbench":  # the running code, which may differ from the installed package
         return {plain: __version__}
     found = {}
     for name in DISTRIBUTIONS.get(plain, (plain,)):
         try:
-            # Half-removed packages have no version: None, or KeyError in newer Pythons.
+            # Partly removed packages have no version: None, or KeyError in newer Pythons.
             version = metadata.version(name)
         except (metadata.PackageNotFoundError, KeyError, OSError, ValueError):
             continue
@@ -310,6 +311,6 @@ def distribution_versions(library: str) -> dict[str, str]:
 
 
 def commit_of(folder: Path) -> str | None:
-    """Return the commit checked out in the repository around a folder, if there is one."""
+    """Return the commit that is checked out in a folder's Git repository, if there is one."""
     value = program_output("git", "-C", str(folder), "rev-parse", "--verify", "-q", "HEAD").strip()
     return value if re.fullmatch(r"[0-9a-f]{40,64}", value) else None

@@ -1,7 +1,7 @@
-"""NVML: which GPUs there are, what CUDA calls them, and who uses them. The only module that does.
+"""NVML: lists GPUs, their numbers in CUDA, and their users. No other module imports NVML.
 
-Every metric is probed by itself: on a Jetson NVML starts and then supports almost nothing, so a
-metric that is refused is absent and the others are kept.
+Every metric is queried separately: on a Jetson, NVML starts but supports almost nothing, so an
+unsupported metric is absent and the others are kept.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from trtbench.core.run import Gpu, Scalar
 
 MHZ = 1e6
 CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, EXCLUSIVE_PROCESS = 1, 2, 0, 3
-"""NVML's numbers of two clocks, a sensor and a compute mode, the same in all its versions."""
+"""NVML's constants for two clocks, a sensor and a compute mode, equal in all its versions."""
 SLOT_VARIABLE = "TRTBENCH_CPU_SLOT"
-"""Set where several CPU runs share this machine on purpose: each slot has its own lock."""
+"""Set if several CPU runs share this machine on purpose: each slot has its own lock."""
 
 _RUNNING = ("Compute", "Graphics", "MPSCompute")
 _REASONS = {
     "NVMLError_LibraryNotFound": "no NVIDIA driver is installed (libnvidia-ml is not found)",
     "NVMLError_DriverNotLoaded": "the NVIDIA driver is installed but not loaded",
-    "NVMLError_NoPermission": "this user may not talk to the NVIDIA driver",
+    "NVMLError_NoPermission": "this user has no permission to use the NVIDIA driver",
     "NVMLError_LibRmVersionMismatch": (
         "the NVIDIA driver was updated and the old one is still loaded: reboot"
     ),
@@ -49,7 +49,7 @@ def _session() -> Iterator[ModuleType]:
         raise _NoNvml(f"nvidia-ml-py cannot be imported: {problem}") from None
     try:
         library.nvmlInit()
-    except Exception as problem:  # NVML's classes carry the code in their name
+    except Exception as problem:  # NVML's exception classes are named after the error code
         name = type(problem).__name__
         raise _NoNvml(_REASONS.get(name, f"NVML does not start: {problem} ({name})")) from None
     try:
@@ -59,23 +59,23 @@ def _session() -> Iterator[ModuleType]:
 
 
 def _call(library: ModuleType, name: str, *arguments: object) -> Any:
-    """Call a function by name; ``None`` for any refusal, or where nvidia-ml-py lacks it."""
+    """Call a function by name; returns ``None`` if it fails, or nvidia-ml-py lacks it."""
     try:
         return getattr(library, name)(*arguments)
     except Exception:
         return None
 
 
-def _asker(library: ModuleType, handle: object) -> Callable[..., Any]:
-    """Bind the calls about one device; without a handle all are refused."""
+def _query_function(library: ModuleType, handle: object) -> Callable[..., Any]:
+    """Return a function that queries one device; without a handle, it returns ``None``."""
     if handle is None:
         return lambda *_: None
     return lambda name, *arguments: _call(library, name, handle, *arguments)
 
 
 @contextmanager
-def kept_open() -> Iterator[None]:
-    """Keep NVML started, so that several questions pay for the start once; harmless without it."""
+def keep_open() -> Iterator[None]:
+    """Keep NVML initialized during the block, which speeds up several queries."""
     with ExitStack() as stack:
         with suppress(_NoNvml):
             stack.enter_context(_session())
@@ -83,24 +83,24 @@ def kept_open() -> Iterator[None]:
 
 
 def nvml_problem() -> str | None:
-    """Return why no GPU can be seen; ``None`` when at least one can."""
+    """Return why NVML shows no GPU; ``None`` if it shows at least one."""
     try:
         with _session() as library:
             count = _call(library, "nvmlDeviceGetCount")
     except _NoNvml as problem:
         return str(problem)
-    return None if count else "the NVIDIA driver answers, and lists no GPU"
+    return None if count else "the NVIDIA driver works, but lists no GPU"
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs NVML lists, in its order; empty when there is none (see `nvml_problem`)."""
+    """Return the GPUs in NVML's order; empty if there are none (see `nvml_problem`)."""
     found = []
     with suppress(_NoNvml), _session() as library:
         driver = _text(_call(library, "nvmlSystemGetDriverVersion"))
         version = _call(library, "nvmlSystemGetCudaDriverVersion_v2")  # 12040 for 12.4
         cuda = f"{version // 1000}.{version % 1000 // 10}" if version else None
         for index in range(_call(library, "nvmlDeviceGetCount") or 0):
-            ask = _asker(library, _call(library, "nvmlDeviceGetHandleByIndex", index))
+            ask = _query_function(library, _call(library, "nvmlDeviceGetHandleByIndex", index))
             capability = ask("nvmlDeviceGetCudaComputeCapability")
             found.append(
                 Gpu(
@@ -123,7 +123,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def slices(index: int) -> tuple[Gpu, ...]:
-    """Return the MIG slices of a GPU, in NVML's order; empty where it is not divided."""
+    """Return the MIG slices of a GPU in NVML's order; empty if it is not divided."""
     found = []
     with suppress(_NoNvml), _session() as library:
         handle = _call(library, "nvmlDeviceGetHandleByIndex", index)
@@ -132,7 +132,7 @@ def slices(index: int) -> tuple[Gpu, ...]:
         for number in range(_call(library, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
             part = _call(library, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
             if part is not None:
-                ask = _asker(library, part)
+                ask = _query_function(library, part)
                 name = _text(ask("nvmlDeviceGetName")) or "MIG slice"
                 uuid = _text(ask("nvmlDeviceGetUUID"))
                 found.append(Gpu(name=name, uuid=uuid, memory_bytes=_memory(ask)))
@@ -140,7 +140,7 @@ def slices(index: int) -> tuple[Gpu, ...]:
 
 
 def process_count(uuid: str) -> int | None:
-    """Return how many processes use a GPU, this one included; ``None`` when NVML does not say."""
+    """Return how many processes use a GPU, including this one; ``None`` if unknown."""
     with suppress(_NoNvml), _session() as library:
         handle = _call(library, "nvmlDeviceGetHandleByUUID", uuid)
         if handle is not None:
@@ -151,8 +151,8 @@ def process_count(uuid: str) -> int | None:
     return None
 
 
-def sharing(uuid: str) -> dict[str, Scalar]:
-    """Return signs that a GPU is shared; what NVML does not say is absent.
+def sharing_signs(uuid: str) -> dict[str, Scalar]:
+    """Return signs that a GPU is shared; values that NVML does not report are absent.
 
     Keys: ``processes`` (a count), ``utilisation`` (a fraction), ``display``, ``mig``, ``mps``,
     ``exclusive`` (compute mode allows one process).
@@ -161,7 +161,7 @@ def sharing(uuid: str) -> dict[str, Scalar]:
         handle = _call(library, "nvmlDeviceGetHandleByUUID", uuid)
         if handle is None:
             return {}
-        ask = _asker(library, handle)
+        ask = _query_function(library, handle)
         rates = ask("nvmlDeviceGetUtilizationRates")
         mode = ask("nvmlDeviceGetComputeMode")
         signs: dict[str, Scalar] = {
@@ -177,14 +177,14 @@ def sharing(uuid: str) -> dict[str, Scalar]:
 
 
 class Refusal(NamedTuple):
-    """Why a device did not carry out a command."""
+    """Why a device rejected a command."""
 
     reason: str
     needs_root: bool = False
 
 
 class Device:
-    """One GPU with NVML kept open; a question that is refused once is not asked again."""
+    """One GPU with NVML kept open; a query that fails once is not repeated."""
 
     def __init__(self, library: ModuleType, handle: object, part: object = None) -> None:
         self._library, self._handle = library, handle
@@ -192,7 +192,7 @@ class Device:
         self._refused: set[tuple[object, ...]] = set()
 
     def ask(self, name: str, *arguments: object) -> Any:
-        """Call a function of NVML by its name; ``None`` when the device does not answer."""
+        """Call a function of NVML by its name; returns ``None`` if it is not supported."""
         key = (name, *(argument for argument in arguments if isinstance(argument, int)))
         if key in self._refused:
             return None
@@ -202,28 +202,28 @@ class Device:
         return answer
 
     def ask_part(self, name: str) -> Any:
-        """Ask the slice in use for what slices have of their own: memory, processes."""
+        """Query the MIG slice in use, for values that belong to a slice: memory, processes."""
         return _call(self._library, name, self._part)
 
     def command(self, name: str, *arguments: object) -> Refusal | None:
-        """Have the device do something; returns the reason when it does not."""
+        """Send the device a command; returns the reason if it was rejected, else ``None``."""
         function = getattr(self._library, name, None)
         if function is None:
             return Refusal(f"nvidia-ml-py has no {name}")
         try:
             function(self._handle, *arguments)
-        except Exception as problem:  # NVML has a class for each refusal
+        except Exception as problem:  # NVML has an exception class for each error
             return Refusal(str(problem), needs_root="NoPermission" in type(problem).__name__)
         return None
 
     def sm_clock_hz(self) -> float | None:
-        """Return the SM clock of this moment."""
+        """Return the current SM clock."""
         return scaled(self.ask("nvmlDeviceGetClockInfo", CLOCK_SM), MHZ)
 
 
 @contextmanager
 def opened(index: int, *, part: str | None = None) -> Iterator[Device | None]:
-    """Keep one GPU open, with a MIG slice of it by its UUID; ``None`` where NVML lacks it."""
+    """Open a GPU for the block, with its MIG slice of a UUID; yields ``None`` if NVML lacks it."""
     with ExitStack() as stack:
         found = None
         with suppress(_NoNvml):
@@ -240,12 +240,12 @@ def _memory(ask: Callable[..., Any]) -> int | None:
 
 
 def _text(value: str | bytes | None) -> str | None:
-    """Decode what older bindings answer in bytes."""
+    """Decode text that older bindings return as bytes."""
     return (value.decode("utf-8", "replace") if isinstance(value, bytes) else value) or None
 
 
 def scaled(value: float | None, factor: float) -> float | None:
-    """Return a value times a factor, and ``None`` for ``None``."""
+    """Multiply a value by a factor; returns ``None`` for ``None``."""
     return None if value is None else value * factor
 
 
@@ -254,12 +254,12 @@ def _flag(value: int | None) -> bool | None:
 
 
 def _first(pair: Sequence[int] | None) -> int | None:
-    """Take the present setting, where NVML answers with the pending one too."""
+    """Return the current setting of a pair of current and pending ones."""
     return None if pair is None else pair[0]
 
 
 def lock_name(device: str) -> str:
-    """Name a device so that two processes with other views of the machine mean the same one."""
+    """Return a name of a device that is the same in all processes of the machine."""
     if device == "cpu":
         slot = os.environ.get(SLOT_VARIABLE, "0")
         return device if slot == "0" else f"cpu-{slot}"
@@ -268,7 +268,7 @@ def lock_name(device: str) -> str:
 
 
 def gpu_uuid(device: str) -> str | None:
-    """Return the UUID of a CUDA device; ``None`` where NVML does not know it, or it is none."""
+    """Return the UUID of a CUDA device; ``None`` if NVML does not know it."""
     seen = _visible(device)
     if seen is None:
         return None
@@ -277,15 +277,15 @@ def gpu_uuid(device: str) -> str | None:
 
 
 def _visible(device: str) -> tuple[str, int | None, Gpu | None] | None:
-    match, seen = re.fullmatch(r"cuda(?::(\d+))?", device), _seen()
-    number = int(match[1] or 0) if match else len(seen)
-    return seen[number] if number < len(seen) else None
+    match, visible = re.fullmatch(r"cuda(?::(\d+))?", device), _visible_devices()
+    number = int(match[1] or 0) if match else len(visible)
+    return visible[number] if number < len(visible) else None
 
 
-def _seen() -> list[tuple[str, int | None, Gpu | None]]:
-    """List the devices that CUDA shows to this process: its name, NVML's number, and the GPU.
+def _visible_devices() -> list[tuple[str, int | None, Gpu | None]]:
+    """List the devices that CUDA shows to this process: name, NVML's number, and GPU.
 
-    CUDA takes an index, a UUID or the beginning of one; of a divided GPU the first slice.
+    CUDA accepts an index, a UUID or the start of one; of a divided GPU it uses the first slice.
     """
     known = devices()
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -307,12 +307,12 @@ def _seen() -> list[tuple[str, int | None, Gpu | None]]:
 
 
 def devices() -> list[tuple[Gpu, tuple[Gpu, ...]]]:
-    """Return each GPU and what CUDA can open of it: itself, or its MIG slices."""
+    """Return each GPU with the devices that CUDA can open on it: itself, or its MIG slices."""
     return [(gpu, slices(index) or (gpu,)) for index, gpu in enumerate(gpus())]
 
 
 def gpus_in_use() -> tuple[Gpu, ...]:
-    """Return the GPUs in NVML's order; a divided one by its slice that is seen here."""
+    """Return the GPUs in NVML's order; a divided one is shown as its slice that is visible here."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     words = tuple(word.strip() for word in listed if word.strip().startswith("MIG-"))
     found = []
@@ -324,20 +324,20 @@ def gpus_in_use() -> tuple[Gpu, ...]:
 
 
 def gpu_in_use() -> Gpu | None:
-    """Return the GPU, or the slice of one, that is ``cuda:0`` here."""
-    seen, place = gpus_in_use() if _seen() else (), visible_index(0)
-    return seen[place] if place < len(seen) else None
+    """Return the GPU, or the MIG slice, that is ``cuda:0`` in this process."""
+    used, index = gpus_in_use() if _visible_devices() else (), visible_index(0)
+    return used[index] if index < len(used) else None
 
 
 def slice_in_use(index: int) -> str | None:
-    """Return the UUID of the MIG slice of a GPU that is seen here; ``None`` where it is whole."""
-    seen = gpus_in_use()
-    uuid = seen[index].uuid if index < len(seen) else None
+    """Return the UUID of a GPU's MIG slice that is visible here; ``None`` if it is not divided."""
+    used = gpus_in_use()
+    uuid = used[index].uuid if index < len(used) else None
     return uuid if uuid and uuid.startswith("MIG-") else None
 
 
 def visible_index(index: int) -> int:
-    """Return NVML's number of a GPU: CUDA counts only those ``CUDA_VISIBLE_DEVICES`` shows."""
-    seen = _seen()
-    number = seen[index][1] if index < len(seen) else None
+    """Return NVML's number of a CUDA device: CUDA counts only GPUs in ``CUDA_VISIBLE_DEVICES``."""
+    visible = _visible_devices()
+    number = visible[index][1] if index < len(visible) else None
     return index if number is None else number

@@ -1,8 +1,8 @@
-"""Start processes and programs; the only module that does.
+"""Starts processes and programs; no other module does.
 
-A child has its own process group, dies with its parent, writes to a log file and may report short
-lines over a pipe. The parent sleeps in ``select`` until a line, the end or the deadline. When the
-child has ended, whatever is left of its group is ended too.
+A child has its own process group, dies with its parent, writes to a log file and may send short
+lines through a pipe. The parent sleeps in ``select`` until a line, the end or the deadline. When
+the child has ended, the rest of its group is killed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from trtbench.host.files import temporary_folder
 
 GRACE_S = 2.0  # how long a child may take to end after SIGTERM before it is killed
 TRTEXEC_FOLDERS = (Path("/usr/src/tensorrt/bin"), Path("/opt/tensorrt/bin"))
-"""Where NVIDIA's packages and containers install trtexec, outside the search path."""
+"""Folders where NVIDIA's packages and containers install trtexec, not on the search path."""
 INSTALL = "sudo apt install libnvinfer-bin, or --opt binary=PATH, or -r tensorrt"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How a process ended: by status, by signal, or because its time was up."""
+    """How a process ended: with a status, by a signal, or by its time limit."""
 
     seconds: float
     status: int | None
@@ -43,10 +43,10 @@ class Exit:
 
 
 class Child:
-    """A started process: output appended to a log, lines received over a pipe.
+    """A started process: its output is appended to a log, and it may send lines through a pipe.
 
-    ``{events}`` in an argument becomes the number of the descriptor on which the child may write
-    lines; each goes to ``on_line``. After ``last_line`` its results are there, however it ends.
+    ``{events}`` in an argument is replaced by the number of the pipe's descriptor; ``on_line`` gets
+    each line. After ``last_line`` its results are complete, whatever its exit status is.
     """
 
     def __init__(
@@ -85,28 +85,28 @@ class Child:
             raise
         finally:
             os.close(write_end)
-        self._talks = True
+        self._pipe_open = True
         try:
-            handle = os.pidfd_open(self._process.pid)  # readable at the end (Linux 5.3)
+            handle = os.pidfd_open(self._process.pid)  # readable when it ends (Linux 5.3)
         except (AttributeError, OSError):
             handle = None
         self._handles = [] if handle is None else [handle]
 
-    def watched(self) -> list[int]:
+    def descriptors(self) -> list[int]:
         """Return descriptors that become readable when the child writes a line or ends."""
-        return [*([self._events] if self._talks else []), *self._handles]
+        return [*([self._events] if self._pipe_open else []), *self._handles]
 
     @property
-    def wakes(self) -> bool:
-        """Whether the kernel signals the end; if not, the caller must poll."""
+    def signals_end(self) -> bool:
+        """Whether a descriptor becomes readable at the end; if not, the caller must poll."""
         return bool(self._handles)
 
-    def hear(self, ready: Sequence[int]) -> None:
+    def read_lines(self, ready: Sequence[int]) -> None:
         """Read what the child wrote; it may close its end of the pipe and go on."""
-        if not self._talks or self._events not in ready:
+        if not self._pipe_open or self._events not in ready:
             return
         data = os.read(self._events, 65536)
-        self._talks = bool(data)
+        self._pipe_open = bool(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in (each.decode("utf-8", "replace") for each in lines):
             self._has_finished |= line == self._last_line
@@ -114,42 +114,42 @@ class Child:
                 self._on_line(line)
 
     def has_ended(self) -> bool:
-        """Whether the process has ended; it is not reaped yet."""
+        """Return whether the process has ended; it is not reaped yet."""
         if self._process.returncode is not None:
             return True
         try:
-            return self._look() is not None
+            return self._poll() is not None
         except ChildProcessError:
             return True
 
     def failed(self) -> bool:
-        """Whether it ended otherwise than with status 0, and without its results."""
-        seen = None if self._has_finished else self._look()
-        return seen is not None and (seen.si_code != os.CLD_EXITED or seen.si_status != 0)
+        """Return whether it ended with another status than 0, and without its results."""
+        ended = None if self._has_finished else self._poll()
+        return ended is not None and (ended.si_code != os.CLD_EXITED or ended.si_status != 0)
 
-    def _look(self) -> os.waitid_result | None:
+    def _poll(self) -> os.waitid_result | None:
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
     def end(self) -> None:
-        """End it, and its group if it has one: SIGTERM, then SIGKILL."""
+        """End the process, and its group if it has one: SIGTERM, then SIGKILL."""
         send = os.killpg if self._own_group else os.kill
         try:
             _send(send, self._process.pid, signal.SIGTERM)
             deadline = time.monotonic() + GRACE_S
             while not self.has_ended() and time.monotonic() < deadline:
                 time.sleep(0.01)
-        finally:  # also when a second interrupt comes while waiting
+        finally:  # also on a second interrupt while waiting
             _send(send, self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def close(self, *, timed_out: bool = False) -> Exit:
-        """Kill what is left of the group, and return how the process ended."""
+        """Kill the rest of the group, and return how the process ended."""
         if self._own_group and self._process.returncode is None:
-            # Until the leader is reaped, its number cannot belong to another process.
+            # Until the leader is reaped, its number cannot be reused by another process.
             _send(os.killpg, self._process.pid, signal.SIGKILL)
         code = self._process.wait()
-        while self._talks and select.select([self._events], [], [], 0)[0]:
-            self.hear([self._events])  # the last lines may come together with the end
+        while self._pipe_open and select.select([self._events], [], [], 0)[0]:
+            self.read_lines([self._events])  # the last lines may arrive together with the end
         for descriptor in (self._events, *self._handles):
             os.close(descriptor)
         name = None
@@ -170,14 +170,14 @@ def _send(send: Callable[[int, int], None], pid: int, number: int) -> None:
 
 
 def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
-    """Prepare, before the fork, what the child does between fork and exec."""
+    """Return the function that the child calls between fork and exec."""
     parent = os.getpid()
     try:
         prctl = ctypes.CDLL(None).prctl
     except (OSError, AttributeError):  # not Linux
         prctl = None
     limits = None
-    if memory_bytes is not None:  # or the stricter limit that this process has already
+    if memory_bytes is not None:  # or the limit of this process, if that is stricter
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         most = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
         limits = (most, most)
@@ -185,7 +185,7 @@ def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
     def setup() -> None:
         if prctl is not None:
             prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-            if os.getppid() != parent:  # died between fork and prctl
+            if os.getppid() != parent:  # the parent died between fork and prctl
                 os._exit(1)
         if limits is not None:
             resource.setrlimit(resource.RLIMIT_AS, limits)
@@ -205,7 +205,7 @@ def run_process(
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> Exit:
-    """Run one command to its end; on an interrupt its whole group is ended first."""
+    """Run a command until it ends; on an interrupt, its whole group is ended first."""
     start = partial(
         Child, command, log=log, env=env, folder=folder, own_group=own_group, on_line=on_line
     )
@@ -220,10 +220,10 @@ def run_together(
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> list[Exit]:
-    """Start several processes at once and sleep until all have ended or the time is up.
+    """Start several processes at once and wait until all have ended or the time is up.
 
-    One is worth nothing without the others: when one fails, the others get a moment to notice it
-    and are then ended.
+    They depend on each other: if one fails, the others get ``GRACE_S`` to notice it, and are then
+    ended.
     """
     deadline = time.monotonic() + timeout_s if timeout_s is not None else None
     last_moment = None
@@ -244,14 +244,14 @@ def run_together(
                 break
             limits = [end - now for end in (deadline, last_moment) if end is not None]
             limits += [tick_s] if tick_s is not None else []
-            # Where the kernel cannot wake us, the end is looked for.
-            limits += [0.2] if not all(child.wakes for child in running) else []
-            watched = [each for child in running for each in child.watched()]
+            # Poll if the kernel cannot signal the end.
+            limits += [0.2] if not all(child.signals_end for child in running) else []
+            watched = [each for child in running for each in child.descriptors()]
             ready = select.select(watched, [], [], min(limits) if limits else None)[0]
             if not ready and on_tick is not None:
                 on_tick()
             for child in running:
-                child.hear(ready)
+                child.read_lines(ready)
             over = [child for child in running if child.has_ended()]
             if last_moment is None and any(child.failed() for child in over):
                 last_moment = time.monotonic() + GRACE_S
@@ -266,9 +266,10 @@ def run_together(
 
 @contextlib.contextmanager
 def run_on_death(command: Sequence[str]) -> Iterator[None]:
-    """Run a command if this process dies within the block, even by SIGKILL.
+    """Run a command if this process dies during the block, even by SIGKILL.
 
-    A shell in its own session waits for a line, or for the end of the process that would write it.
+    A shell in its own session waits for a line that says that the block has ended; if this process
+    dies, the pipe closes without one.
     """
     script = 'trap "" INT TERM HUP; read -r over || exec "$@"'
     waiting = subprocess.Popen(
@@ -297,7 +298,7 @@ def tail(path: Path, *, lines: int = 20, most_bytes: int = 65536) -> tuple[str, 
 
 
 def program_output(program: str, *arguments: str) -> str:
-    """Return what a short program prints; nothing where it is not installed, or fails."""
+    """Return the output of a short program; empty if it is not installed, or fails."""
     found = shutil.which(program)
     if found is None:
         return ""
@@ -311,7 +312,7 @@ def program_output(program: str, *arguments: str) -> str:
 
 
 def find_trtexec(*, folders: Sequence[Path] = TRTEXEC_FOLDERS) -> Path | None:
-    """Return the trtexec on the search path, or the one NVIDIA's packages install."""
+    """Return the path of trtexec: on the search path, or where NVIDIA's packages install it."""
     for path in (None, *map(str, folders)):
         found = shutil.which("trtexec", path=path)
         if found:
@@ -320,9 +321,9 @@ def find_trtexec(*, folders: Sequence[Path] = TRTEXEC_FOLDERS) -> Path | None:
 
 
 def trtexec_binary(given: str | None) -> str:
-    """Return the trtexec to run: the one named, or the one that ``find_trtexec`` returns."""
+    """Return the trtexec to run: the given one, or the one that ``find_trtexec`` returns."""
     if given is not None:
-        # A Path drops ./, and a bare name is looked up on the search path.
+        # Not as a Path, which drops ./, because a bare name is looked up on the search path.
         found = shutil.which(str(expand_home(given)) if given.startswith("~") else given)
         if found is None:
             raise UnavailableError(f"{given} is not an executable program", fix="--opt binary=PATH")
@@ -331,18 +332,18 @@ def trtexec_binary(given: str | None) -> str:
     if path is None:
         folders = ", ".join(str(folder) for folder in TRTEXEC_FOLDERS)
         raise UnavailableError(
-            "trtexec is not installed here", facts={"looked": f"PATH, {folders}"}, fix=INSTALL
+            "trtexec is not installed here", facts={"searched": f"PATH, {folders}"}, fix=INSTALL
         )
     return str(path)
 
 
 def trtexec_missing() -> str | None:
-    """Return in a few words that there is no trtexec; ``None`` where there is one."""
-    return None if find_trtexec() else "trtexec is not on PATH nor where NVIDIA's packages put it"
+    """Return a short reason if there is no trtexec; ``None`` if there is one."""
+    return None if find_trtexec() else "trtexec is neither on PATH nor in NVIDIA's usual folders"
 
 
 def help_text(binary: str, *, timeout_s: float = 60.0) -> str:
-    """Return what a program prints for ``--help``; from a cold disk that takes seconds."""
+    """Return the output of a program's ``--help``; takes seconds on a cold disk."""
     with temporary_folder() as folder:
         log = folder / "help.txt"
         try:
@@ -353,7 +354,7 @@ def help_text(binary: str, *, timeout_s: float = 60.0) -> str:
                 f"{binary} does not start", facts={"reason": problem.strerror or problem}
             ) from None
     if end.timed_out or end.status != 0:
-        how = f"no answer within {timeout_s:.0f} s" if end.timed_out else ended_how(end)
+        how = f"no answer within {timeout_s:.0f} s" if end.timed_out else text_of_exit(end)
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
         raise UnavailableError(
             f"{binary} --help does not work", facts={"end": how, "last line": last}, fix=INSTALL
@@ -364,12 +365,12 @@ def help_text(binary: str, *, timeout_s: float = 60.0) -> str:
 def run_logged(
     command: Sequence[str], *, log: Path, on_text: Callable[[str], None] | None = None
 ) -> Exit:
-    """Run a program in this process's group; its log begins with the command."""
+    """Run a program in the group of this process; its log begins with the command."""
     with open(log, "a", encoding="utf-8") as file:
         file.write(f"# run by trtbench:\n{shlex.join(mask_words(command))}\n")
     seen = log.stat().st_size
 
-    def look() -> None:
+    def read_new() -> None:
         nonlocal seen
         if on_text is not None:
             with open(log, "rb") as file:
@@ -378,28 +379,28 @@ def run_logged(
             seen += len(data)
             on_text(data.decode("utf-8", "replace"))
 
-    try:  # it reads rarely, because the program is measuring
-        end = run_process(command, log=log, own_group=False, tick_s=0.25, on_tick=look)
-        look()
+    try:  # read rarely, because the program is measuring
+        end = run_process(command, log=log, own_group=False, tick_s=0.25, on_tick=read_new)
+        read_new()
     except OSError as problem:
         raise UnavailableError(
             f"{command[0]} does not start", facts={"reason": problem.strerror or problem}
         ) from None
     finally:
-        if mask_words(command) != list(command):  # programs repeat how they were called
+        if mask_words(command) != list(command):  # programs print their own command line
             text = log.read_bytes().decode("utf-8", "surrogateescape")
             text = "".join(map(mask, text.splitlines(keepends=True)))
             log.write_bytes(text.encode("utf-8", "surrogateescape"))
     return end
 
 
-def ended_how(end: Exit) -> str:
-    """Return how a program ended, in words."""
+def text_of_exit(end: Exit) -> str:
+    """Return a text that says how a program ended."""
     return f"ended by {end.signal}" if end.signal else f"ended with status {end.status}"
 
 
 def status_of(end: Exit) -> int | None:
-    """Return the status as one number, as a record keeps it: below zero for a signal."""
+    """Return the exit status as a record stores it: a negative number for a signal."""
     if end.signal is None:
         return end.status
     number = getattr(signal, end.signal, None) or end.signal.rpartition(" ")[2]

@@ -1,11 +1,11 @@
-"""Look at the GPU from outside the process that is measured: samples, counters, and its clock.
+"""Samples and counters of a GPU, read from outside the measured process, and its locked clock.
 
-Every quantity is probed by itself; what a device does not report is absent. A look takes from
-microseconds to milliseconds (energy), so nothing looks during a pass whose latency counts. NVML
-reports almost nothing on a Jetson: there tegrastats is read.
+Every quantity is queried separately; those that a device does not report are absent. A query takes
+from microseconds to milliseconds (energy), so there are none while latency is measured. On a
+Jetson, where NVML reports almost nothing, tegrastats is read.
 
-A locked clock outlives the process that set it, so another process waits for this one's end:
-``python -m trtbench.host.telemetry INDEX`` frees the clock of a GPU.
+A locked clock outlives the process that set it, so another process waits for the end of this one:
+``python -m trtbench.host.telemetry INDEX`` unlocks the clock of a GPU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from trtbench.host.nvml import (
 from trtbench.host.process import Child, program_output, run_on_death, tail
 
 POLICIES = ("power", "thermal", "sync_boost", "board", "low_utilization", "reliability")
-"""Violation counters, in the order of NVML's numbers: how long clocks were held down."""
+"""Violation counters in the order of NVML's numbers: how long each policy limited the clocks."""
 FIELDS = {
     "sw_power_cap": 74,
     "sync_boost_field": 76,
@@ -49,27 +49,27 @@ FIELDS = {
     "hw_thermal": 270,
     "power_brake": 271,
 }
-"""Further counters of the same kind, by the numbers of NVML's fields."""
+"""More counters of this kind, by the numbers of NVML's fields."""
 ENERGY_PROBE_S = 0.6
 
 _RUNNING = ("MPSCompute", "Compute")
 _GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d+)%)?(?:@\[?(\d+(?:,\d+)*)\]?)?")
-"""Each part of a GPU has a clock, 0 when it is off; the load is not shown to every user."""
+"""Each part of a GPU has a clock, 0 if it is off; the load is shown only to some users."""
 _RAIL = re.compile(
     r"(?<![\w@])(VDD\w*|VIN\w*|POM_5V_\w+|SYS5V|GPU|CPU|SOC|CV) "
     r"(-?\d+)(?:mW)?/-?\d+(?:mW)?(?![\w.])"
 )
 _WHOLE_BOARD = ("VDD_IN", "POM_5V_IN", "VIN")
-"""Rails through which all power comes; AGX Xavier and AGX Orin measure none of them."""
-_BEHIND_OTHERS = ("VDDQ_VDD2_1V8AO",)
-"""Rails fed from another one that is measured: at 5 V, from VIN_SYS_5V0 of an AGX Orin."""
+"""Rails that supply the whole board; AGX Xavier and AGX Orin measure none of them."""
+_SUPPLIED_BY_OTHERS = ("VDDQ_VDD2_1V8AO",)
+"""Rails supplied by another measured one: this one by VIN_SYS_5V0 of an AGX Orin."""
 
-_NOT = "the clock was not locked"
-_FREE = "nvmlDeviceResetGpuLockedClocks"
+_NOT_LOCKED = "the clock was not locked"
+_UNLOCK = "nvmlDeviceResetGpuLockedClocks"
 
 
 class Counters(Value, frozen=True, kw_only=True):
-    """Counters of a device at one moment; those it does not have are absent."""
+    """Counters of a device at one moment; those that it lacks are absent."""
 
     at_s: float
     limits_s: dict[str, float] = {}
@@ -79,7 +79,7 @@ class Counters(Value, frozen=True, kw_only=True):
 
 
 class Growth(Value, frozen=True, kw_only=True):
-    """What happened between two readings."""
+    """The differences between two readings of counters."""
 
     seconds: float
     limits_s: dict[str, float]
@@ -87,7 +87,7 @@ class Growth(Value, frozen=True, kw_only=True):
 
 
 class TelemetrySource(Protocol):
-    """A device that can be looked at."""
+    """A device from which samples and counters can be read."""
 
     def sample(self, at_s: float) -> TelemetrySample: ...
 
@@ -95,12 +95,12 @@ class TelemetrySource(Protocol):
 
 
 class NvmlSource:
-    """A GPU seen through NVML."""
+    """Reads samples and counters of a GPU through NVML."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._others = frozenset(pid for kind in _RUNNING for pid, _ in self._listed(kind))
-        """Processes that were there before: their memory is not that of what is measured."""
+        self._others = frozenset(pid for kind in _RUNNING for pid, _ in self._processes(kind))
+        """Processes that ran before, whose memory does not count."""
 
     def sample(self, at_s: float) -> TelemetrySample:
         ask = self._device.ask
@@ -121,7 +121,7 @@ class NvmlSource:
         )
 
     def counters(self, *, energy: bool = False) -> Counters:
-        """Read the limits and the clock; the energy counter takes milliseconds and is optional."""
+        """Read limits and clock; the energy counter takes milliseconds, and is optional."""
         limits = {}
         for policy, name in enumerate(POLICIES):
             answer = self._device.ask("nvmlDeviceGetViolationStatus", policy)
@@ -140,7 +140,7 @@ class NvmlSource:
         )
 
     def energy_period_s(self) -> float | None:
-        """Return how often the energy counter moves: the least time between two of its changes."""
+        """Return the update period of the energy counter: the least time between two changes."""
         began = time.monotonic()
         changes: list[float] = []
         value = self._energy()
@@ -152,7 +152,7 @@ class NvmlSource:
         return min((b - a for a, b in pairwise(changes)), default=None)
 
     def _reasons(self) -> int | None:
-        for kind in ("Event", "Throttle"):  # the word of later and of earlier drivers
+        for kind in ("Event", "Throttle"):  # the names in newer and in older drivers
             answer = self._device.ask(f"nvmlDeviceGetCurrentClocks{kind}Reasons")
             if answer is not None:
                 return int(answer)
@@ -162,21 +162,21 @@ class NvmlSource:
         return scaled(self._device.ask("nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
 
     def process_memory(self) -> int | None:
-        """Return the memory of processes that came after the first look: the one measured."""
+        """Return the memory of processes that were started later, such as the measured one."""
         for kind in _RUNNING:
-            mine = [size for pid, size in self._listed(kind) if pid not in self._others]
+            mine = [size for pid, size in self._processes(kind) if pid not in self._others]
             known = [int(size) for size in mine if size is not None]
             if known:
                 return sum(known)
         return None
 
-    def _listed(self, kind: str) -> list[tuple[int, int | None]]:
+    def _processes(self, kind: str) -> list[tuple[int, int | None]]:
         listed = self._device.ask_part(f"nvmlDeviceGet{kind}RunningProcesses") or ()
         return [(item.pid, item.usedGpuMemory) for item in listed]
 
 
 class TegraSource:
-    """The log of tegrastats, of which the latest line is read."""
+    """Reads samples from the latest line in the log of tegrastats."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -186,12 +186,12 @@ class TegraSource:
         return next(filter(None, samples), TelemetrySample(at_s=at_s))
 
     def counters(self, *, energy: bool = False) -> Counters:
-        """Return the clock of the last line; a Jetson has no counters of limits."""
+        """Return the clock of the last line; a Jetson has no counters of clock limits."""
         return Counters(at_s=time.monotonic(), sm_clock_hz=self.sample(0.0).sm_clock_hz)
 
 
 def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
-    """Read one line of tegrastats, in the wordings of several JetPacks; ``None`` for others."""
+    """Parse a line of tegrastats, in the formats of several JetPacks; ``None`` for other lines."""
     memory, gpu = re.search(r"\bRAM (\d+)/(\d+)MB", line), _GPU.search(line)
     if memory is None and gpu is None:
         return None
@@ -200,7 +200,7 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
     celsius = float(heat[1]) if heat else -math.inf
     rails = {match[1]: int(match[2]) * 1e-3 for match in _RAIL.finditer(line)}
     whole = next((rails[name] for name in _WHOLE_BOARD if name in rails), None)
-    parts = [watts for name, watts in rails.items() if name not in _BEHIND_OTHERS]
+    parts = [watts for name, watts in rails.items() if name not in _SUPPLIED_BY_OTHERS]
     return TelemetrySample(
         at_s=at_s,
         gpu_util=int(gpu[1]) / 100 if gpu and gpu[1] else None,
@@ -209,12 +209,12 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
         sm_clock_hz=max(map(int, gpu[2].split(","))) * 1e6 if gpu and gpu[2] else None,
         memory_clock_hz=int(emc[2]) * 1e6 if emc and emc[2] else None,
         power_w=whole if whole is not None else sum(parts) if parts else None,
-        temperature_c=celsius if celsius >= -40.0 else None,  # one switched off reads -256
+        temperature_c=celsius if celsius >= -40.0 else None,  # a disabled sensor reads -256
     )
 
 
 class Sampler:
-    """Looks at a device in its own thread, at an interval, until it is stopped."""
+    """Samples a device in its own thread, at an interval, until it is stopped."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class Sampler:
         self._source, self._interval_s, self._clock = source, interval_s, clock
         self._samples: list[TelemetrySample] = []
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="telemetry", daemon=True)
+        self._thread = threading.Thread(target=self._sample, name="telemetry", daemon=True)
         self._began = 0.0
 
     def start(self) -> None:
@@ -234,27 +234,27 @@ class Sampler:
         self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """Let it look for a while."""
+        """Wait, while the thread takes samples."""
         self._over.wait(seconds)
 
     def stop(self) -> tuple[TelemetrySample, ...]:
-        """End, and return what was seen in order of time."""
+        """Stop sampling, and return the samples in order of time."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
         return tuple(self._samples)
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._over.is_set():
             at = self._clock() - self._began
             self._samples.append(self._source.sample(at))
-            # A look that took long must not make the next one late as well.
+            # A slow sample must not delay the next one.
             self._over.wait(max(0.0, self._interval_s - (self._clock() - self._began - at)))
 
 
 @contextmanager
 def source_of(index: int) -> Iterator[TelemetrySource | None]:
-    """Open what can be looked at: the GPU through NVML, a Jetson through its own programs."""
+    """Open the telemetry of a GPU: NVML, or tegrastats on a Jetson; yields ``None`` without."""
     if is_jetson():
         program = shutil.which("tegrastats")
         if program is None:
@@ -275,7 +275,7 @@ def source_of(index: int) -> Iterator[TelemetrySource | None]:
 
 
 def growth(before: Counters, after: Counters) -> Growth:
-    """Subtract two readings; a counter that went back (a driver was reloaded) is left out."""
+    """Subtract two readings, without counters that decreased because the driver was reloaded."""
     limits = {
         name: after.limits_s[name] - value
         for name, value in before.limits_s.items()
@@ -288,7 +288,7 @@ def growth(before: Counters, after: Counters) -> Growth:
 
 
 def integrated_j(samples: tuple[TelemetrySample, ...]) -> float | None:
-    """Integrate the power that was seen, by trapezia."""
+    """Return the energy: the integral of the sampled power, by the trapezoidal rule."""
     points = [(s.at_s, s.power_w) for s in samples if s.power_w is not None]
     if len(points) < 2:
         return None
@@ -296,12 +296,12 @@ def integrated_j(samples: tuple[TelemetrySample, ...]) -> float | None:
 
 
 def is_jetson(*, root: Path = Path("/")) -> bool:
-    """Whether this is a Jetson, by what its system leaves in the file tree."""
+    """Return whether this machine is a Jetson, by files of its system."""
     return (root / "etc/nv_tegra_release").exists() or (root / "usr/bin/tegrastats").exists()
 
 
 def board_settings() -> dict[str, Scalar]:
-    """Return the power mode and whether clocks are pinned; empty where there is no such board."""
+    """Return a Jetson's power mode, and whether its clocks are pinned; empty on other machines."""
     found = {
         "nvpmodel": power_mode(program_output("nvpmodel", "-q")),
         "jetson_clocks": clocks_pinned(program_output("jetson_clocks", "--show")),
@@ -310,7 +310,7 @@ def board_settings() -> dict[str, Scalar]:
 
 
 def power_mode(text: str) -> str | None:
-    """Read ``NV Power Mode: MAXN`` and the number that follows it."""
+    """Parse ``NV Power Mode: MAXN``, and the number of the mode on the next line."""
     name = re.search(r"NV Power Mode\s*:\s*(\S+)", text)
     if name is None:
         return None
@@ -319,14 +319,14 @@ def power_mode(text: str) -> str | None:
 
 
 def clocks_pinned(text: str) -> bool | None:
-    """Whether the GPU's least and greatest clock are the same, which jetson_clocks does."""
+    """Return whether the GPU's lowest and highest clock are equal, as jetson_clocks sets them."""
     match = re.search(r"GPU\s+MinFreq=(\d+)\s+MaxFreq=(\d+)", text)
     return None if match is None else match[1] == match[2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """Whether the clock was locked, and at what."""
+    """Whether the clock was locked, and at what frequency."""
 
     locked: bool
     clock_mhz: int | None = None
@@ -336,33 +336,33 @@ class Lock:
 
 @contextmanager
 def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lock]:
-    """Lock to ``base``, ``max`` or a number of megahertz, and unlock at the end in any case."""
+    """Lock the clock to ``base``, ``max`` or a number of MHz during the block."""
     if is_jetson():
-        how = "sudo jetson_clocks does it, after sudo nvpmodel -m 0 for the highest"
-        note = "the clock is held by jetson_clocks" if pinned else f"{_NOT}: on a Jetson {how}"
+        how = "on a Jetson, run sudo jetson_clocks, after sudo nvpmodel -m 0 for the highest clocks"
+        note = "the clock is locked by jetson_clocks" if pinned else f"{_NOT_LOCKED}: {how}"
         yield Lock(locked=pinned, note=note)
         return
     with ExitStack() as stack:
         device = stack.enter_context(opened(index))
         if device is None:
-            yield Lock(locked=False, note=f"{_NOT}: NVML, which would do it, sees no GPU {index}")
+            yield Lock(locked=False, note=f"{_NOT_LOCKED}: NVML does not list GPU {index}")
             return
         stack.enter_context(
             run_on_death((sys.executable, "-m", "trtbench.host.telemetry", str(index)))
         )
-        # The base clock is what the GPU holds within its power for long.
+        # The base clock is the one that the GPU sustains within its power limit.
         ask = "nvmlDeviceGetDefaultApplicationsClock"
         ask = "nvmlDeviceGetMaxClockInfo" if wish == "max" else ask
         found = int(wish) if wish.isdecimal() else device.ask(ask, CLOCK_SM)
         if found is None:
             other = "a number of MHz" if wish == "max" else "max or a number of MHz"
             reason = f"the GPU does not report its {wish} clock; give {other}"
-            yield Lock(locked=False, note=f"{_NOT}: {reason}")
+            yield Lock(locked=False, note=f"{_NOT_LOCKED}: {reason}")
             return
         clock = int(found)
         refused = device.command("nvmlDeviceSetGpuLockedClocks", clock, clock)
         if refused is None:
-            stack.callback(device.command, _FREE)
+            stack.callback(device.command, _UNLOCK)
             yield Lock(locked=True, clock_mhz=clock)
             return
         reason = refused.reason
@@ -370,13 +370,11 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
             command = f"sudo nvidia-smi -i {index} -lgc {clock},{clock}"
             reason = f"that needs root ({command})"
             if os.geteuid() == 0:
-                reason = (
-                    f"the driver refuses it even to root, as in containers ({command} on the host)"
-                )
-        yield Lock(locked=False, note=f"{_NOT}: {reason}")
+                reason = f"the driver denies it even to root: run {command} outside the container"
+        yield Lock(locked=False, note=f"{_NOT_LOCKED}: {reason}")
 
 
 if __name__ == "__main__":
     with opened(int(sys.argv[1])) as gpu:
         if gpu is not None:
-            gpu.command(_FREE)
+            gpu.command(_UNLOCK)

@@ -1,17 +1,17 @@
-"""TensorRT and TensorRT-RTX: which is installed, what that version can do, and what it reports.
+"""TensorRT and TensorRT-RTX: abilities of the installed version, loggers, calibrators, caches.
 
-Knows TensorRT 8.6 to 11 and TensorRT-RTX 1.x. What a version can do is what its module has, looked
-up by name, never guessed from the number; the table of versions serves where there is no module
-(a plan for another machine), and a test compares it with the real bindings of every version.
+Supports TensorRT 8.6 to 11 and TensorRT-RTX 1.x. Abilities of a version are looked up by name in
+its module, never guessed from the number; the table of versions is for versions that are not
+installed (a plan for another machine). A test compares it with the bindings of every version.
 
-TensorRT calls objects of classes derived from its own (loggers, monitors, allocators), so these are
-made for the module in use. They keep plain values only and never raise: an exception would pass
-through native code. There is no error recorder: all errors reach the logger too, and a recorder
-written in Python crashes TensorRT-RTX 1.7 when a network is freed.
+TensorRT calls objects of classes derived from its own (loggers, monitors, allocators), which are
+therefore created for the module in use. They keep plain values only and never raise, because an
+exception would pass through native code. There is no error recorder: the logger gets all errors
+too, and a recorder written in Python crashes TensorRT-RTX 1.7 when a network is freed.
 
 The scales of a calibration cache are valid only for the same model, data, batch and algorithm,
-which are kept beside it in ``<cache>.json``. The CUDA driver alone says whether there is a GPU:
-TensorRT may crash instead of raising where the driver is missing.
+which are stored in ``<cache>.json``. Only the CUDA driver is asked whether there is a GPU: TensorRT
+may crash instead of raising if the driver is missing.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ TYPES = {
     "INT4": ("int4", 4),
     "FP4": ("float4_e2m1fn", 4),
 }
-"""TensorRT's name of a type: numpy's or ONNX's, and its bits."""
+"""For TensorRT's name of a type: its name in numpy or ONNX, and its bits."""
 
 VersionSpan = tuple[Version | None, Version | None]
-"""First and last version with a name; no last one: to this day; no first one: never."""
+"""First and last version with a name: no last one if it still exists, no first if it never did."""
 ALWAYS: Version = (0,)
 _WEAK_T, _WEAK_R = (10, 99), (1, 4, 99)
-"""Last TensorRT and last TensorRT-RTX that choose precisions themselves."""
+"""Last TensorRT and last TensorRT-RTX with weakly typed networks."""
 _NEVER: VersionSpan = (None, None)
-SEEN: dict[str, tuple[VersionSpan, VersionSpan]] = {
+NAME_VERSIONS: dict[str, tuple[VersionSpan, VersionSpan]] = {
     "BuilderFlag.FP16": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
     "BuilderFlag.INT8": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
     "BuilderFlag.BF16": (((10, 0), _WEAK_T), (ALWAYS, _WEAK_R)),
@@ -99,7 +99,7 @@ SEEN: dict[str, tuple[VersionSpan, VersionSpan]] = {
     "ICudaEngine.device_memory_size": ((ALWAYS, _WEAK_T), _NEVER),
     "ICudaEngine.device_memory_size_v2": (((10, 3), None), (ALWAYS, None)),
 }
-"""Names that not every version has, for TensorRT and TensorRT-RTX, as seen in their bindings."""
+"""Names that not every version has, with their versions of TensorRT and of TensorRT-RTX."""
 
 OPSETS: tuple[tuple[Version, int], ...] = (
     ((8, 0), 13),
@@ -108,19 +108,19 @@ OPSETS: tuple[tuple[Version, int], ...] = (
     ((10, 0), 20),
     ((10, 15), 24),
 )
-"""Highest ONNX opset that the parser documents from a version on (onnx-tensorrt operators.md)."""
+"""Highest ONNX opset that the parser supports from a version on (onnx-tensorrt operators.md)."""
 
 
 class Abilities(Value, frozen=True, kw_only=True):
-    """What one version of one flavour can do."""
+    """The features of one version of TensorRT or TensorRT-RTX."""
 
     flavour: Flavour
     version: str
     names: frozenset[str]
-    """Those of ``SEEN`` that it has."""
+    """The names in ``NAME_VERSIONS`` that it has."""
 
     def has(self, name: str) -> bool:
-        if name not in SEEN:
+        if name not in NAME_VERSIONS:
             raise KeyError(name)
         return name in self.names
 
@@ -129,27 +129,27 @@ class Abilities(Value, frozen=True, kw_only=True):
         return f"{TITLES[self.flavour]} {self.version}"
 
     @property
-    def weak(self) -> bool:
-        """Whether the builder can choose precisions itself, within what flags allow."""
+    def supports_weakly_typed(self) -> bool:
+        """Whether the builder can choose precisions itself, among those that flags allow."""
         return self.has("BuilderFlag.FP16")
 
     @property
-    def strong(self) -> bool:
-        """Whether the builder can be made to keep the types of the model."""
+    def supports_strongly_typed(self) -> bool:
+        """Whether the builder can be told to keep the types of the model."""
         return self.has("NetworkDefinitionCreationFlag.STRONGLY_TYPED")
 
     @property
-    def calibrates(self) -> bool:
+    def supports_calibration(self) -> bool:
         return self.has("IBuilderConfig.int8_calibrator")
 
     @property
-    def targets(self) -> bool:
-        """Whether it builds for other GPUs than the one here, and without any."""
+    def builds_for_other_gpus(self) -> bool:
+        """Whether it can build for other GPUs than the installed one, and without a GPU."""
         return self.has("IBuilderConfig.set_compute_capability")
 
     @property
-    def shares_profiles_on_request(self) -> bool:
-        """Whether several contexts can use one profile only when the builder was set to it."""
+    def needs_profile_sharing_flag(self) -> bool:
+        """Whether several contexts can use one profile only if a builder flag allows it."""
         has = self.has("PreviewFeature.PROFILE_SHARING_0806")
         return has and version_numbers(self.version) < (10,)
 
@@ -161,25 +161,25 @@ class Abilities(Value, frozen=True, kw_only=True):
 
 
 def load(flavour: Flavour) -> tuple[ModuleType, Abilities]:
-    """Import one flavour and look at what it can do; a broken installation is reported as such."""
+    """Import TensorRT or TensorRT-RTX; returns the module and its abilities."""
     title = TITLES[flavour]
     try:
         trt = importlib.import_module(flavour)
-    except Exception as problem:  # libraries that do not fit raise whatever they like
+    except Exception as problem:  # mismatched libraries raise various exceptions
         if isinstance(problem, ModuleNotFoundError) and problem.name == flavour:
             raise UnavailableError(f"{title} is not installed here", fix=INSTALL[flavour]) from None
         raise UnavailableError(
-            f"{title} is installed and cannot be loaded",
+            f"{title} is installed but cannot be loaded",
             facts={"reason": f"{type(problem).__name__}: {problem}"},
-            fix="put the folder of libnvinfer on LD_LIBRARY_PATH, or install again",
+            fix="put the folder of libnvinfer on LD_LIBRARY_PATH, or reinstall it",
         ) from None
     return trt, abilities_of(trt, flavour=flavour)
 
 
 def abilities_of(trt: ModuleType, *, flavour: Flavour) -> Abilities:
-    """Look at what a module can do."""
+    """Return the abilities of an imported module."""
     names = set()
-    for name in SEEN:
+    for name in NAME_VERSIONS:
         found: object = trt
         for part in name.split("."):
             found = getattr(found, part, None)
@@ -189,10 +189,10 @@ def abilities_of(trt: ModuleType, *, flavour: Flavour) -> Abilities:
 
 
 def abilities_of_version(version: str, *, flavour: Flavour) -> Abilities:
-    """Return what a version can do, where its module is not installed."""
+    """Return the abilities of a version that is not installed."""
     number = version_numbers(version)
     names = set()
-    for name, spans in SEEN.items():
+    for name, spans in NAME_VERSIONS.items():
         first, last = spans[flavour == "tensorrt_rtx"]
         if first is not None and first <= number and (last is None or number <= last):
             names.add(name)
@@ -200,10 +200,10 @@ def abilities_of_version(version: str, *, flavour: Flavour) -> Abilities:
 
 
 def version_numbers(version: str) -> Version:
-    """Turn ``10.13.3.9`` into numbers that compare."""
+    """Parse a version like ``10.13.3.9`` into a tuple of numbers."""
     parts = tuple(map(int, takewhile(str.isdecimal, version.split(".")[:4])))
     if not parts:
-        raise UsageError(f"{version!r} is not a TensorRT version", fix="write it like 10.9")
+        raise UsageError(f"{version!r} is not a TensorRT version", fix="use a form like 10.9")
     return parts
 
 
@@ -211,10 +211,10 @@ _KEPT: list[object] = []
 
 
 def keep_until_exit(*objects: object) -> None:
-    """Hold TensorRT's objects until the worker ends, which it does without taking them apart.
+    """Keep objects of TensorRT alive until the worker ends, which exits without freeing them.
 
-    TensorRT 8.6 was seen to crash on an H200 after a finished build, when Python let go of builder,
-    network and configuration in the order of their names.
+    TensorRT 8.6 crashed on an H200 after a finished build, when Python freed builder, network and
+    configuration in the order of their names.
     """
     _KEPT.extend(objects)
 
@@ -222,9 +222,9 @@ def keep_until_exit(*objects: object) -> None:
 def inspect_engine(
     trt: ModuleType, logger: ILogger, data: IHostMemory, *, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[str, dict[str, Scalar]] | None:
-    """Load an engine and give its layers as JSON, with facts; ``None`` when it does not load."""
+    """Load an engine; returns its layers as JSON and facts, or ``None`` if it does not load."""
     runtime = trt.Runtime(logger)
-    runtime.engine_host_code_allowed = True  # ours, built a moment ago
+    runtime.engine_host_code_allowed = True  # safe: it was just built here
     engine = runtime.deserialize_cuda_engine(data)
     if engine is None:
         return None
@@ -232,8 +232,8 @@ def inspect_engine(
     context = engine.create_execution_context() if shapes else None
     keep_until_exit(runtime, engine, inspector, context)
     if context is not None:
-        # Without shapes that have been followed through the network, formats of a dynamic engine
-        # are given as "N/A due to dynamic shapes".
+        # Without inferred shapes, formats of a dynamic engine are reported as "N/A due to dynamic
+        # shapes".
         for name, shape in shapes.items():
             context.set_input_shape(name, shape)
         context.infer_shapes()
@@ -246,7 +246,7 @@ def inspect_engine(
 
 
 def activation_bytes(engine: ICudaEngine) -> int | None:
-    """Return the memory of a context on the device: that of its largest profile."""
+    """Return the device memory of an execution context, for the largest profile."""
     for name in ("device_memory_size_v2", "device_memory_size"):
         if hasattr(engine, name):
             return int(getattr(engine, name))
@@ -255,24 +255,24 @@ def activation_bytes(engine: ICudaEngine) -> int | None:
 
 LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VERBOSE": "V"}
 NOISE = ("cudaError 35", "catchCudaError", "CUDA initialization failure with error: 35")
-"""Follows other errors on machines without a driver, and is hardly ever the cause."""
+"""Errors that follow others on machines without a driver, and are hardly ever the cause."""
 MOST_KEPT = 200  # errors in memory; the log has them all
 
 
 @dataclass
-class Heard:
-    """Errors that were logged so far."""
+class LoggedErrors:
+    """The errors that were logged so far."""
 
     errors: list[str] = field(default_factory=list)
 
     def cause(self) -> str | None:
-        """Return the first error that is not mere noise of a machine without a driver."""
-        telling = [text for text in self.errors if not any(word in text for word in NOISE)]
-        return next(iter(telling or self.errors), None)
+        """Return the first error that is not in ``NOISE``, else the first error."""
+        causes = [text for text in self.errors if not any(word in text for word in NOISE)]
+        return next(iter(causes or self.errors), None)
 
 
-def make_logger(trt: ModuleType, *, path: Path, heard: Heard, verbose: bool) -> ILogger:
-    """Make a logger that writes a file in the manner of trtexec's log."""
+def make_logger(trt: ModuleType, *, path: Path, logged: LoggedErrors, verbose: bool) -> ILogger:
+    """Return a logger that writes a file in the format of trtexec's log."""
     file = open(path, "a", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
 
     class Logger(trt.ILogger):  # type: ignore[misc, name-defined]
@@ -283,12 +283,12 @@ def make_logger(trt: ModuleType, *, path: Path, heard: Heard, verbose: bool) -> 
             letter = LETTERS.get(getattr(severity, "name", ""), "I")
             if letter == "V" and not verbose:
                 return
-            if letter in "FE" and len(heard.errors) < MOST_KEPT:
-                heard.errors.append(text)
+            if letter in "FE" and len(logged.errors) < MOST_KEPT:
+                logged.errors.append(text)
             try:
                 stamp = time.strftime("%m/%d/%Y-%H:%M:%S")
                 file.write(f"[{stamp}] [{letter}] [TRT] {text}\n")
-            except (OSError, ValueError):  # a full disk, or the very end of the process
+            except (OSError, ValueError):  # a full disk, or a file closed at exit
                 return
 
     return Logger()
@@ -297,7 +297,7 @@ def make_logger(trt: ModuleType, *, path: Path, heard: Heard, verbose: bool) -> 
 def make_monitor(
     trt: ModuleType, *, report: Callable[[float, str], None], cancelled: Callable[[], bool]
 ) -> IProgressMonitor:
-    """Make a progress monitor, which can also end the build; for versions that have one."""
+    """Return a progress monitor, which can also cancel the build; for versions that have one."""
     tree = PhaseTree()
 
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc, name-defined]
@@ -321,10 +321,10 @@ def make_monitor(
     return Monitor()
 
 
-def make_output_room(trt: ModuleType, *, address: int, size_bytes: int) -> OutputRoom:
-    """Make the place of an output whose shape depends on the data; TensorRT sets the shape."""
+def make_output_allocator(trt: ModuleType, *, address: int, size_bytes: int) -> OutputAllocator:
+    """Return an allocator for an output whose shape depends on the data; it records the shape."""
 
-    class Room(trt.IOutputAllocator):  # type: ignore[misc, name-defined]
+    class Allocator(trt.IOutputAllocator):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             trt.IOutputAllocator.__init__(self)
             self.shape: tuple[int, ...] | None = None
@@ -340,22 +340,22 @@ def make_output_room(trt: ModuleType, *, address: int, size_bytes: int) -> Outpu
         def notify_shape(self, name: str, shape: Iterable[int]) -> None:
             self.shape = tuple(int(dim) for dim in shape)
 
-    room: OutputRoom = Room()
-    return room
+    allocator: OutputAllocator = Allocator()
+    return allocator
 
 
-class OutputRoom(Protocol):
-    """Memory of an output, with the shape that the last query gave it."""
+class OutputAllocator(Protocol):
+    """Memory of an output, and the shape that the last query gave it."""
 
     shape: tuple[int, ...] | None
 
 
 class PhaseTree:
-    """Turns nested phases with numbers of steps into one part of the whole that never shrinks."""
+    """Computes one overall progress, which never decreases, from nested phases and their steps."""
 
     def __init__(self) -> None:
         self._phases: dict[str, list[float]] = {}
-        """Steps that are finished, and all of them."""
+        """For each phase, the finished steps and all steps."""
         self._parents: dict[str, str | None] = {}
         self._reached = 0.0
 
@@ -373,7 +373,7 @@ class PhaseTree:
             self._reached = 1.0
 
     def done(self) -> float:
-        """Return the outermost phase's part, refined by the part of the phases within it."""
+        """Return the progress of the outermost phase, including that of its inner phases."""
         top = next((each for each in self._phases if self._parents[each] is None), None)
         if top is not None:
             self._reached = max(self._reached, min(self._part(top), 1.0))
@@ -389,11 +389,11 @@ class PhaseTree:
 DRIVER = "libcuda.so.1"
 BASES = {"entropy2": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
 _HEADER = struct.Struct("<4sIQQ")
-"""How timing caches of TensorRT 8.6 begin: ``ptrt``, two numbers, and the bytes that follow."""
+"""Header of timing caches of TensorRT 8.6: ``ptrt``, two numbers, and the size of the rest."""
 
 
 def driver_problem(*, library: str = DRIVER) -> str | None:
-    """Why nothing can be built on a GPU here; ``None`` when there is one."""
+    """Return why no GPU can be used to build; ``None`` if there is one."""
     try:
         driver = ctypes.CDLL(library)
     except OSError:
@@ -414,7 +414,7 @@ def _error_name(driver: ctypes.CDLL, status: int) -> str:
 
 
 class DeviceArray:
-    """Memory on the GPU that holds one array, in the primary context, which TensorRT uses too."""
+    """GPU memory for one array, in the primary context, which TensorRT uses too."""
 
     def __init__(self, size_bytes: int) -> None:
         self._driver = ctypes.CDLL(DRIVER)
@@ -428,7 +428,7 @@ class DeviceArray:
         """Copy an array of the same size from the host."""
         values = np.ascontiguousarray(values)
         if values.nbytes != self.size_bytes:
-            raise ValueError(f"{values.nbytes} bytes do not fill {self.size_bytes}")
+            raise ValueError(f"the array has {values.nbytes} bytes, not {self.size_bytes}")
         source = values.ctypes.data_as(ctypes.c_void_p)
         target, size = ctypes.c_uint64(self.pointer), ctypes.c_size_t(values.nbytes)
         self._use_context()
@@ -443,63 +443,63 @@ class DeviceArray:
     def _call(self, name: str, *arguments: object) -> None:
         if status := getattr(self._driver, name)(*arguments):
             raise UnavailableError(
-                "memory on the GPU cannot be used",
+                "GPU memory cannot be used",
                 facts={"call": name, "reason": _error_name(self._driver, status)},
             )
 
 
 class CacheKey(Value, frozen=True, kw_only=True):
-    """What scales depend on."""
+    """Everything that calibration scales depend on."""
 
     model: str
     """sha256 of the ONNX file."""
     data: str
-    """sha256 of the arrays as they are fed."""
+    """sha256 of the calibration arrays."""
     batch: int
     algorithm: str
     tensorrt: str
     prepared: dict[str, Scalar] = {}
-    """How a task prepared the images that the arrays were made of."""
+    """How a task prepared the images of the arrays."""
 
 
 class ScaleCache:
-    """A file of scales that is used only when its key is the one of this build."""
+    """A file of calibration scales, which is used only if its key matches."""
 
     def __init__(self, path: Path, *, key: CacheKey | None) -> None:
         self.path, self.key = path, key
         self.used = False
-        self._beside = path.with_name(f"{path.name}.json")
+        self._key_path = path.with_name(f"{path.name}.json")
 
     def read(self) -> bytes | None:
-        """The scales; ``None`` when they were made from something else, or of unknown origin."""
-        if not self.path.is_file() or (self.key is not None and self.made_from() != self.key):
+        """Return the scales; ``None`` if there are none, or their key does not match."""
+        if not self.path.is_file() or (self.key is not None and self.stored_key() != self.key):
             return None
         self.used = True
         return self.path.read_bytes()
 
-    def made_from(self) -> CacheKey | None:
+    def stored_key(self) -> CacheKey | None:
         try:
-            return msgspec.json.decode(self._beside.read_bytes(), type=CacheKey)
+            return msgspec.json.decode(self._key_path.read_bytes(), type=CacheKey)
         except (OSError, msgspec.MsgspecError):
             return None
 
     def write(self, data: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, data)
-        write_whole(self._beside, json_from_value(self.key))
+        write_whole(self._key_path, json_from_value(self.key))
 
 
 def preparation_of_scales(path: Path, model: ModelRef) -> dict[str, Scalar]:
-    """How the images were prepared that a cache comes from; another model's is refused."""
-    made = ScaleCache(path, key=None).made_from()
-    if made is not None and model.sha256 is not None and made.model != model.sha256:
+    """Return how the images of a calibration cache were prepared; raises for another model's."""
+    key = ScaleCache(path, key=None).stored_key()
+    if key is not None and model.sha256 is not None and key.model != model.sha256:
         raise UsageError(
             f"the scales in {path.name} were made for another model",
-            facts={"made for": f"sha256 {made.model[:12]}",
+            facts={"made for": f"sha256 {key.model[:12]}",
                    model.name: f"sha256 {model.sha256[:12]}"},
-            fix="--calibration DATA.npz makes new ones",
+            fix="to make new ones: --calibration DATA.npz",
         )  # fmt: skip
-    return made.prepared if made is not None else {}
+    return key.prepared if key is not None else {}
 
 
 def make_calibrator(
@@ -510,7 +510,7 @@ def make_calibrator(
     feeds: Sequence[Mapping[str, AnyArray]],
     report: Callable[[int, int], None],
 ) -> IInt8Calibrator:
-    """Make a calibrator of TensorRT's own kind; without batches it only hands out the cache."""
+    """Return a calibrator for TensorRT; without feeds, it only provides the cached scales."""
     base = getattr(trt, BASES[algorithm])
     arrays: dict[str, DeviceArray] = {}
 
@@ -519,7 +519,7 @@ def make_calibrator(
             base.__init__(self)
             self.next = 0
             self.problem: Exception | None = None
-            """What went wrong in a call from native code, which must not see an exception."""
+            """The exception in a call from native code, which must not raise."""
 
         def get_batch_size(self) -> int:
             return len(next(iter(feeds[0].values()))) if feeds else 1
@@ -554,10 +554,10 @@ def make_calibrator(
 
 CacheUse = Literal["new", "hit", "partial", "refused"]
 USES: Mapping[CacheUse, str] = {
-    "new": "made new, every kernel was timed",
-    "hit": "reused, nothing had to be timed",
-    "partial": "reused and added to",
-    "refused": "of another TensorRT or GPU: every kernel was timed, the old one is kept",
+    "new": "new, every kernel was timed",
+    "hit": "reused, no kernel had to be timed",
+    "partial": "reused and extended",
+    "refused": "made by another TensorRT or GPU: every kernel was timed, the old file is kept",
 }
 
 
@@ -568,8 +568,8 @@ class TimingCache:
         self._config, self._path = config, path
         data = path.read_bytes() if path.is_file() else b""
         self._before = len(data) if data else None
-        # The first bytes are checked before TensorRT does, which may not survive what it cannot
-        # read. Later versions may begin otherwise; what they do not know is theirs to refuse.
+        # The header is checked here, because TensorRT 8.6 may crash on a cache that it cannot
+        # read. Other versions may have other headers, and refuse caches themselves.
         fits = not data or version_numbers(abilities.version) >= (10,)
         if data.startswith(b"ptrt"):
             size = len(data) - _HEADER.size
@@ -587,11 +587,11 @@ class TimingCache:
             nothing = self._config.create_timing_cache(b"")
             empty = bytes(nothing.serialize()) if nothing is not None else b""
             if bytes(cache.serialize()) == empty != data:
-                return False  # taken without a word, and nothing of it kept
+                return False  # accepted silently, but with no entry used
         return bool(self._config.set_timing_cache(cache, False))
 
     def save(self) -> tuple[CacheUse, dict[str, Scalar]]:
-        """Write the cache and return what it was worth; one that did not fit becomes ``.old``."""
+        """Write the cache and return how it was used; an old cache that does not fit is renamed."""
         data = bytes(self._cache.serialize())
         if self._refused:
             self._path.replace(self._path.with_name(f"{self._path.name}.old"))

@@ -1,8 +1,8 @@
-"""Worker processes on this machine: the interpreters they run in, their start and their end.
+"""Worker processes on this machine: their interpreters, their start and their end.
 
-A worker in another interpreter inherits the environment of this one. Where this one's libraries
-are (PYTHONHOME), and folders of PYTHONPATH with compiled modules, would keep the other from
-starting or from importing its own numpy.
+A worker in another interpreter inherits the environment of this one, except PYTHONHOME and folders
+of PYTHONPATH with compiled modules: they would keep the other interpreter from starting, or from
+importing its own numpy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trtbench.host.files import temporary_folder
 from trtbench.host.process import Child, Exit, run_process, run_together, tail
 
 WORKER_NEEDS = ("msgspec", "numpy")
-"""What another interpreter must have; it gets trtbench itself from here."""
+"""Packages that another interpreter must have; trtbench itself is loaded from here."""
 OLDEST = (3, 10)
 _BOOTSTRAP = """
 import importlib.util as u, sys
@@ -50,15 +50,15 @@ _WORD = "trtbench-probe"
 
 
 def worker_environment(python: str | None = None) -> dict[str, str]:
-    """Return the environment of a worker; the working folder must not shadow libraries."""
-    # GPUs in the driver's order: CUDA's own puts the fastest first, and NVML would mean another.
+    """Return the environment of a worker; modules in the working folder do not shadow libraries."""
+    # GPUs in the order of NVML; by default CUDA puts the fastest first.
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     inherited = environment_for(python, os.environ)
     return {**order, **inherited, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 
 
 def worker_command(python: str | None) -> list[str]:
-    """Return the beginning of a worker's command line; another interpreter gets this package."""
+    """Return the start of a worker's command line; another interpreter loads this package."""
     # Python 3.10 would import from the working folder first.
     if _is_own(python) and sys.version_info >= (3, 11):
         return [sys.executable, "-m", "trtbench.worker"]
@@ -68,7 +68,7 @@ def worker_command(python: str | None) -> list[str]:
 
 
 def check_interpreter(python: str) -> None:
-    """Raise unless workers can run in an interpreter."""
+    """Raise if workers cannot run in an interpreter."""
     if shutil.which(python) is None:
         inside = Path(python) / "bin" / "python"
         fix = "--python PATH, or runtimes.<name>.python in trtbench.toml"
@@ -86,14 +86,14 @@ def check_interpreter(python: str) -> None:
         )
     if missing:
         raise UnavailableError(
-            "the other interpreter lacks what a worker needs",
+            "the other interpreter lacks packages that a worker needs",
             facts={"interpreter": python, "missing": " ".join(missing)},
             fix=f"{python} -m pip install {' '.join(missing)}",
         )
 
 
 def can_import(python: str, module: str) -> bool:
-    """Return whether an interpreter has a module, and nothing keeps it from being imported."""
+    """Return whether an interpreter can import a module."""
     try:
         return not _probe(python, (module,))[1]
     except UnavailableError:
@@ -101,12 +101,12 @@ def can_import(python: str, module: str) -> bool:
 
 
 def _probe(python: str, needs: tuple[str, ...] = WORKER_NEEDS) -> tuple[tuple[int, ...], list[str]]:
-    """Find the version of an interpreter, new or very old, and what it lacks."""
+    """Return the version of an interpreter, new or very old, and the packages that it lacks."""
     command = [python, "-c", _PROBE.format(needs=needs, word=_WORD)]
     with temporary_folder() as folder:
         log = folder / "log.txt"
         try:
-            # Importing numpy from a cold disk takes seconds; longer is a hang.
+            # Importing numpy from a cold disk takes seconds; a minute means that it hangs.
             run_process(command, log=log, timeout_s=60.0, env=worker_environment(python))
             lines = tail(log)
         except OSError as problem:
@@ -116,8 +116,8 @@ def _probe(python: str, needs: tuple[str, ...] = WORKER_NEEDS) -> tuple[tuple[in
         if word == _WORD:
             return tuple(int(part) for part in facts[0].split(".")), facts[1:]
     raise UnavailableError(
-        f"{python} is not a Python interpreter that works",
-        facts={"it said": next(filter(None, lines), "nothing")},
+        f"{python} is not a working Python interpreter",
+        facts={"output": next(filter(None, lines), "none")},
         fix="--python PATH of an interpreter, such as ENVIRONMENT/bin/python",
     )
 
@@ -127,7 +127,7 @@ def _is_own(python: str | None) -> bool:
 
 
 def environment_for(python: str | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a process in this interpreter should inherit."""
+    """Return the variables that a process in an interpreter should inherit."""
     if _is_own(python):
         return dict(given)
 
@@ -153,9 +153,9 @@ class Assignment:
     folder: Path
     python: str | None = None
     descriptors: tuple[int, ...] = ()
-    """Shared with other jobs, to take turns and to wait for one another."""
+    """Shared with other jobs, to take turns and to wait for each other."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Further environment variables of its process."""
+    """More environment variables of its process."""
 
 
 def run_jobs(
@@ -169,15 +169,15 @@ def run_jobs(
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> list[JobEnd]:
-    """Run jobs at the same time, each in a fresh process that leaves its files in its folder.
+    """Run jobs at the same time, each in a fresh process that writes files to its folder.
 
-    ``on_done`` is called when all have said that their results are there, before they have ended.
+    ``on_done`` is called when all have reported that their results are complete, before they end.
     """
     stages = ["start"] * len(assignments)
     errors: list[ReportedError | None] = [None] * len(assignments)
 
-    def hear(mine: int, line: str) -> None:
-        if line.startswith("{"):  # an error for which the disk has no room
+    def handle_line(mine: int, line: str) -> None:
+        if line.startswith("{"):  # an error that does not fit on a full disk
             errors[mine] = value_from_json(line, ReportedError, where="the worker's pipe")
             return
         if not line.startswith(PROGRESS_MARK):
@@ -202,7 +202,7 @@ def run_jobs(
                 env={**worker_environment(each.python), **each.variables},
                 memory_bytes=memory_bytes,
                 pass_fds=numbers,
-                on_line=partial(hear, mine),
+                on_line=partial(handle_line, mine),
                 last_line=DONE,
             )
         except OSError as problem:
@@ -222,14 +222,14 @@ def _job_end(ended: Exit, folder: Path, stage: str, error: ReportedError | None)
     try:
         data = (folder / "error.json").read_bytes()
         error = value_from_json(data, ReportedError, where=str(folder / "error.json"))
-    except (OSError, TrtbenchError):  # nothing, or only half of it on a full disk
+    except (OSError, TrtbenchError):  # no file, or a partial one on a full disk
         pass
     results = ("outcome.json", "*/outcome.json", "outputs.npz")
     left = any(True for pattern in results for _ in folder.glob(pattern))
     if error is None and ended.status == 0 and not left:
-        message = "it ended without leaving a result"
+        message = "it ended without a result"
         error = ReportedError(kind="bug", message=message, stage=stage)
-    # The last lines of the worker, or of the program it had started when it was ended.
+    # The last lines of the worker, or of the program that it had started.
     logs = [folder / "log.txt", *sorted(folder.glob("*.log"))]
     lines = (error.log_tail if error else ()) or next(filter(None, map(tail, logs)), ())
     return JobEnd(

@@ -27,7 +27,7 @@ from trtbench.analysis.load import (
     with_point,
 )
 from trtbench.analysis.summary import nearest_rank, summary_from_run
-from trtbench.core.codec import json_from_value, value_from_json
+from trtbench.core.codec import value_from_json
 from trtbench.core.errors import (
     InputError,
     JobError,
@@ -87,19 +87,20 @@ from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, ex
 from trtbench.requests.settings import cached_from_run
 from trtbench.runtimes import RUNTIMES, device_of
 from trtbench.store.directory import (
+    LOAD,
     PROFILE,
     RECORD,
     SCORES,
+    TELEMETRY,
     new_id,
     now,
     read_layers,
     read_record,
     read_run,
     read_samples,
-    write_load,
+    write_json,
     write_record,
     write_samples,
-    write_telemetry,
 )
 from trtbench.store.store import Store
 from trtbench.trtexec.exports import profile_json
@@ -223,9 +224,7 @@ def stream(
 
 def write_scores(folder: Path, scores: Scores) -> None:
     """Write scores, with the hash of the artefact they belong to, into a run directory."""
-    path = folder / SCORES
-    with writing(path):
-        write_whole(path, json_from_value(scores))
+    write_json(folder / SCORES, scores)
 
 
 class Failures:
@@ -508,7 +507,7 @@ def _measure_launches(
         telemetry = watch.sample_launch(spec, run, folder=work, gpu=gpu)
         shutil.rmtree(work, ignore_errors=True)
         if telemetry:
-            write_telemetry(folder, telemetry)
+            write_json(folder / TELEMETRY, telemetry)
     contention = counters_between(before, read_counters())
     record = record_from_launches(spec, run_id, environment, contention, execution, launches)
     command = record.reported.get("command")
@@ -759,7 +758,7 @@ def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution)
         best = search.highest_hz
         run = run or first_runs[search.points[0].rate_hz if best is None else best]
         if run.path is not None:
-            write_load(run.path, search)
+            write_json(run.path / LOAD, search)
             store.publish(run.path)
         return replace(run, load=search)
 

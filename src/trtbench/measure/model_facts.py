@@ -43,7 +43,7 @@ from trtbench.models.identity import (
 )
 from trtbench.models.onnx_model import load_onnx, read_onnx
 from trtbench.models.onnx_outline import outline_of
-from trtbench.runtimes._session import assumed_of, refuse_undrawn
+from trtbench.runtimes._session import assumed_dimensions, check_random_types
 from trtbench.store.store import Store
 
 LARGEST_COUNTED_BYTES = 1 << 30
@@ -60,8 +60,8 @@ def assumed_of_model(spec: RunSpec) -> str | None:
     if spec.model.format != "onnx" or spec.inputs.source is not None:
         return None
     tensors = outline_of(Path(spec.model.path)).inputs
-    assumed = assumed_of(tensors, spec)
-    refuse_undrawn(tensors, spec)
+    assumed = assumed_dimensions(tensors, spec)
+    check_random_types(tensors, spec)
     return assumed
 
 

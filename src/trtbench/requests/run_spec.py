@@ -19,7 +19,7 @@ from trtbench.core.spec import (
     RunSpec,
     Warmup,
 )
-from trtbench.host.arrays import refuse_missing
+from trtbench.host.arrays import check_inputs_exist
 from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import model_ref, precision_of_engine, with_parts
@@ -245,7 +245,7 @@ def _inputs(asked: BenchRequest) -> InputSpec:
     """Return where inputs come from; an image needs a task that prepares it."""
     source = None
     if asked.inputs is not None:
-        refuse_missing(Path(asked.inputs).absolute())
+        check_inputs_exist(Path(asked.inputs).absolute())
         source = str(utf8_path(Path(asked.inputs).absolute()))
     if source is None or Path(source).suffix.lower() not in SUFFIXES:
         if asked.task is not None:

@@ -18,13 +18,13 @@ RUNTIMES = Registry("trtbench.runtimes", noun="runtime", contract=Runtime)
 
 
 def session_opener(name: str) -> Callable[[RunSpec], Session]:
-    """Get what loads a model in this process; a runtime that is a program has no such thing."""
+    """Return the function that loads a model in this process; raises for trtexec, a program."""
     opener = RUNTIMES.load(name).open_session
     if opener is None:
-        raise UsageError(f"the runtime {name} gives no outputs", fix="-r NAME of another one")
+        raise UsageError(f"the runtime {name} returns no outputs", fix="-r NAME of another one")
     return opener
 
 
 def device_of(spec: RunSpec) -> str:
-    """Return the device that the runtime of a run measures on."""
+    """Return the device on which the runtime of a run measures."""
     return RUNTIMES.load(spec.runtime).device(spec)

@@ -1,7 +1,7 @@
 """Queries on a GPU, one at a time or several in flight as in trtexec.
 
-Every call is bound before the loop. Spans come from pairs of events of one iteration, never from a
-common time line: CUDA gives single precision, which is exact over a query and not over a run.
+Every call is bound before the loop. Spans are measured between two events of one iteration, never
+from a common origin: CUDA returns single precision, which is exact over a query but not over a run.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from trtbench.host.cuda import Call, Cuda, CudaError
 _NS = 1e-9
 
 Enqueue = Callable[[], object]
-"""Puts the work of one query on its stream; ``False`` says that it was refused."""
+"""Enqueues the work of one query on its stream; returns ``False`` on failure."""
 CopyMaker = Callable[[object], tuple[Call, ...]]
 
 
 @dataclass(kw_only=True)
 class Lane:
-    """One context with its buffers: what to copy in, what to run, what to copy out."""
+    """One execution context: its stream, its work, and its copies in and out."""
 
     enqueue: Enqueue
     stream: object
     copies_in: CopyMaker
     copies_out: CopyMaker
     ahead: tuple[Call, ...] = ()
-    """What goes on the stream before each query, outside of its times."""
+    """Calls that are enqueued before each query, and not timed."""
 
 
-def refused() -> CudaError:
+def enqueue_error() -> CudaError:
     return CudaError("the work of a query could not be enqueued")
 
 
 class SerialQuery:
-    """One query, wait, next: all on one stream, with an event at each boundary."""
+    """Runs one query at a time, on one stream, with an event at each boundary."""
 
     overlapping = False
 
@@ -65,7 +65,7 @@ class SerialQuery:
             end()
             wait()
             if done is False:
-                raise refused()
+                raise enqueue_error()
             push((after - before) * _NS)
 
         self.step: Call = bare
@@ -88,7 +88,7 @@ class SerialQuery:
             end()
             wait()
             if done is False:
-                raise refused()
+                raise enqueue_error()
             push((after - before) * _NS)
 
         self.step = with_copies
@@ -98,10 +98,10 @@ class SerialQuery:
             self._columns[name].append(read())
 
     def drain(self) -> None:
-        """Wait for nothing: nothing is in flight between two calls."""
+        """Do nothing, since nothing is in flight between two calls."""
 
     def clear(self) -> None:
-        """Forget all queries so far, in place: the bound calls go on using the same columns."""
+        """Delete all queries so far, in place, because the bound calls keep using the columns."""
         for column in self._columns.values():
             del column[:]
 
@@ -112,10 +112,10 @@ class SerialQuery:
 def burst_of_queries(
     cuda: Cuda, lane: Lane, *, size: int, lead: int
 ) -> Callable[[], tuple[float, float]]:
-    """Bind queries back to back, with one pair of events around them.
+    """Return a call that runs queries back to back, with one pair of events around them.
 
-    The lead goes before the first event: the caches are this side's again by then, and the stream
-    has work in store, so that the GPU never waits for the host unless enqueueing is what is slow.
+    ``lead`` queries run before the first event: they fill the caches and keep the stream busy, so
+    that the GPU does not wait for the host, unless enqueueing is slower than the GPU.
     """
     first, last = cuda.event(), cuda.event()
     begin, end = cuda.record(first, lane.stream), cuda.record(last, lane.stream)
@@ -135,17 +135,17 @@ def burst_of_queries(
         end()
         wait()
         if not done:
-            raise refused()
+            raise enqueue_error()
         return read() / size, quickest * _NS
 
     return burst
 
 
 class Pipeline:
-    """Several queries in flight: the next is enqueued before the one before is waited for.
+    """Keeps several queries in flight: the next is enqueued before the previous one has ended.
 
-    As trtexec does up to TensorRT 10: per context a stream each for copies in, work and copies out,
-    and two places for queries. A call of ``step`` enqueues one query and waits for the oldest.
+    As in trtexec up to TensorRT 10, each context has a stream each for copies in, work and copies
+    out, and two slots for queries. A call of ``step`` enqueues one query and waits for the oldest.
     """
 
     overlapping = True
@@ -155,7 +155,7 @@ class Pipeline:
     ) -> None:
         self._rows = array("d")
         streams = [(cuda.stream(), cuda.stream()) if transfers else (None, None) for _ in lanes]
-        # Contexts take turns, so that each has work while the host is busy with the others.
+        # Contexts take turns, so that each has work while the host serves the others.
         self._slots = [
             _Slot(cuda, lane, inward=inward, outward=outward, rows=self._rows)
             for _ in range(depth)
@@ -173,10 +173,10 @@ class Pipeline:
             oldest.complete()
 
     def take(self) -> None:
-        """Keep spans as queries complete."""
+        """Do nothing, since spans are stored when queries complete."""
 
     def drain(self) -> None:
-        """Wait for all that is in flight, oldest first."""
+        """Wait for all queries in flight, oldest first."""
         for offset in range(len(self._slots)):
             slot = self._slots[(self._turn + offset) % len(self._slots)]
             if slot.active:
@@ -187,7 +187,7 @@ class Pipeline:
         del self._rows[:]
 
     def columns(self) -> dict[str, Column]:
-        """Return what was kept; latency is the sum of the spans, as trtexec defines it."""
+        """Return the spans of all queries; latency is their sum, as trtexec defines it."""
         table = np.array(self._rows, np.float64).reshape(-1, len(self._names))
         columns = {name: table[:, index].copy() for index, name in enumerate(self._names)}
         columns["start"] -= columns["start"][0] if len(table) else 0.0
@@ -197,7 +197,7 @@ class Pipeline:
 
 
 class _Slot:
-    """One place in flight: its events, and the calls of a query bound to its streams."""
+    """The events of one query in flight, and its calls, bound to their streams."""
 
     def __init__(
         self, cuda: Cuda, lane: Lane, *, inward: object, outward: object, rows: array[float]
@@ -209,18 +209,18 @@ class _Slot:
         self._work = lane.enqueue
         spans = {"gpu": cuda.span(begin, end)}
         last = end
-        if inward is not None:  # copies around the work, on streams of their own
+        if inward is not None:  # copies before and after the work, on separate streams
             in_0, in_1, out_0, last = (cuda.event() for _ in range(4))
             self._before = (
                 cuda.record(in_0, inward),
                 *lane.copies_in(inward),
                 cuda.record(in_1, inward),
-                cuda.hold_back(lane.stream, in_1),
+                cuda.stream_wait(lane.stream, in_1),
                 *self._before,
             )
             self._after = (
                 *self._after,
-                cuda.hold_back(outward, end),
+                cuda.stream_wait(outward, end),
                 cuda.record(out_0, outward),
                 *lane.copies_out(outward),
                 cuda.record(last, outward),
@@ -245,7 +245,7 @@ class _Slot:
         for call in self._after:
             call()
         if done is False:
-            raise refused()
+            raise enqueue_error()
         self._stamps = (start, before, after)
         self.active = True
 

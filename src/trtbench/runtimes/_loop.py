@@ -1,8 +1,8 @@
-"""The timed loop and what surrounds it: loading, the first query, warming up, the protocols.
+"""The timed loop, and the steps around it: loading, first query, warm-up, protocols.
 
-Warm-up lasts at least as long as requested, then until two windows agree. Nothing is in the loop
-but the clock, the call, and two stores. With an open loop queries arrive when they are due, whether
-or not the one before is done, and latency counts from then, so that waiting is not hidden.
+Warm-up lasts at least as long as requested, then until two windows agree. The loop contains only
+the clock, the call, and two stores. In an open loop, queries arrive on schedule, whether or not the
+previous one is done, and latency counts from the arrival, so that waiting is included.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from trtbench.runtimes._session import (
     Session,
     Spans,
     given_shapes,
-    items_counted,
-    refuse_if_out_of_memory,
+    inputs_error,
+    items_per_query,
+    raise_if_out_of_memory,
     resolve_inputs,
-    unfit_inputs,
 )
 
 _NS = 1e-9
@@ -46,12 +46,12 @@ Step = Callable[[], object]
 Result = tuple[BenchOutcome, IterationTimes]
 Nanoseconds = NDArray[np.int64]
 Stamps = tuple[Nanoseconds, Nanoseconds]
-"""When calls began and ended, in nanoseconds of the host's clock."""
+"""Start and end times of calls, in nanoseconds of the host's clock."""
 
 SERIAL = ("serve", "server", "first")
-"""Protocols that any session can do whose step is a complete query."""
+"""Protocols for any session whose step is a complete query."""
 MOST_QUERIES, MOST_S = 10_000_000, 7 * 86_400.0
-"""Of one schedule, which is drawn before it begins."""
+"""Limits of one arrival schedule, which is drawn before it begins."""
 _FLOOR_PROBES = 2000
 
 
@@ -82,17 +82,18 @@ def bench_session(
     stage: Stage,
     folder: Path | None = None,
 ) -> Result:
-    """Load, run once, warm up, measure, profile: one launch of a run.
+    """Measure one launch of a run: load, run once, warm up, measure, profile.
 
-    Where layers are timed, ``graph.json`` in the folder holds what the session reports about them.
+    If layers are timed, the session's information about them goes to ``graph.json`` in the folder.
     """
     check_protocol(spec)
     stage("load")
     prepared = prepare(open_session, spec)
     session = prepared.session
     try:
-        protocol = {"server": _server, "first": _first}.get(spec.protocol, _closed)
-        outcome, times = protocol(prepared, spec, stage)
+        protocols = {"server": _measure_server, "first": _measure_first}
+        run_protocol = protocols.get(spec.protocol, _measure_closed_loop)
+        outcome, times = run_protocol(prepared, spec, stage)
         if spec.profile:
             stage("profile")
             if folder is not None and (graph := session.describe()) is not None:
@@ -100,21 +101,21 @@ def bench_session(
             layers, gpu_s = session.profile_layers()
             facts = outcome.facts.having(profiled_gpu_s=gpu_s)
             outcome = outcome.having(layers=layers, facts=facts)
-        return outcome.having(evidence={**outcome.evidence, **session.look_back()}), times
+        return outcome.having(evidence={**outcome.evidence, **session.observe_after()}), times
     finally:
         session.close()
 
 
 def check_protocol(spec: RunSpec) -> None:
-    """Refuse combinations that have no meaning, whatever the runtime."""
+    """Raise if protocol settings cannot be combined, whatever the runtime."""
     if spec.protocol == "server" and not spec.rate_hz:
         raise UsageError("the protocol server needs a rate of arrivals", fix="--rate 100/s")
-    if spec.arrivals == "trace":  # of a record that an older version made
-        raise UsageError("a trace of arrivals cannot be sent again", fix="--arrivals poisson")
+    if spec.arrivals == "trace":  # from a record of an older version
+        raise UsageError("a trace of arrivals cannot be replayed", fix="--arrivals poisson")
     poisson = spec.arrivals == "poisson"  # the default
     if (spec.rate_hz or not poisson) and spec.protocol != "server":
         raise UsageError(
-            f"the protocol {spec.protocol} has no rate or arrivals: a query follows the one before",
+            f"--rate and --arrivals need --protocol server, not {spec.protocol}",
             fix="--protocol server" + (f" --rate {spec.rate_hz:g}/s" if poisson else ""),
         )
     if spec.rate_hz:
@@ -124,15 +125,15 @@ def check_protocol(spec: RunSpec) -> None:
             raise UsageError(
                 f"{queries:.3g} queries at {spec.rate_hz:.3g}/s are too many, or take too long",
                 facts={"most queries": MOST_QUERIES, "longest": "a week"},
-                fix="another --rate, or a shorter --duration",
+                fix="use another --rate, or a shorter --duration",
             )
     if spec.streams > 1 and spec.protocol in ("server", "first", "coldl2"):
-        message = f"the protocol {spec.protocol} has one query at a time"
-        raise UsageError(message, fix="leave --streams out")
+        message = f"the protocol {spec.protocol} runs one query at a time"
+        raise UsageError(message, fix="leave out --streams")
     if spec.gap_s and (spec.protocol != "serve" or spec.streams > 1):
         raise UsageError(
-            "a gap needs queries one at a time: --protocol serve, one stream",
-            fix=f"leave {'--streams' if spec.protocol == 'serve' else '--gap'} out",
+            "--gap needs one query at a time: --protocol serve, one stream",
+            fix=f"leave out {'--streams' if spec.protocol == 'serve' else '--gap'}",
         )
 
 
@@ -142,8 +143,8 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
     session = open_session(spec)
     load_s = time.perf_counter() - began
     try:
-        drawn = spec.inputs.source is None
-        settled, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
+        is_random = spec.inputs.source is None
+        resolved, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
         session.bind(arrays)
         began = time.perf_counter()
         try:
@@ -151,25 +152,25 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
         except TrtbenchError:
             raise
         except Exception as problem:  # runtimes share no base class for their exceptions
-            refuse_if_out_of_memory(problem)
-            raise unfit_inputs(problem, settled, drawn=drawn) from None
+            raise_if_out_of_memory(problem)
+            raise inputs_error(problem, resolved, is_random=is_random) from None
         first_s = time.perf_counter() - began
-        session.look()
+        session.observe()
         step = session.step()
-        note = assumption(given_shapes(session.inputs, spec), settled) if drawn else None
+        note = assumption(given_shapes(session.inputs, spec), resolved) if is_random else None
         filled = [array for array in arrays.values() if array.size > 1]
         constant = bool(filled) and all((array == array.flat[0]).all() for array in filled)
         outcome = BenchOutcome(
             facts=LaunchFacts(),
-            inputs=settled,
+            inputs=resolved,
             outputs=session.outputs,
             conditions=session.conditions,
             versions=dict(session.versions),
             notes=(*session.notes, *([note] if note else [])),
             evidence={
                 **session.evidence,
-                "inputs_constant": constant,  # every input holds one value only, as blank images do
-                **items_counted(session.inputs, settled, batch=spec.batch),
+                "inputs_constant": constant,  # every input has only one value, like a blank image
+                **items_per_query(session.inputs, resolved, batch=spec.batch),
             },
         )
     except BaseException:
@@ -181,7 +182,7 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
 
 
 def warm_up(step: Step, warmup: Warmup) -> LaunchFacts:
-    """Run until the floor is reached and the windows agree, or the cap is."""
+    """Run until the minimum is reached and two windows agree, or until the maximum."""
     watch = WarmupWatch(warmup)
     clock = time.perf_counter
     began = clock()
@@ -196,17 +197,17 @@ def warm_up(step: Step, warmup: Warmup) -> LaunchFacts:
     )
 
 
-def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
-    """Send each query after the one before, or after its gap."""
+def _measure_closed_loop(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
+    """Start each query when the previous one has ended, or after a gap."""
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
     stage("measure")
-    # Gaps are drawn with this mean: fixed ones would fall in step with the machine.
+    # Gaps are random with this mean: fixed ones could synchronize with periodic activity.
     generator = np.random.default_rng([spec.inputs.seed, 7])
-    rests = chain.from_iterable(
+    gaps = chain.from_iterable(
         generator.exponential(spec.gap_s, 1000).tolist() for _ in repeat(None)
     )
-    pause = (lambda: time.sleep(next(rests))) if spec.gap_s else None
+    pause = (lambda: time.sleep(next(gaps))) if spec.gap_s else None
     times, facts = measure(prepared.step, spec.stop, spans=prepared.spans, pause=pause)
     return prepared.outcome_of(facts, warm), times
 
@@ -214,7 +215,7 @@ def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
 def measure(
     step: Step, stop: Length, *, spans: Spans | None = None, pause: Callable[[], None] | None = None
 ) -> tuple[IterationTimes, LaunchFacts]:
-    """Time calls until every limit that is set has been reached."""
+    """Time calls until both limits, seconds and iterations, are reached."""
     after = pause
     if spans is not None:
         spans.clear()
@@ -234,12 +235,12 @@ def measure(
             spans.drain()
         return stamps
 
-    (starts, ends), facts = watched(loop)
+    (starts, ends), facts = run_without_gc(loop)
     return times_from_columns(_columns(starts, ends, spans)), facts
 
 
-def watched(loop: Callable[[], Stamps]) -> tuple[Stamps, LaunchFacts]:
-    """Run a timed loop without garbage collection, and return what it cost the process."""
+def run_without_gc(loop: Callable[[], Stamps]) -> tuple[Stamps, LaunchFacts]:
+    """Run a timed loop without garbage collection; returns its times and resource usage."""
     floor_s = timer_floor_s()
     gc.collect()
     gc.disable()
@@ -264,14 +265,14 @@ def _columns(
     starts: Nanoseconds, ends: Nanoseconds, spans: Spans | None
 ) -> dict[str, NDArray[np.generic]]:
     columns: dict[str, NDArray[np.generic]] = dict(spans.columns()) if spans else {}
-    if spans is None or not spans.overlapping:  # else the host saw calls, which are not queries
+    if spans is None or not spans.overlapping:  # else a call of the host is not one query
         columns["host"] = np.asarray((ends - starts) * _NS, np.float64)
         columns["start"] = np.asarray((starts - starts[0]) * _NS, np.float64)
     return columns
 
 
 def timed_loop(step: Step, stop: Length, *, between: Callable[[], None] | None = None) -> Stamps:
-    """Return the time before and after each call; what is done between calls is not timed."""
+    """Return the time before and after each call of ``step``; ``between`` is not timed."""
     clock = time.perf_counter_ns
     starts, ends = array("q"), array("q")
     push_start, push_end = starts.append, ends.append
@@ -293,14 +294,14 @@ def timed_loop(step: Step, stop: Length, *, between: Callable[[], None] | None =
 
 
 def timer_floor_s() -> float:
-    """Return the least interval of this clock: the median of back-to-back readings."""
+    """Return the resolution of the clock: the median difference of back-to-back readings."""
     clock = time.perf_counter_ns
     readings = np.array([clock() for _ in range(_FLOOR_PROBES)])
     return float(np.median(np.diff(readings))) * _NS
 
 
-def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
-    """Measure every query from the first on, until they are steady; nothing is left out."""
+def _measure_first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
+    """Measure all queries from the first one on, until they are steady."""
     stage("measure")
     watch = WarmupWatch(spec.warmup.having(until_steady=True))
     clock = time.perf_counter_ns
@@ -327,22 +328,22 @@ def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     return outcome.having(evidence=evidence), IterationTimes(host=host, start=start)
 
 
-# The open loop: queries are sent by a schedule
+# The open loop: queries are sent on schedule
 
 LEAD_NS = 2_000_000
-"""Time between the decision to begin and the first arrival."""
+"""Time between the start of the loop and the first arrival."""
 LATE_SHARE, LATE_LEAST_S, LATE_MOST_S = 0.05, 10e-6, 100e-6
-"""A query is late when sent 5 % of the median service after it could be, at most 100 µs."""
+"""A query is late if it is sent 5 % of the median service time, at most 100 µs, too late."""
 PATIENCE, PATIENCE_LEAST_NS = 1.0, 1_000_000_000
-"""An overloaded run is given up when it has taken this much longer than its schedule, and at
-least a second: its latencies grow without end and say nothing more."""
+"""An overloaded run stops when it exceeds its schedule by this share of it, and at least by a
+second: its latencies would grow without bound."""
 FULL = 0.95
-"""Of the time: a server that works less is not overloaded, however long its queue is for once."""
+"""Share of the time: a server that is busy for less is not overloaded, even with a long queue."""
 GROWTH_BLOCKS, GROWTH_LEVEL = 20, 0.99
 
 
-def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
-    """Send queries by a schedule; latency counts from the scheduled start."""
+def _measure_server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
+    """Send queries on schedule; latency counts from the scheduled start."""
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
     assert spec.rate_hz is not None
@@ -362,7 +363,7 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
             scheduled = due + (time.perf_counter_ns() + LEAD_NS)
             return open_loop(prepared.step, scheduled, wait=wait, after=take)
 
-        (starts, ends), facts = watched(loop)
+        (starts, ends), facts = run_without_gc(loop)
     evidence, columns = load_evidence(
         scheduled=scheduled, starts=starts, ends=ends, rate_hz=spec.rate_hz
     )
@@ -375,7 +376,7 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
 def arrivals(
     rate_hz: float, stop: Length, *, kind: Arrivals = "poisson", seed: int = 0
 ) -> Nanoseconds:
-    """Draw the whole schedule beforehand: the same seed gives the same to every candidate."""
+    """Return the arrival times of a whole schedule; the same seed gives the same schedule."""
     count = max(stop.iterations or 1, round(rate_hz * (stop.seconds or 0.0)))
     if kind == "constant":
         due = np.arange(count) / rate_hz
@@ -392,15 +393,15 @@ def open_loop(
     wait: Until,
     after: Callable[[], None] | None = None,
 ) -> tuple[Nanoseconds, Nanoseconds]:
-    """Send every query when it is due by the clock, or at once when that has passed.
+    """Send every query when it is due, or at once if it is overdue.
 
-    Returns when each was sent and done; fewer than were due when it was given up.
+    Returns the start and end of each query; fewer than scheduled if the run was stopped.
     """
     clock = time.perf_counter_ns
     starts, ends = array("q"), array("q")
     push_start, push_end = starts.append, ends.append
     span = int(due[-1] - due[0])
-    given_up = int(due[-1]) + max(PATIENCE_LEAST_NS, int(PATIENCE * span))
+    deadline = int(due[-1]) + max(PATIENCE_LEAST_NS, int(PATIENCE * span))
     for target in due.tolist():
         wait(target)
         before = clock()
@@ -410,7 +411,7 @@ def open_loop(
         push_end(done)
         if after is not None:
             after()
-        if done > given_up:
+        if done > deadline:
             break
     return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
 
@@ -418,7 +419,7 @@ def open_loop(
 def load_evidence(
     *, scheduled: Nanoseconds, starts: Nanoseconds, ends: Nanoseconds, rate_hz: float
 ) -> tuple[dict[str, Scalar], dict[str, Column]]:
-    """Return how the loop went, and latency by the schedule; all stamps share an origin."""
+    """Return evidence about the load, and columns with latency counted from the schedule."""
     abandoned = len(scheduled) - len(starts)
     scheduled = scheduled[: len(starts)]
     latency, wait, service = (
@@ -431,13 +432,13 @@ def load_evidence(
     span = float(scheduled[-1] - scheduled[0]) * 1e-9 + 1 / rate_hz
     took = float(max(ends[-1] - scheduled[0], scheduled[-1] - scheduled[0])) * 1e-9
     count = len(scheduled)
-    again = float(lag[free > scheduled].sum())  # between two queries the loop itself is at work
-    full = (float(service.sum()) + again) / max(took, span) >= FULL
+    overhead = float(lag[free > scheduled].sum())  # of the loop itself, between two queries
+    full = (float(service.sum()) + overhead) / max(took, span) >= FULL
     evidence: dict[str, Scalar] = {
         "offered_hz": count / span,
         "achieved_hz": count / max(took, span),
         "late_share": float(np.mean(lag > limit)),
-        "queue_grows": full and queue_grows(wait, service=float(np.median(service))),
+        "queue_grows": full and is_queue_growing(wait, service=float(np.median(service))),
         "busy_share": float(service.sum() / max(took, span)),
         "abandoned": abandoned,
     }
@@ -449,25 +450,25 @@ def load_evidence(
     return evidence, columns
 
 
-def queue_grows(wait: Column, *, service: float) -> bool | None:
-    """Whether waiting rises along the run, at 99 % and by more than one service.
+def is_queue_growing(wait: Column, *, service: float) -> bool | None:
+    """Return whether waiting times increase: at 99 % confidence, by more than one service time.
 
-    Waits of neighbours depend on one another, so the slope is judged on means of blocks.
+    Consecutive waiting times are correlated, so the slope is computed from means of blocks.
     """
     if len(wait) < 2 * GROWTH_BLOCKS:
         return None
     means = np.array([block.mean() for block in np.array_split(wait, GROWTH_BLOCKS)])
-    place = np.arange(GROWTH_BLOCKS) - (GROWTH_BLOCKS - 1) / 2
-    slope = float(place @ means / (place @ place))
-    rest = means - means.mean() - slope * place
-    error = float(np.sqrt(rest @ rest / (GROWTH_BLOCKS - 2) / (place @ place)))
+    x = np.arange(GROWTH_BLOCKS) - (GROWTH_BLOCKS - 1) / 2
+    slope = float(x @ means / (x @ x))
+    residual = means - means.mean() - slope * x
+    error = float(np.sqrt(residual @ residual / (GROWTH_BLOCKS - 2) / (x @ x)))
     if slope * GROWTH_BLOCKS <= service:
         return False
     return slope > t_quantile(GROWTH_LEVEL, df=GROWTH_BLOCKS - 2) * error
 
 
 Until = Callable[[int], None]
-"""Returns at, or shortly after, a moment in nanoseconds of ``perf_counter_ns``."""
+"""Waits until a time in nanoseconds of ``perf_counter_ns``."""
 
 MONOTONIC, ABSOLUTE = 1, 1
 """CLOCK_MONOTONIC, which is what ``perf_counter_ns`` reads on Linux, and TIMER_ABSTIME."""
@@ -475,9 +476,9 @@ SET_SLACK, GET_SLACK, LEAST_SLACK_NS = 29, 30, 1
 """PR_SET_TIMERSLACK and PR_GET_TIMERSLACK."""
 PROBES, PROBE_NS = 100, 500_000
 SPIN_NS = (100_000, 1_000_000)
-"""The least and the most that is spent looking at the clock."""
+"""The shortest and the longest time to spin before a query is due."""
 ALMOST_ALL, TIMES = 98, 2.0
-"""Per cent of wake-ups that are early enough with a look of this many times their delay."""
+"""The spin lasts ``TIMES`` this percentile of the delays of wake-ups."""
 
 
 class _Moment(ctypes.Structure):
@@ -486,7 +487,7 @@ class _Moment(ctypes.Structure):
 
 @contextmanager
 def exact_timers() -> Iterator[None]:
-    """Have the kernel wake this thread without slack for the length of the block."""
+    """Remove the kernel's timer slack of this thread during the block."""
     libc = _libc()
     if libc is None:
         yield
@@ -501,7 +502,7 @@ def exact_timers() -> Iterator[None]:
 
 
 def sleep_until(target_ns: int) -> None:
-    """Sleep up to a moment; comes late by what the machine takes to wake."""
+    """Sleep until a time; returns late by the wake-up delay of the machine."""
     libc = _libc()
     if libc is None:
         time.sleep(max(0, target_ns - time.perf_counter_ns()) * 1e-9)
@@ -511,10 +512,10 @@ def sleep_until(target_ns: int) -> None:
 
 
 def waiter() -> Until:
-    """Return what waits for a moment: the kernel's timer, then a short look at the clock.
+    """Return a function that waits until a time: with the kernel's timer, then by spinning.
 
-    Python's sleep is woken with the slack that Linux gives every thread, 50 µs. Here the moment
-    itself is named, without slack; how late the machine still wakes is measured.
+    Python's sleep has the timer slack that Linux gives every thread, 50 µs. This function sleeps
+    until an absolute time without slack; the remaining wake-up delay is measured first.
     """
     spin_ns, sleep, clock = spin_for_wakes(wake_delays_ns()), sleep_until, time.perf_counter_ns
 
@@ -528,7 +529,7 @@ def waiter() -> Until:
 
 
 def wake_delays_ns() -> list[int]:
-    """Look how late the machine wakes from short sleeps."""
+    """Measure how late the machine wakes up from short sleeps."""
     delays = []
     for _ in range(PROBES):
         target = time.perf_counter_ns() + PROBE_NS
@@ -538,14 +539,14 @@ def wake_delays_ns() -> list[int]:
 
 
 def spin_for_wakes(delays_ns: list[int]) -> int:
-    """Choose how long before a moment to wake: earlier than almost all wake-ups were late."""
+    """Return how long to spin: longer than almost all of the measured wake-up delays."""
     least, most = SPIN_NS
     return int(min(most, max(least, TIMES * float(np.percentile(delays_ns, ALMOST_ALL)))))
 
 
 @cache
 def _libc() -> ctypes.CDLL | None:
-    """Return the C library where its clock is Python's own; ``None`` elsewhere."""
+    """Return the C library if its clock is the one that Python uses; else ``None``."""
     if "CLOCK_MONOTONIC" not in time.get_clock_info("perf_counter").implementation:
         return None
     libc = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""The session of a runtime in the worker's process, and the inputs that are bound to it."""
+"""The base class for sessions of runtimes in the worker's process, and the inputs of sessions."""
 
 from __future__ import annotations
 
@@ -42,42 +42,42 @@ from trtbench.models.onnx_outline import sides_of
 
 @dataclass(frozen=True, kw_only=True)
 class TurnSpec:
-    """How a side is opened when it takes turns with another: its idle threads must rest."""
+    """How a side is opened if it takes turns with another one: its idle threads must sleep."""
 
     spec: RunSpec
     like_alone: bool = True
-    """It runs as it would alone; else its time alone needs a session of its own."""
+    """Whether it is as fast as alone; if not, its time alone is measured in another session."""
 
 
 Burst = Callable[[], tuple[float, float]]
-"""Returns the device's seconds per query, and the host's seconds of the quickest enqueueing."""
+"""Returns the device's seconds per query, and the host's seconds of the fastest enqueueing."""
 image_readers: list[Callable[[RunSpec, tuple[TensorSpec, ...]], Arrays]] = []
-"""What reads images that are inputs, set by the worker: runtimes know no tasks."""
+"""The function that reads input images, set by the worker because runtimes know no tasks."""
 
 
 class Spans(Protocol):
-    """Times of queries that a session measures beside the time its caller sees."""
+    """Times of queries that a session measures itself, in addition to the host's time."""
 
     overlapping: bool
-    """Several queries are in flight: a call of ``step`` is not one query."""
+    """Whether several queries are in flight, so that a call of ``step`` is not one query."""
 
     def take(self) -> None:
-        """Keep the spans of the query just completed; called outside the clock."""
+        """Store the spans of the query that has just completed; not timed."""
 
     def drain(self) -> None:
         """Wait for every query in flight."""
 
     def clear(self) -> None:
-        """Forget all queries so far."""
+        """Delete all queries so far."""
 
     def columns(self) -> dict[str, Column]:
-        """Return what was kept, in seconds, one row per query."""
+        """Return the stored spans in seconds, one row per query."""
 
 
 class Session(ABC):
-    """A loaded model that can be run again and again on the inputs bound to it.
+    """A loaded model that can be run repeatedly on the inputs bound to it.
 
-    What has a value here is an ability that a session may leave out.
+    Attributes and methods with a default are optional.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -86,64 +86,64 @@ class Session(ABC):
     notes: tuple[str, ...] = ()
     evidence: Mapping[str, Scalar] = MappingProxyType({})
     spans: Spans | None = None
-    """What is known of each query beside the host's time; set by ``step``."""
+    """Times of each query in addition to the host's time; set by ``step``."""
 
     index_limits: Mapping[str, int] = MappingProxyType({})
-    """Numbers that integers of an input stay below, where no file says."""
+    """Upper limits of the integers of inputs, if the model file does not give them."""
 
     versions: Mapping[str, str] = MappingProxyType({})
-    """Of libraries that know better than their packages."""
+    """Versions of libraries that override those of their packages."""
 
     @abstractmethod
     def bind(self, arrays: Arrays) -> None:
-        """Take inputs; nothing of this is timed."""
+        """Set the inputs; not timed."""
 
     @abstractmethod
     def step(self) -> Callable[[], object]:
-        """Make the function that runs one query and returns when it is complete."""
+        """Return a function that runs one query and returns when it is complete."""
 
     @abstractmethod
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         """Run once and return the outputs by name."""
 
     def first(self) -> object:
-        """Run the very first query; what ``step`` makes may need one before it."""
+        """Run the first query, before ``step`` is called."""
         return self.step()()
 
-    def look(self) -> None:  # noqa: B027 - most sessions know all of it when they are opened
-        """Look at what ran, once something has, for the conditions; nothing of this is timed."""
+    def observe(self) -> None:  # noqa: B027 - most sessions know their conditions when opened
+        """Update the conditions by observing a query, after the first; not timed."""
 
     def fetch_with_span(self) -> tuple[dict[str, NDArray[np.generic]], float]:
-        """Do what ``fetch`` does; beside it the seconds it took, the device's where known."""
+        """Run once; returns the outputs and the seconds it took, on the device if known."""
         began = time.perf_counter()
         outputs = self.fetch()
         return outputs, time.perf_counter() - began
 
     def burst(self, *, size: int, lead: int) -> Burst | None:
-        """Make a call that runs queries back to back; ``None`` where no device measures them."""
+        """Return a call that runs queries back to back; ``None`` if no device times them."""
         return None
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
-        """Time the layers in a pass of their own; beside them the GPU time of that pass."""
-        raise UsageError("this runtime cannot time single layers", fix="leave --profile out")
+        """Time the layers in separate queries; returns also the GPU time of these queries."""
+        raise UsageError("this runtime cannot time single layers", fix="leave out --profile")
 
-    def look_back(self) -> dict[str, Scalar]:
-        """Return what can be found out at the price of time and memory, once all is measured."""
+    def observe_after(self) -> dict[str, Scalar]:
+        """Return evidence that takes time and memory to find, after everything is measured."""
         return {}
 
     def describe(self) -> str | None:
-        """Return what is known of the layers, as trtexec exports it."""
+        """Return information about the layers, in the format of trtexec's export."""
         return None
 
-    def close(self) -> None:  # noqa: B027 - most sessions hold nothing outside this process
-        """Free what is held outside of this process's own memory."""
+    def close(self) -> None:  # noqa: B027 - most sessions use only memory of this process
+        """Free resources outside the memory of this process."""
 
 
 _MEMORY_WORDS = re.compile(r"bad_alloc|bad allocation|out of memory|failed to allocate", re.I)
 
 
-def refuse_if_out_of_memory(problem: Exception) -> None:
-    """Raise MemoryError for the many ways in which runtimes word a lack of memory."""
+def raise_if_out_of_memory(problem: Exception) -> None:
+    """Raise MemoryError if an exception of a runtime means that it is out of memory."""
     if isinstance(problem, MemoryError) or _MEMORY_WORDS.search(str(problem)):
         raise MemoryError(str(problem)) from None
 
@@ -151,68 +151,69 @@ def refuse_if_out_of_memory(problem: Exception) -> None:
 def resolve_inputs(
     tensors: tuple[TensorSpec, ...], spec: RunSpec, *, limits: Mapping[str, int] | None = None
 ) -> tuple[tuple[TensorSpec, ...], Arrays]:
-    """Settle every input's shape and make arrays for it, from a file or at random.
+    """Return all inputs with their shapes, and an array for each, from a file or at random.
 
     Arrays of a file are cut to the batch, so that one file of items serves every batch size.
-    ``limits`` are numbers that random integers stay below, where the session knows them.
+    ``limits`` are upper limits of random integers, if the session knows them.
     """
     _check_inputs(tensors, spec)
     if spec.inputs.source is None:
-        settled = _assumed(tensors, spec)
-        return settled, _random(settled, spec, limits or index_limits(spec.model, settled))
-    settled = given_shapes(tensors, spec)
+        resolved = _resolve_shapes(tensors, spec)
+        limits = limits or index_limits(spec.model, resolved)
+        return resolved, _random_arrays(resolved, spec, limits)
+    resolved = given_shapes(tensors, spec)
     if spec.inputs.task is not None:
-        arrays = image_readers[0](spec, settled)
+        arrays = image_readers[0](spec, resolved)
     else:
         cut = {
             t.name
-            for t in settled
+            for t in resolved
             if spec.batch is not None and t.shape[:1] == (spec.batch,) and t.name not in spec.shapes
         }
-        loose = [t.having(shape=(None, *t.shape[1:])) if t.name in cut else t for t in settled]
+        loose = [t.having(shape=(None, *t.shape[1:])) if t.name in cut else t for t in resolved]
         arrays = read_arrays(Path(spec.inputs.source), loose)
         for name in cut:
             count = len(arrays[name])
             if count < (spec.batch or 0):
                 raise InputError(
-                    f"{name!r} holds {count} items, fewer than one batch of {spec.batch}",
+                    f"{name!r} has {count} items, fewer than one batch of {spec.batch}",
                     fix=f"--batch {count}" if count else None,
                 )
             arrays[name] = arrays[name][: spec.batch]
-    return tuple(each.having(shape=arrays[each.name].shape) for each in settled), arrays
+    return tuple(each.having(shape=arrays[each.name].shape) for each in resolved), arrays
 
 
 def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
-    """Settle the shapes of open inputs for a batch, and refuse one that none can take."""
+    """Return the shapes of dynamic inputs for a batch; raises if no input can have this batch."""
     _check_inputs(tensors, spec)
     return {
         after.name: tuple(dim for dim in after.shape if isinstance(dim, int))
-        for before, after in zip(tensors, _assumed(tensors, spec), strict=True)
+        for before, after in zip(tensors, _resolve_shapes(tensors, spec), strict=True)
         if not before.is_static
     }
 
 
-def assumed_of(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
-    """Return which dimensions were given no value, and what they become."""
+def assumed_dimensions(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
+    """Return a text that names the dimensions without a given value, and their assumed values."""
     shapes = shapes_of_batch(tensors, spec)
     given = given_shapes(tensors, spec)
-    settled = [each.having(shape=shapes.get(each.name, each.shape)) for each in given]
-    return assumption(given, settled)
+    resolved = [each.having(shape=shapes.get(each.name, each.shape)) for each in given]
+    return assumption(given, resolved)
 
 
-def items_counted(
-    declared: tuple[TensorSpec, ...], settled: tuple[TensorSpec, ...], *, batch: int | None
+def items_per_query(
+    declared: tuple[TensorSpec, ...], resolved: tuple[TensorSpec, ...], *, batch: int | None
 ) -> dict[str, Scalar]:
-    """Return the items of a query where a dimension that is not the first is called a batch.
+    """Return the number of items of a query, if the first dimensions do not show it.
 
-    Inputs that are one sequence each are one item, unless a batch was requested. Sizes alone do
-    not distinguish a batch of three from three colours; what is open at its front does.
+    Inputs that are one sequence each are one item, unless a batch was requested. The size alone
+    does not distinguish a batch of three from three colours; a dynamic first dimension does.
     """
-    items = items_by_name(declared, settled)
-    counted = batch_from_shapes(each.shape for each in settled)
+    items = items_by_name(declared, resolved)
+    counted = batch_from_shapes(each.shape for each in resolved)
     if items is None and counted is None:
-        # Take the size that all open fronts were given, where fixed ones beside them hide it. A
-        # single dimension may be the length of one item, unless it is as long as the batch.
+        # Use the common size of dynamic first dimensions, if fixed ones differ from it. A single
+        # dimension may be the length of one item, unless it is as long as the batch.
         opened = {
             each.name
             for each in declared
@@ -220,22 +221,22 @@ def items_counted(
         }
         fronts = {
             each.shape[0]
-            for each in settled
+            for each in resolved
             if each.name in opened and (each.shape[1:] or each.shape[:1] == (batch or 1,))
         }
         size = fronts.pop() if len(fronts) == 1 else None
         items = size if isinstance(size, int) else None
     if batch is None and declared and all(map(is_one_sequence, declared)):
         items = 1
-    if items is None and settled and all(may_be_colours(each.shape) for each in settled):
+    if items is None and resolved and all(may_be_colours(each.shape) for each in resolved):
         open_fronts = [bool(each.shape) and is_open(each.shape[0]) for each in declared]
         return {"items_per_query": counted} if open_fronts and all(open_fronts) else {}
     return {} if items is None else {"items_per_query": items}
 
 
-def refuse_undrawn(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
-    """Refuse what a run would refuse to draw, without drawing it."""
-    _random(tuple(t.having(shape=(0,) * len(t.shape)) for t in tensors), spec, {})
+def check_random_types(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
+    """Raise if random inputs of these types cannot be drawn; draws only empty arrays."""
+    _random_arrays(tuple(t.having(shape=(0,) * len(t.shape)) for t in tensors), spec, {})
 
 
 def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
@@ -251,51 +252,51 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
         )
     free = [t for t in tensors if t.shape and t.name not in spec.shapes]
     if free:
-        demand_room_for_batch(free, batch=spec.batch)
+        check_batch_possible(free, batch=spec.batch)
     elif spec.batch is not None:
-        # Items would be counted wrongly where shapes imply another batch for every input.
+        # Items would be counted wrongly if the shapes of all inputs imply another batch.
         shaped = [t.having(shape=spec.shapes[t.name]) for t in tensors if t.shape]
         items = items_by_name(tensors, shaped) or batch_that_ran(
             spec.shapes.values(), asked=spec.batch
         )
         if items not in (None, spec.batch):
             raise UsageError(
-                f"--batch {spec.batch} does not agree with the shapes, which hold {items} items",
+                f"--batch {spec.batch} contradicts the shapes, which have {items} items",
                 facts={name: text_from_shape(shape) for name, shape in spec.shapes.items()},
-                fix="leave --batch out",
+                fix="leave out --batch",
             )
 
 
 def given_shapes(
     tensors: Sequence[TensorSpec], spec: RunSpec, *, fronts: Sequence[TensorSpec] | None = None
 ) -> tuple[TensorSpec, ...]:
-    """Fill in what was requested, also where only a dimension of the same name was.
+    """Return tensors with the requested sizes, also for other dimensions of the same name.
 
-    ``fronts`` are the same tensors with dimensions settled that are before the batch.
+    ``fronts`` are the same tensors with known dimensions in front of the batch.
     """
-    settled = []
+    resolved = []
     for tensor in fronts or tensors:
         given = spec.shapes.get(tensor.name)
-        settled.append(
+        resolved.append(
             with_batch(tensor, spec.batch)
             if given is None
             else tensor.having(shape=fitted(tensor, given))
         )
-    return with_same_dims(tensors, settled)
+    return with_same_dims(tensors, resolved)
 
 
 def with_batch(tensor: TensorSpec, batch: int | None) -> TensorSpec:
-    """Settle the dimension that counts items, where it is open."""
+    """Return a tensor with the batch in its batch dimension, if that is dynamic."""
     place = batch_place(tensor)
     if batch is None or not tensor.shape or not is_open(tensor.shape[place]):
         return tensor
     return tensor.having(shape=(*tensor.shape[:place], batch, *tensor.shape[place + 1 :]))
 
 
-def _assumed(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec, ...]:
-    """Settle all shapes by what was given, else by what names suggest.
+def _resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec, ...]:
+    """Return tensors with all shapes known: as given, else as the names of dimensions suggest.
 
-    Where the batch is not in front, the front is settled first: by its name it is no batch.
+    Dimensions in front of the batch are resolved first.
     """
     fronts = []
     for tensor in tensors:
@@ -305,13 +306,13 @@ def _assumed(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec
             tensor = tensor.having(shape=(*front, *tensor.shape[place:]))
         fronts.append(tensor)
     given = given_shapes(tensors, spec, fronts=fronts)
-    settled = with_assumed_shapes(given, sides=sides_of(spec.model.path, given))
-    refuse_open(settled)
-    return settled
+    resolved = with_assumed_shapes(given, sides=sides_of(spec.model.path, given))
+    refuse_open(resolved)
+    return resolved
 
 
-def demand_room_for_batch(tensors: Sequence[TensorSpec], *, batch: int | None) -> None:
-    """Refuse a batch where all leading dimensions are fixed at another value."""
+def check_batch_possible(tensors: Sequence[TensorSpec], *, batch: int | None) -> None:
+    """Raise if all batch dimensions are fixed at another value."""
     leading = [(t, t.shape[batch_place(t)]) for t in tensors if t.shape]
     if batch is None or not leading or any(is_open(dim) or dim == batch for _, dim in leading):
         return
@@ -323,12 +324,14 @@ def demand_room_for_batch(tensors: Sequence[TensorSpec], *, batch: int | None) -
     )
 
 
-def _random(tensors: tuple[TensorSpec, ...], spec: RunSpec, limits: Mapping[str, int]) -> Arrays:
+def _random_arrays(
+    tensors: tuple[TensorSpec, ...], spec: RunSpec, limits: Mapping[str, int]
+) -> Arrays:
     try:
         return random_inputs(tensors, seed=spec.inputs.seed, limits=limits)
     except (ValueError, TypeError) as problem:
         raise InputError(
-            f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
+            f"random inputs cannot be made: {problem}", fix="--inputs data.npz"
         ) from None
 
 
@@ -337,40 +340,40 @@ _NO_SUCH_ROW = re.compile(
 )
 
 
-def unfit_inputs(
-    problem: Exception, inputs: Sequence[TensorSpec], *, drawn: bool, ranged: bool = False
+def inputs_error(
+    problem: Exception, inputs: Sequence[TensorSpec], *, is_random: bool, ranged: bool = False
 ) -> InputError:
-    """Make the error for a model that does not run on its inputs, with what would help.
+    """Return the error for a model that does not run on its inputs, with a fix.
 
-    ``drawn`` at random, and not read from a file; ``ranged`` where --range limits them.
+    ``ranged`` says whether --range can limit random inputs.
     """
     reason = first_line(problem)
     shown = ", ".join(f"{each.name} {text_from_shape(each.shape)} {each.dtype}" for each in inputs)
-    facts = {"reason": reason, "inputs": f"{shown}{', drawn at random' if drawn else ''}"}
+    facts = {"reason": reason, "inputs": f"{shown}{', random values' if is_random else ''}"}
     integers = any(each.dtype.startswith(("int", "uint")) for each in inputs)
-    if drawn and integers and _NO_SUCH_ROW.search(reason):
+    if is_random and integers and _NO_SUCH_ROW.search(reason):
         facts["integers"] = f"0 to {TOKEN_LIMIT - 1}, because the number of rows is not known"
         fix = "--range 0:99 (the last row), or " if ranged else ""
-        fix += "--inputs FILE (.npz) with numbers that the model has rows for"
+        fix += "--inputs FILE (.npz) with indices of rows that exist"
     else:
         flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs)
-        data = "--inputs FILE (.npz) with what" if drawn else "data that"
-        fix = f"{data} the model takes, or other shapes: {flags}"
+        data = "--inputs FILE (.npz) with data" if is_random else "data"
+        fix = f"{data} that the model accepts, or other shapes: {flags}"
     return InputError("the model does not run on these inputs", facts=facts, fix=fix)
 
 
 WARMUP = 10
 LEAST, MOST = 20, 500
 ENOUGH_S = 2.0
-"""Iterations thrown away, then kept: as many as fit into two seconds, within these bounds."""
+"""Iterations of a layer profile: discarded first, then kept for two seconds, within limits."""
 
 Row = tuple[str, float]
 
 
 def profile_from_rows(iterations: Sequence[Sequence[Row]]) -> LayerProfile:
-    """Put iterations together, layer by layer in execution order; names may repeat.
+    """Return the statistics of each layer, in execution order; names may repeat.
 
-    An iteration that reports other layers than most (a conditional branch) is left out.
+    Iterations that report other layers than most of them (a conditional branch) are left out.
     """
     if not iterations or not any(iterations):
         return LayerProfile(count=0, layers=())

@@ -1,7 +1,7 @@
-"""Run every item of a source or a file through a model, batch by batch, and time it.
+"""Runs a model over every item of a source, batch by batch, and times it.
 
-Load, preprocess, inference and postprocess are timed apart, in the same pass; outputs go to disk in
-chunks, so that memory is bounded. The last, short batch counts too.
+Load, preprocess, inference and postprocess are timed separately, in the same pass; outputs go to
+disk in chunks, so that memory is bounded. The last batch may be shorter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trtbench.core.spec import RunSpec, TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import ChunkWriter
 from trtbench.models.inputs import fixed_batch, has_rows
-from trtbench.runtimes._session import Session, refuse_if_out_of_memory, unfit_inputs
+from trtbench.runtimes._session import Session, inputs_error, raise_if_out_of_memory
 
 TIMES = "times.npz"
 
@@ -37,7 +37,7 @@ class ItemSource(Protocol):
     names: tuple[str, ...]
     notes: tuple[str, ...]
     drawn: bool
-    """At random, and not read."""
+    """Whether the items are random, and not read from files."""
 
     def load(self, index: int) -> LoadedItem: ...
 
@@ -54,7 +54,7 @@ def stream(
     stage: Stage,
     open_batch: int | None = None,
 ) -> InferOutcome:
-    """Run all items; leaves chunks of outputs, or of what they are decoded to, and the times."""
+    """Run all items; writes chunks of outputs, decoded or raw, and the times to the folder."""
     stage("load")
     began = time.perf_counter()
     session = open_session(spec)
@@ -63,14 +63,14 @@ def stream(
         source = open_source(session.inputs)
         if not source.names:
             raise InputError(
-                "there is nothing to run on: no items were found",
+                "the data contain no items",
                 fix="give data with at least one item",
             )
         stage("measure")
-        size = _size(session.inputs, spec, open_batch)
+        size = _batch_size(session.inputs, spec, open_batch)
         work = _Pass(session, source, decode, size=size)
         work.run(folder, stage.progress)
-        session.look()
+        session.observe()
         left_out = (f"the output {name} was left out: {why}" for name, why in work.left_out.items())
         return InferOutcome(
             items=len(source.names) - len(work.unreadable),
@@ -109,12 +109,12 @@ class _Pass:
             for place in range(start, stop):
                 try:
                     loaded.append(self.source.load(place))
-                except InputError as problem:  # what cannot be read is listed and left out
+                except InputError as problem:  # unreadable items are listed and left out
                     reason = str(problem.facts.get("reason") or problem.message)
                     name = self.source.names[place]
                     self.unreadable.append(Unreadable(place=place, name=name, reason=reason))
             if loaded:
-                decoded = self._batch(loaded, time.perf_counter() - begun)
+                decoded = self._run_batch(loaded, time.perf_counter() - begun)
                 writer.add(decoded, items=len(loaded))
             progress(stop / count, f"{stop} of {count} items")
         writer.flush()
@@ -125,31 +125,31 @@ class _Pass:
         columns = {name: np.array(column) for name, column in self._columns.items()}
         np.savez(folder / TIMES, **columns)  # type: ignore[arg-type]
 
-    def _batch(self, loaded: list[LoadedItem], load: float) -> Arrays:
+    def _run_batch(self, loaded: list[LoadedItem], load: float) -> Arrays:
         count, begun = len(loaded), time.perf_counter()
         items = [self.source.prepare(each) for each in loaded]
-        feed = {tensor.name: self._joined(tensor, items) for tensor in self.session.inputs}
+        feed = {tensor.name: self._stack(tensor, items) for tensor in self.session.inputs}
         preprocess = time.perf_counter() - begun
         for each in (values for item in items for values in item.values()):
             self.digest.update(np.ascontiguousarray(each).tobytes())
         begun = time.perf_counter()
         outputs, padded, model_s = self._infer(feed, count)
         inference = time.perf_counter() - begun
-        kept = self._kept(outputs, count, padded)
+        rows = self._rows_of(outputs, count, padded)
         begun = time.perf_counter()
-        decoded = self.decode(kept, loaded) if self.decode else kept
+        decoded = self.decode(rows, loaded) if self.decode else rows
         post = time.perf_counter() - begun
         row = (count, load, preprocess, inference, model_s, post)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
         return decoded
 
-    def _joined(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:
+    def _stack(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:
         if tensor.name not in items[0]:
             raise InputError(
                 f"there is no array for the input {tensor.name!r}",
                 facts={"arrays": ", ".join(items[0])},
-                fix=f"call an array {tensor.name}, as the input is called",
+                fix=f"name an array {tensor.name}, like the input",
             )
         if tensor.name not in self._rows:
             values = np.asarray(items[0][tensor.name])
@@ -159,11 +159,11 @@ class _Pass:
                 raise InputError(
                     f"the items of a batch differ in size, for the input {tensor.name!r}",
                     facts={"sizes": ", ".join("x".join(map(str, each)) for each in sorted(shapes))},
-                    fix="--batch 1, or a preparation that makes all items alike",
+                    fix="--batch 1, or a preparation that gives all items the same size",
                 )
             values = np.stack([item[tensor.name] for item in items])
         if tensor.dtype == "bfloat16" and values.dtype.kind == "f":
-            # numpy has no bfloat16: its bits travel as uint16.
+            # numpy has no bfloat16: its bits are passed as uint16.
             bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
             rounded = bits + 0x7FFF + ((bits >> 16) & 1)
             return (rounded >> 16).astype(np.uint16)
@@ -172,7 +172,7 @@ class _Pass:
         return np.ascontiguousarray(values, dtype=tensor.dtype)
 
     def _infer(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
-        """Run one batch; where a model takes no short one, its last item is repeated."""
+        """Run one batch; if the model does not accept a short one, its last item is repeated."""
 
         def run(feed: Outputs, length: int) -> tuple[Outputs, int, float]:
             self.session.bind(feed)
@@ -186,7 +186,7 @@ class _Pass:
                 except InputError:
                     if length == self.size:
                         raise
-            # The range an engine was built for may begin above the length of the last batch.
+            # The smallest batch of an engine's profile may be larger than the last batch.
             full = {
                 name: np.concatenate([each, np.repeat(each[-1:], self.size - length, axis=0)])
                 if name in self._rows
@@ -197,16 +197,16 @@ class _Pass:
         except InputError:
             raise
         except Exception as problem:
-            refuse_if_out_of_memory(problem)
+            raise_if_out_of_memory(problem)
             shown = tuple(
                 TensorSpec(name=name, dtype=str(array.dtype), shape=array.shape)
                 for name, array in feed.items()
             )
             drawn = self.source.drawn
-            raise unfit_inputs(problem, shown, drawn=drawn, ranged=drawn) from None
+            raise inputs_error(problem, shown, is_random=drawn, ranged=drawn) from None
 
-    def _kept(self, outputs: Outputs, length: int, padded: int) -> Outputs:
-        """Cut outputs to one row per item; those that hold none are left out if others do."""
+    def _rows_of(self, outputs: Outputs, length: int, padded: int) -> Outputs:
+        """Return outputs with one row per item; raises if no output has that."""
         found = {}
         for name, each in outputs.items():
             rows = _per_item(each, length, padded)
@@ -214,7 +214,7 @@ class _Pass:
                 shape = text_from_shape(each.shape)
                 self.left_out.setdefault(
                     name,
-                    "it holds text"
+                    "it contains text"
                     if each.dtype.kind not in "biufc"
                     else f"{shape} is not one row per item of a batch of {padded}; "
                     "--batch 1 keeps it",
@@ -223,33 +223,33 @@ class _Pass:
                 found[name] = rows
         if not found:
             raise InputError(
-                "no output holds one row of numbers per item",
+                "no output has one row of numbers per item",
                 facts=self.left_out,
                 fix="--batch 1" if padded > 1 else None,
             )
         return found
 
 
-def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
-    """Count the items of a query; where none has rows of them, a query is an item."""
+def _batch_size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
+    """Return the number of items of a query; 1 if no input has one row per item."""
     rows = [each for each in tensors if has_rows(each, tensors)]
     given = next((spec.shapes[each.name] for each in rows if each.name in spec.shapes), ())
     fixed = fixed_batch(tensors) if rows else 1
     if fixed is not None and spec.batch not in (None, fixed):
-        message = "no input has a row per item in front, so that items run one by one"
+        message = "no input has a batch as its first dimension, so items run one by one"
         if rows:
             whose = "--shape" if given[:1] == (fixed,) else "the model"
             message = f"the batch of {whose} is fixed at {fixed}"
         raise InputError(
             message,
             facts={"requested": f"--batch {spec.batch}"},
-            fix="leave --batch out, or export the model with a dynamic batch in front",
+            fix="leave out --batch, or export the model with a dynamic first dimension",
         )
     return fixed or spec.batch or (given[0] if given else None) or open_batch or 1
 
 
 def _per_item(output: NDArray[np.generic], length: int, padded: int) -> NDArray[np.generic] | None:
-    """Cut an output to one row per item, whatever its own leading dimension is."""
+    """Return an output with one row per item; ``None`` if its shape does not allow that."""
     if output.dtype.kind not in "biufc":
         return None
     if output.ndim and output.shape[0] == padded:

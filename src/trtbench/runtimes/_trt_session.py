@@ -1,8 +1,8 @@
-"""What the runtimes ``tensorrt`` and ``tensorrt-rtx`` share: an engine, its session, its layers.
+"""Engines and sessions for the runtimes ``tensorrt`` and ``tensorrt-rtx``.
 
 The session uses the part of TensorRT's API that 8.6 to 11 and TensorRT-RTX have in common. Before
 it is timed, its outputs are checked, and those of its CUDA graph are compared with a plain run.
-Types that numpy does not have are handled as raw bytes: ``trt.nptype`` knows none of them.
+Types that numpy does not have are handled as raw bytes, since ``trt.nptype`` does not know them.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ from trtbench.host.tensorrt import (
     TITLES,
     TYPES,
     Flavour,
-    Heard,
-    OutputRoom,
+    LoggedErrors,
+    OutputAllocator,
     activation_bytes,
     load,
     make_logger,
-    make_output_room,
+    make_output_allocator,
     version_numbers,
 )
 from trtbench.layers.join import denied_by, types_of_layers
@@ -90,13 +90,13 @@ if TYPE_CHECKING:
 Outputs = dict[str, NDArray[np.generic]]
 
 DEPTH = {"pipeline": 2, "gpu": 2, "coldl2": 2}
-"""Queries in flight per context; one for the protocols that wait for each."""
+"""Queries in flight per context; one for protocols that wait for each query."""
 FRESH_SEED = 1_000_003
-"""Of the inputs that a graph is checked with: others than those measured."""
+"""Seed of the inputs for checking a graph, which must differ from the measured ones."""
 CLOSE = 1e-2
-"""Largest difference, of the largest value, between a graph and a plain run.
+"""Largest allowed difference between a graph and a plain run, relative to the largest value.
 
-Engines may add in another order from run to run; a graph that does not compute differs by far more.
+Engines may sum in another order from run to run; a graph that does not work differs by far more.
 """
 _NO_MEMORY = re.compile(r"out of memory|OutOfMemory|Requested amount of GPU memory", re.I)
 _OTHER_GPU = re.compile(r"incompatible device|compute capability|different (GPU|device)", re.I)
@@ -111,17 +111,17 @@ class Port(Value, frozen=True, kw_only=True):
     dtype: str
     bits: int
     shape: tuple[int, ...]
-    """-1 is a dimension that may change."""
+    """-1 is a dynamic dimension."""
     on_host: bool = False
     """A shape tensor: TensorRT reads its values on the host."""
     packed_dim: int | None = None
-    """Dimension that the layout fills up to a multiple of ``packed``."""
+    """Dimension that the layout pads to a multiple of ``packed``."""
     packed: int = 1
     range: ShapeProfile | None = None
-    """What the optimization profile in use allows; for inputs that may change."""
+    """The shapes that the optimization profile in use allows, for dynamic inputs."""
 
     @property
-    def moves(self) -> bool:
+    def is_dynamic(self) -> bool:
         return any(dim < 0 for dim in self.shape)
 
     @property
@@ -130,7 +130,7 @@ class Port(Value, frozen=True, kw_only=True):
         return TensorSpec(name=self.name, dtype=self.dtype, shape=shape)
 
     def size_bytes(self, shape: tuple[int, ...]) -> int:
-        """Count bytes of a tensor of this shape in the layout of the engine; one at least."""
+        """Return the bytes of a tensor of this shape in the engine's layout; at least one."""
         dims = list(shape)
         if self.packed_dim is not None and self.packed > 1:
             dims[self.packed_dim] = -(-dims[self.packed_dim] // self.packed) * self.packed
@@ -159,7 +159,7 @@ def ports_of(engine: ICudaEngine, trt: ModuleType, *, profile: int) -> tuple[Por
             packed_dim=packed_dim if packed_dim >= 0 else None,
             packed=max(1, int(engine.get_tensor_components_per_element(name))),
         )
-        if port.is_input and not port.on_host and port.moves:
+        if port.is_input and not port.on_host and port.is_dynamic:
             least, best, most = map(ints, engine.get_tensor_profile_shape(name, profile))
             port = port.having(range=ShapeProfile(min=least, opt=best, max=most))
         ports.append(port)
@@ -167,7 +167,7 @@ def ports_of(engine: ICudaEngine, trt: ModuleType, *, profile: int) -> tuple[Por
 
 
 def bytes_of(array: NDArray[np.generic], port: Port, size: int) -> NDArray[np.uint8]:
-    """Lay an array out as the engine takes it; only plain layouts can be filled from one."""
+    """Return the bytes of an array for the engine; vectorized layouts are padded, not reordered."""
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if raw.nbytes != size and port.packed == 1:
         raise InputError(
@@ -182,9 +182,9 @@ def bytes_of(array: NDArray[np.generic], port: Port, size: int) -> NDArray[np.ui
 def array_from_bytes(
     raw: NDArray[np.uint8], port: Port, shape: tuple[int, ...]
 ) -> NDArray[np.generic]:
-    """Make an output as numpy can hold it: bfloat16 becomes float32, smaller types stay bytes.
+    """Return an output as a numpy array: bfloat16 becomes float32, smaller types stay bytes.
 
-    Where its shape depends on the data, all there is room for, in one row.
+    If its shape is not known, the whole buffer is returned as one dimension.
     """
     if min(shape, default=0) < 0:
         shape = (raw.nbytes * 8 // port.bits,)
@@ -197,8 +197,8 @@ def array_from_bytes(
     return np.array(values[: math.prod(shape)]).reshape(shape)
 
 
-def same(expected: NDArray[np.generic], found: NDArray[np.generic]) -> bool:
-    """Whether two runs of one engine on the same inputs gave the same."""
+def is_close(expected: NDArray[np.generic], found: NDArray[np.generic]) -> bool:
+    """Return whether outputs of two runs of an engine on the same inputs agree."""
     if expected.shape != found.shape:
         return False
     if expected.tobytes() == found.tobytes():
@@ -212,13 +212,13 @@ def same(expected: NDArray[np.generic], found: NDArray[np.generic]) -> bool:
     return bool(np.abs(a - b).max(initial=0.0) <= CLOSE * max(np.abs(a).max(initial=0.0), 1e-30))
 
 
-def judged(
+def output_evidence(
     before: dict[str, NDArray[np.generic]],
     after: dict[str, NDArray[np.generic]],
     *,
     changed: bool = True,
 ) -> dict[str, Scalar]:
-    """Return whether outputs are finite and, where inputs changed, whether they vary."""
+    """Return whether outputs are finite and, if the inputs changed, whether they vary."""
     floating = [name for name, array in before.items() if array.dtype.kind == "f" and array.size]
     if not floating:
         return {}
@@ -229,14 +229,14 @@ def judged(
 
 @dataclass
 class Buffer:
-    """One tensor: its place on the device, and its page-locked place on the host."""
+    """The memory of one tensor: on the device, and page-locked on the host."""
 
     port: Port
     shape: tuple[int, ...]
     device: int
     host: NDArray[np.uint8]
-    room: OutputRoom | None = None
-    """Where the shape depends on the data: knows that of the last query."""
+    allocator: OutputAllocator | None = None
+    """Knows the shape of the last query, if the shape depends on the data."""
 
     @property
     def address(self) -> int:
@@ -250,7 +250,7 @@ class Unit:
     handle: int
     buffers: dict[str, Buffer] = field(default_factory=dict)
     launch: Call | None = None
-    """Of the CUDA graph, once it is captured."""
+    """Launches the CUDA graph, once it is captured."""
 
     def plain(self) -> Callable[[], object]:
         return partial(self.context.execute_async_v3, self.handle)
@@ -261,7 +261,7 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """A loaded engine with what has to live as long as it does."""
+    """A loaded engine, and the objects that must live as long as it does."""
 
     trt: ModuleType
     flavour: Flavour
@@ -269,7 +269,7 @@ class Engine:
     engine: ICudaEngine
     runtime: Runtime
     logger: ILogger
-    heard: Heard
+    heard: LoggedErrors
     ports: tuple[Port, ...]
     profile: int
 
@@ -301,12 +301,12 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
         )
     if header.version and version_numbers(header.version)[0] != version_numbers(here)[0]:
         raise _other_version(path, header, flavour=flavour, here=here)
-    heard = Heard()
-    # The log of the worker; a socket in its place cannot be opened.
+    heard = LoggedErrors()
+    # The log of the worker, unless standard error is a socket, which cannot be opened.
     log = Path(os.devnull) if _STDERR.is_socket() else _STDERR
     verbose = spec.options.get("verbose") == "on"
-    logger = make_logger(trt, path=log, heard=heard, verbose=verbose)
-    # Engines may name plugins: TensorRT's own, and the user's.
+    logger = make_logger(trt, path=log, logged=heard, verbose=verbose)
+    # Engines may need plugins, of TensorRT or of the user.
     initialise = getattr(trt, "init_libnvinfer_plugins", None)
     if initialise is not None:
         initialise(logger, "")
@@ -320,7 +320,7 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
     runtime = trt.Runtime(logger)
     engine = runtime.deserialize_cuda_engine(data)
     if engine is None:
-        raise _refused(path, header, cuda, heard, flavour=flavour, here=here)
+        raise _load_error(path, header, cuda, heard, flavour=flavour, here=here)
     profiles = max(1, int(engine.num_optimization_profiles))
     if spec.profile_index >= profiles:
         raise UsageError(
@@ -346,7 +346,7 @@ def _other_version(
 ) -> InputError:
     built = ".".join((header.version or "unknown").split(".")[:3])
     return InputError(
-        f"the engine was built by {TITLES[flavour]} {built}, and {here} is installed here",
+        f"the engine was built by {TITLES[flavour]} {built}, but {here} is installed here",
         facts={
             "engine": path.name,
             "built by": header.version or "unknown",
@@ -358,11 +358,11 @@ def _other_version(
     )
 
 
-def _refused(
-    path: Path, header: PlanHeader, cuda: Cuda, heard: Heard, *, flavour: Flavour, here: str
+def _load_error(
+    path: Path, header: PlanHeader, cuda: Cuda, heard: LoggedErrors, *, flavour: Flavour, here: str
 ) -> TrtbenchError:
-    """Return why an engine was not loaded, by the first error of TensorRT."""
-    cause = heard.cause() or "TensorRT does not say"
+    """Return the error for an engine that cannot be loaded, from the first error of TensorRT."""
+    cause = heard.cause() or "TensorRT gives none"
     if _NO_MEMORY.search(cause):
         free, total = cuda.memory()
         return no_memory(path.stat().st_size, free=free, total=total)
@@ -378,7 +378,7 @@ def _refused(
         return InputError(
             f"{path.name} needs a plugin that is not loaded",
             facts={"reason": cause},
-            fix="--opt plugins=LIBRARY.so that has it",
+            fix="--opt plugins=LIBRARY.so with the library that has it",
         )
     numbers = version_numbers(header.version)[:3] if header.version else None
     if _OTHER_VERSION.search(cause) or (numbers and numbers != version_numbers(here)[:3]):
@@ -391,7 +391,7 @@ def _refused(
 
 
 class TrtSession(Session):
-    """An engine with its contexts, buffers and streams; everything is made before the loop."""
+    """An engine with its contexts, buffers and streams, all created before the loop."""
 
     def __init__(
         self, engine: Engine, cuda: Cuda, spec: RunSpec, config: IRuntimeConfig | None = None
@@ -399,10 +399,10 @@ class TrtSession(Session):
         self.engine, self._cuda, self._spec = engine, cuda, spec
         self._units: list[Unit] = []
         for _ in range(spec.streams):
-            self._units.append(self._unit(config))
+            self._units.append(self._create_unit(config))
         ports = list(engine.ports)
         for index, port in enumerate(ports):
-            if port.is_input and not port.moves:  # the engine may not know it, a context does
+            if port.is_input and not port.is_dynamic:  # only a context may know the shape
                 shape = ints(self._units[0].context.get_tensor_shape(port.name))
                 ports[index] = port.having(shape=shape) if min(shape, default=0) > 0 else port
         self.engine = engine = replace(engine, ports=tuple(ports))
@@ -423,14 +423,14 @@ class TrtSession(Session):
             "profile_index": spec.profile_index,
             "device": cuda.facts().name,
         }
-        if engine.flavour == "tensorrt_rtx":  # when kernels for the shapes are made
+        if engine.flavour == "tensorrt_rtx":  # when kernels for the shapes are compiled
             found["specialization"] = spec.options.get("specialization", "eager")
         self.conditions = {key: Fact(value=value) for key, value in found.items()}
         self.spans: Spans | None = None
         self._marks: tuple[Call, Call, Callable[[], float]] | None = None
 
     def bind(self, arrays: Arrays) -> None:
-        """Take inputs: set shapes, place buffers, and copy the inputs once."""
+        """Set shapes, allocate buffers, and copy the inputs once."""
         bound_before = bool(self._units[0].buffers)
         for unit in self._units:
             self._bind(unit, arrays)
@@ -439,8 +439,8 @@ class TrtSession(Session):
             TensorSpec(name=port.name, dtype=port.dtype, shape=buffers[port.name].shape)
             for port in self.engine.outputs
         )
-        # Compare the precision in the record of the engine with the types of its layers, which the
-        # inspector reports or not, depending on how the engine was built.
+        # Compare the precision in the engine's record with the types of its layers, if the engine
+        # was built so that the inspector reports them.
         label = None if bound_before else precision_of_engine(self._spec.model)
         if label is None:
             return
@@ -461,7 +461,7 @@ class TrtSession(Session):
             self._run(unit, unit.plain())
 
     def step(self) -> Callable[[], object]:
-        """Make the queries of the protocol; a graph is captured and checked now."""
+        """Return a call that runs a query of the protocol; captures and checks a graph first."""
         self._check_outputs()
         transfers = self._spec.transfers
         lanes = [self._lane(unit) for unit in self._units]
@@ -475,7 +475,7 @@ class TrtSession(Session):
         return query.step
 
     def burst(self, *, size: int, lead: int) -> Burst:
-        """Make queries back to back on the inputs that are there, without copies."""
+        """Return a call that runs queries back to back on the current inputs, without copies."""
         lane = self._lane(self._units[0])
         return burst_of_queries(self._cuda, lane, size=size, lead=lead)
 
@@ -483,7 +483,7 @@ class TrtSession(Session):
         return self.fetch_with_span()[0]
 
     def fetch_with_span(self) -> tuple[Outputs, float]:
-        """Run once and give the outputs, and the seconds the GPU computed, copies left out."""
+        """Run once; returns the outputs, and the seconds on the GPU without copies."""
         unit, cuda = self._units[0], self._cuda
         if self._marks is None:
             begin, end = cuda.event(), cuda.event()
@@ -502,15 +502,15 @@ class TrtSession(Session):
         return self._outputs(unit), read()
 
     def profile_layers(self) -> tuple[LayerProfile, float]:
-        """Time single layers with TensorRT's profiler; beside them the median GPU time."""
+        """Time single layers with TensorRT's profiler; returns also the median GPU time."""
         if self.spans is not None:
             self.spans.drain()
         trt, cuda, unit = self.engine.trt, self._cuda, self._units[0]
-        heard: list[Row] = []
+        reported: list[Row] = []
 
         class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
             def report_layer_time(self, layer_name: str, ms: float) -> None:
-                heard.append((layer_name, ms * 1e-3))
+                reported.append((layer_name, ms * 1e-3))
 
         context = unit.context
         context.profiler = Profiler()
@@ -522,7 +522,7 @@ class TrtSession(Session):
         spans: list[float] = []
         until = time.monotonic() + ENOUGH_S
         for number in range(WARMUP + MOST):
-            heard.clear()
+            reported.clear()
             mark()
             if run() is False:
                 raise TrtbenchError("the engine could not be run with the profiler attached")
@@ -531,29 +531,29 @@ class TrtSession(Session):
             context.report_to_profiler()
             if number < WARMUP:
                 continue
-            rows.append(list(heard))
+            rows.append(list(reported))
             spans.append(span())
             if len(rows) >= LEAST and time.monotonic() >= until:
                 break
         return profile_from_rows(rows), float(np.median(spans))
 
     def describe(self) -> str:
-        """Return what the inspector reports about every layer, as trtexec exports it."""
+        """Return the inspector's information about layers, in the format of trtexec's export."""
         inspector = self.engine.engine.create_engine_inspector()
         inspector.execution_context = self._units[0].context
         return str(inspector.get_engine_information(self.engine.trt.LayerInformationFormat.JSON))
 
     def close(self) -> None:
-        """Free contexts first, then what they used."""
+        """Free the contexts, then the memory that they used."""
         if self.spans is not None:
-            with suppress(TrtbenchError):  # the failure that led here is the one to report
+            with suppress(TrtbenchError):  # an earlier error is the one to report
                 self.spans.drain()
         self.spans = None
         self._units.clear()
         self._cuda.close()
 
-    def _unit(self, config: IRuntimeConfig | None) -> Unit:
-        """Make an execution context, if there is memory for it, with a stream."""
+    def _create_unit(self, config: IRuntimeConfig | None) -> Unit:
+        """Create an execution context and its stream; raises if there is not enough memory."""
         stream = self._cuda.stream()
         handle, profile = int(stream), self.engine.profile
         needed = activation_bytes(self.engine.engine)
@@ -563,24 +563,24 @@ class TrtSession(Session):
         make = self.engine.engine.create_execution_context
         context = make() if config is None else make(config)
         if context is None:
-            cause = self.engine.heard.cause() or "TensorRT does not say"
+            cause = self.engine.heard.cause() or "TensorRT gives none"
             if _NO_MEMORY.search(cause):
                 raise no_memory(needed or 0, free=free, total=total)
             raise UnavailableError(
-                "no execution context can be made for the engine", facts={"reason": cause}
+                "no execution context can be created for the engine", facts={"reason": cause}
             )
-        taken = InputError(
-            "the engine lets only one context use its optimization profile, and each of the "
+        not_shared = InputError(
+            "only one context can use the engine's optimization profile, but each of the "
             f"{self._spec.streams} streams needs one",
             facts={"profile": profile},
-            fix="--streams 1; or build the engine with trtbench, which lets profiles be shared",
+            fix="--streams 1; or build the engine with trtbench, which allows sharing of profiles",
         )
         if profile and context.set_optimization_profile_async(profile, handle) is False:
-            said = f"the optimization profile {profile} cannot be used"
-            raise taken if self._units else self._failure(said)
-        moves = any(port.moves for port in self.engine.inputs)
-        if context.active_optimization_profile < 0 and moves:
-            raise taken
+            message = f"the optimization profile {profile} cannot be used"
+            raise not_shared if self._units else self._failure(message)
+        dynamic = any(port.is_dynamic for port in self.engine.inputs)
+        if context.active_optimization_profile < 0 and dynamic:
+            raise not_shared
         self._cuda.synchronize(stream)
         return Unit(context=context, stream=stream, handle=handle)
 
@@ -594,7 +594,7 @@ class TrtSession(Session):
             ):
                 least, most, best = map(text_from_shape, (allowed.min, allowed.max, allowed.opt))
                 raise InputError(
-                    f"the shape of {port.name!r} is outside of what the engine was built for",
+                    f"the shape of {port.name!r} is outside the range of the engine",
                     facts={
                         "given": text_from_shape(shape),
                         "allowed": f"{least} to {most}, best {best}",
@@ -602,10 +602,10 @@ class TrtSession(Session):
                     },
                     fix=f"--shape {port.name}:{best}",
                 )
-            if port.moves and unit.context.set_input_shape(port.name, shape) is False:
+            if port.is_dynamic and unit.context.set_input_shape(port.name, shape) is False:
                 raise self._failure(f"TensorRT refuses the shape of {port.name!r}")
         for port in engine.inputs:
-            self._place(unit, port)
+            self._allocate(unit, port)
         for port in engine.inputs:
             host = unit.buffers[port.name].host
             host[:] = bytes_of(arrays[port.name], port, host.nbytes)
@@ -616,13 +616,13 @@ class TrtSession(Session):
             copy()
         self._cuda.synchronize(unit.stream)
         for port in engine.outputs:
-            self._place(unit, port)
+            self._allocate(unit, port)
 
-    def _place(self, unit: Unit, port: Port) -> None:
-        """Allocate the memory of a tensor; what was allocated for a larger one is used again."""
+    def _allocate(self, unit: Unit, port: Port) -> None:
+        """Allocate the memory of a tensor, or reuse the memory of a larger one."""
         shape = ints(unit.context.get_tensor_shape(port.name))
         size = port.size_bytes(shape) if min(shape, default=0) >= 0 else 0
-        if not size:  # the shape depends on the data: room for the largest
+        if not size:  # the shape depends on the data: allocate the maximum
             size = max(1, int(unit.context.get_max_output_size(port.name)))
         known = unit.buffers.get(port.name)
         if known is None or known.host.nbytes < size:
@@ -635,11 +635,11 @@ class TrtSession(Session):
         unit.buffers[port.name] = known
         if unit.context.set_tensor_address(port.name, known.address) is False:  # or None
             raise self._failure(f"TensorRT refuses the address of {port.name!r}")
-        if known.room is None and not port.is_input and min(shape, default=0) < 0:
+        if known.allocator is None and not port.is_input and min(shape, default=0) < 0:
             trt, size = self.engine.trt, known.host.nbytes
-            known.room = make_output_room(trt, address=known.address, size_bytes=size)
-            if unit.context.set_output_allocator(port.name, known.room) is False:
-                raise self._failure(f"TensorRT refuses the place of {port.name!r}")
+            known.allocator = make_output_allocator(trt, address=known.address, size_bytes=size)
+            if unit.context.set_output_allocator(port.name, known.allocator) is False:
+                raise self._failure(f"TensorRT refuses the allocator of {port.name!r}")
 
     def _copies_in(self, unit: Unit, stream: object) -> tuple[Call, ...]:
         moved = [unit.buffers[port.name] for port in self.engine.inputs if not port.on_host]
@@ -659,7 +659,7 @@ class TrtSession(Session):
         )
 
     def _run(self, unit: Unit, enqueue: Callable[[], object]) -> None:
-        """Run one whole query, outside of any measurement."""
+        """Run one whole query, not timed."""
         for copy in self._copies_in(unit, unit.stream):
             copy()
         if enqueue() is False:
@@ -672,28 +672,28 @@ class TrtSession(Session):
         found = {}
         for port in self.engine.outputs:
             buffer = unit.buffers[port.name]
-            shape = buffer.room.shape if buffer.room is not None else None
+            shape = buffer.allocator.shape if buffer.allocator is not None else None
             shape = shape or ints(unit.context.get_tensor_shape(port.name))
             found[port.name] = array_from_bytes(buffer.host, port, shape)
         return found
 
     def _check_outputs(self) -> None:
-        """Run on other inputs too: outputs must be finite and differ, and a graph must agree.
+        """Run on other inputs too: check that outputs are finite and vary, and that a graph works.
 
-        Afterwards the inputs are those measured again. An output whose shape depends on its data
-        allows no graph: a replay reports no shapes, and TensorRT 8.6.0 lets such work be captured
-        and then replays other results.
+        The measured inputs are restored afterwards. An output whose shape depends on the data
+        allows no graph: a replay reports no shapes, and TensorRT 8.6.0 captures such work, but then
+        replays wrong results.
         """
         wanted, first = self._spec.cuda_graph != "off", self._units[0]
-        changing = [name for name, each in first.buffers.items() if each.room is not None]
+        changing = [name for name, each in first.buffers.items() if each.allocator is not None]
         measured = {name: each.host.copy() for name, each in first.buffers.items()}
-        before = self._run_emptied(first, first.plain())
+        before = self._run_cleared(first, first.plain())
         for unit in self._units:
-            self._put_fresh(unit)
-        after = self._run_emptied(first, first.plain())
+            self._change_inputs(unit)
+        after = self._run_cleared(first, first.plain())
         names = [port.name for port in self.engine.inputs]
         changed = any((first.buffers[name].host != measured[name]).any() for name in names)
-        self.evidence |= judged(before, after, changed=changed)
+        self.evidence |= output_evidence(before, after, changed=changed)
         problem: TrtbenchError | None = None
         if wanted and not changing:
             try:
@@ -705,7 +705,7 @@ class TrtSession(Session):
         for unit in self._units:
             for name in names:
                 unit.buffers[name].host[:] = measured[name]
-        # On inputs that came after the capture: a graph may keep those it was made with.
+        # Also on inputs set after the capture: a graph may keep the ones it was captured with.
         if wanted and not changing and problem is None:
             problem = self._difference(self._units, before)
         for unit in self._units:
@@ -713,13 +713,13 @@ class TrtSession(Session):
             self._run(unit, unit.enqueue())
         if wanted and changing:
             problem = InputError(
-                "a CUDA graph does not report the shape of an output that depends on its data",
+                "a CUDA graph does not support outputs whose shape depends on the data",
                 facts={"outputs": ", ".join(changing)},
             )
         if problem is not None and self._spec.cuda_graph == "on":
             cause = self.engine.heard.cause()
             facts = {**problem.facts, **({"TensorRT": cause} if cause else {})}
-            fix = "--cuda-graph auto, which measures without one"
+            fix = "to measure without a graph: --cuda-graph auto"
             raise InputError(problem.message, facts=facts, fix=fix)
         if problem is not None:
             self.notes += (f"measured without a CUDA graph: {problem.message}",)
@@ -727,45 +727,45 @@ class TrtSession(Session):
         self.conditions["cuda_graph"] = Fact(value=wanted and problem is None)
 
     def _difference(self, units: Sequence[Unit], expected: Outputs) -> InputError | None:
-        """Replay graphs on the inputs that are there, and compare their outputs with a plain run's.
+        """Return an error if graphs, on the current inputs, give other outputs than a plain run.
 
-        Outputs count that differ by the graph alone; some engines never give the same twice.
+        Outputs that also differ between two plain runs do not count.
         """
         wrong: set[str] = set()
         for unit in units:
-            found = self._run_emptied(unit, unit.enqueue())
-            differ = {name for name in expected if not same(expected[name], found[name])}
-            again = self._run_emptied(unit, unit.plain()) if differ else {}
+            found = self._run_cleared(unit, unit.enqueue())
+            differ = {name for name in expected if not is_close(expected[name], found[name])}
+            again = self._run_cleared(unit, unit.plain()) if differ else {}
             unsteady = [name for name in again if name in differ]
-            unsteady = [name for name in unsteady if not same(expected[name], again[name])]
+            unsteady = [name for name in unsteady if not is_close(expected[name], again[name])]
             if unsteady and "outputs_repeat" not in self.evidence:
                 self.evidence["outputs_repeat"] = False
                 self.notes += (
-                    f"{', '.join(unsteady)} came out otherwise in a second plain run on the same "
-                    "inputs: whether the CUDA graph gives the same cannot be checked",
+                    f"{', '.join(unsteady)} differed in a second plain run on the same inputs: the "
+                    "outputs of the CUDA graph cannot be checked",
                 )
             wrong |= differ.difference(unsteady)
         if not wrong:
             return None
         self.evidence["graph_outputs_differ"] = True
         return InputError(
-            "the CUDA graph gives other results than the engine itself",
+            "the CUDA graph gives different results from the engine without it",
             facts={"outputs": ", ".join(sorted(wrong))},
             fix="--cuda-graph off",
         )
 
-    def _run_emptied(self, unit: Unit, enqueue: Callable[[], object]) -> Outputs:
-        """Run with outputs emptied before: what a run leaves unwritten is then alike."""
+    def _run_cleared(self, unit: Unit, enqueue: Callable[[], object]) -> Outputs:
+        """Run with outputs set to zero first, so that unwritten parts are equal."""
         for buffer in unit.buffers.values():
             if not buffer.port.is_input and not buffer.port.on_host:
-                self._cuda.clear(buffer.device, buffer.host.nbytes, unit.stream)
+                self._cuda.memset(buffer.device, buffer.host.nbytes, unit.stream)
         self._run(unit, enqueue)
         return self._outputs(unit)
 
-    def _put_fresh(self, unit: Unit) -> None:
-        """Fill in other inputs: drawn anew, or integers that were given, backwards.
+    def _change_inputs(self, unit: Unit) -> None:
+        """Set other inputs: new random values, or given integers in reverse order.
 
-        Given integers may be the only ones that the engine can bear.
+        Given integers may be the only valid ones, such as indices of a table.
         """
         limits = index_limits(self._spec.model, self.inputs)
         for port in self.engine.inputs:
@@ -780,7 +780,7 @@ class TrtSession(Session):
             tensor = TensorSpec(name=port.name, dtype=port.dtype, shape=buffer.shape)
             try:
                 array = random_inputs((tensor,), seed=FRESH_SEED, limits=limits)[port.name]
-            except (ValueError, TypeError):  # a type that cannot be drawn stays as it is
+            except (ValueError, TypeError):  # no random values of this type: unchanged
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
 
@@ -830,28 +830,28 @@ def load_library(flavour: Flavour) -> None:
 
 
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
-    """Load an engine with the options of a run; CUDA comes first, TensorRT may crash without."""
+    """Load an engine with the options of a run; opens CUDA first, TensorRT may crash without."""
     check(spec, flavour=flavour)
 
-    # Loading the library takes as long as making CUDA's context, and the two are independent.
-    def import_it() -> None:
-        with suppress(Exception):  # loading the engine meets it again, and reports it
+    # Importing TensorRT takes as long as creating the CUDA context, and is independent of it.
+    def import_library() -> None:
+        with suppress(Exception):  # loading the engine raises it again
             load(flavour)
 
-    meanwhile = Thread(target=import_it, daemon=True)
-    meanwhile.start()
+    importer = Thread(target=import_library, daemon=True)
+    importer.start()
     try:
         cuda = open_cuda(spec.device, spin=spec.spin_wait)
     except UnavailableError:
-        if util.find_spec(flavour) is None:  # what to install first comes first
+        if util.find_spec(flavour) is None:  # report what must be installed first
             raise UnavailableError(
                 f"{TITLES[flavour]} is not installed here", fix=INSTALL[flavour]
             ) from None
         raise
-    meanwhile.join()
+    importer.join()
     try:
         engine, config = load_engine(spec, cuda, flavour=flavour), None
-        if flavour == "tensorrt_rtx":  # which makes kernels for the shapes in use before it runs
+        if flavour == "tensorrt_rtx":  # which can compile kernels for the shapes in use
             config = engine.engine.create_runtime_config()
             wanted = spec.options.get("specialization", "eager")
             refuse_other_choice("specialization", wanted, ("eager", "lazy", "none"))
@@ -869,6 +869,6 @@ def check(spec: RunSpec, *, flavour: Flavour) -> None:
     refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
     if spec.threads is not None:
         raise UsageError(
-            f"{TITLES[flavour]} has no threads to set", fix="leave --threads out; --streams N"
+            f"{TITLES[flavour]} has no threads to set", fix="leave out --threads; see --streams"
         )
     check_protocol(spec)

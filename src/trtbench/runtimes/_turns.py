@@ -1,12 +1,12 @@
-"""Two sides measured in turn: both in one process, or in two that hand each other the turn.
+"""Measures two sides in turn: both in one process, or in two processes that hand over the turn.
 
-The idle side is kept quiet: sessions of one process share a pool of threads or stop theirs when a
-run ends, and two processes measure from the same core, with their pools' threads on the others.
-Blocks of queries alone, in the same launch, show whether it worked. The order within each pair is
-random and known to both sides beforehand, so that a turn is handed over by one byte.
+The idle side is kept quiet: sessions of one process share a pool of threads, or stop theirs when a
+query ends, and two processes measure on the same core, with their other threads on other cores.
+Blocks of queries of one side, in the same launch, show whether this works. The order within each
+pair is random and known to both sides beforehand, so one byte is enough to hand over the turn.
 
-On a GPU single queries in turn would find it cold after each change of process and take twice as
-long; there bursts back to back, and series of queries, take turns.
+On a GPU, single queries in turn would take twice as long, because the GPU is cold after each change
+of process; there, bursts of queries and series of queries take turns.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from trtbench.core.spec import Length, RunSpec, Warmup
 from trtbench.host import early_context
 from trtbench.host.cuda import index_of
 from trtbench.host.machine import fastest_core, still_runs
-from trtbench.host.nvml import kept_open, opened, visible_index
+from trtbench.host.nvml import keep_open, opened, visible_index
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._loop import (
     PreparedSession,
@@ -61,84 +61,84 @@ _HELLO, _TURN = b"h", b"t"
 _PACE = struct.Struct("!d")
 _NS = 1e-9
 LOOK_S = 0.002
-"""How often to look whether a process has ended; nothing is measured meanwhile."""
+"""Seconds between two checks whether a process has ended; nothing is measured meanwhile."""
 PACE, FEWEST_PACE = 5, 2
-"""Queries that show how long one takes, before a launch is planned; of slow models, fewer do."""
+"""Queries to estimate the time of one, before a launch is planned; fewer for slow models."""
 MOST_STRETCHED = 3.0
 PROBE = 8
-"""Queries of the burst that shows how long one takes."""
+"""Queries of the burst that estimates the time of one query."""
 SERIES = 2
 """Series of each side in a launch: A B B A."""
 SERIES_S, SETTLE_S, FEWEST = 0.04, 0.01, 10
-"""Seconds of a series, and of the queries before it that are not kept; its fewest queries."""
+"""Seconds of a series, and of the discarded queries before it; its minimum of queries."""
 CLOCKED = 2
-"""Launches that look at the SM clock: it differs by engine, not by launch, and NVML must start."""
+"""Launches that read the SM clock: it depends on the engine, and starting NVML takes time."""
 OTHER_SIDE = "measured without a CUDA graph: the other side cannot be captured"
 
-AskClock = Callable[[], float | None]
+ReadClock = Callable[[], float | None]
 SpanRows = NDArray[np.int64]
 
 
 class PartnerLost(TrtbenchError):
-    """The other side's process ended too early."""
+    """The process of the other side ended too early."""
 
 
 class Barrier:
-    """A pipe at which one waits until all who hold its other end have let go, or have ended."""
+    """A pipe: its reader waits until all processes have closed its writing end, or have ended."""
 
-    def __init__(self, waits: int, holds: int) -> None:
-        self._waits, self.holds = waits, holds
+    def __init__(self, reader: int, writer: int) -> None:
+        self._reader, self.writer = reader, writer
 
-    def let_go(self) -> None:
-        os.close(self.holds)
+    def release(self) -> None:
+        os.close(self.writer)
 
     def wait(self) -> bytes:
-        """Sleep until no process holds it, and return the words left."""
+        """Sleep until no process holds the writing end; returns what was written."""
         words = b""
-        while part := os.read(self._waits, 100):
+        while part := os.read(self._reader, 100):
             words += part
         return words
 
 
 class Neighbours:
-    """Other launches that start at the same time: one has the machine, and the others sleep.
+    """Other launches that start at the same time: one uses the machine while the others sleep.
 
-    They come in groups, whose launches load one after the other, so that each place finds the GPU's
-    memory as the same place of another group does; then they measure one after the other.
+    The launches of a group load one after the other, so that the n-th launch of each group finds
+    the same state of GPU memory; then they measure one after the other.
     """
 
     def __init__(self, *ends: int) -> None:
         barriers = [Barrier(*ends[number : number + 2]) for number in range(0, len(ends), 2)]
         self._imports, self._groups, self._contexts, self.loads, self.turns, self._end = barriers
-        with suppress(BrokenPipeError):  # after the last, no one waits
-            os.write(self._groups.holds, b"%d " % os.getpid())
+        with suppress(BrokenPipeError):  # after the last group, no one waits
+            os.write(self._groups.writer, b"%d " % os.getpid())
 
     def await_group(self) -> None:
-        """Sleep until all have imported what they need, and the group before is gone.
+        """Sleep until all have imported their libraries, and the previous group has ended.
 
-        A process that has not ended may still have memory.
+        A process that has not ended may still use memory.
         """
-        self._imports.let_go()
+        self._imports.release()
         self._imports.wait()
         before = [int(each) for each in self._groups.wait().split()]
         while any(map(still_runs, before)):
             time.sleep(LOOK_S)
 
     def await_load(self) -> None:
-        """Sleep until all of the group have a context, and those before this launch an engine."""
-        self._contexts.let_go()
+        """Sleep until the whole group has contexts, and all earlier launches have engines."""
+        self._contexts.release()
         self._contexts.wait()
         self.loads.wait()
 
-    def leave(self) -> None:
-        """Let the next launch begin, and sleep until all are over: ending would make noise."""
-        self.turns.let_go()
-        self._end.let_go()
+    def finish(self) -> None:
+        """Let the next launch start, and sleep until all are done: exiting would disturb them."""
+        self.turns.release()
+        self._end.release()
         self._end.wait()
 
 
 class TurnPartner:
-    """The other side's process, at the far end of a socket."""
+    """The process of the other side, at the other end of a socket."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
@@ -151,13 +151,13 @@ class TurnPartner:
 
     def meet(self) -> None:
         self._send(_HELLO)
-        self._hear(1, _HELLO)
+        self._receive(1, _HELLO)
 
     def hand_over(self) -> None:
         self._send(_TURN)
 
     def wait(self) -> None:
-        self._hear(1, _TURN)
+        self._receive(1, _TURN)
 
     @contextmanager
     def slot(self, *, first: bool) -> Iterator[None]:
@@ -169,9 +169,9 @@ class TurnPartner:
             self.wait()
 
     def swap(self, pace_s: float) -> float:
-        """Send the other side how long a query takes here; returns how long it takes there."""
+        """Exchange the time of a query; returns the one of the other side."""
         self._send(_PACE.pack(pace_s))
-        return float(_PACE.unpack(self._hear(_PACE.size))[0])
+        return float(_PACE.unpack(self._receive(_PACE.size))[0])
 
     def _send(self, word: bytes) -> None:
         try:
@@ -179,71 +179,71 @@ class TurnPartner:
         except OSError:
             raise PartnerLost("the other side ended too early") from None
 
-    def _hear(self, size: int, expected: bytes | None = None) -> bytes:
+    def _receive(self, size: int, expected: bytes | None = None) -> bytes:
         with suppress(OSError):
-            heard = self._socket.recv(size, socket.MSG_WAITALL)
-            if len(heard) == size and expected in (None, heard):
-                return heard
+            received = self._socket.recv(size, socket.MSG_WAITALL)
+            if len(received) == size and expected in (None, received):
+                return received
         raise PartnerLost("the other side ended too early")
 
 
 def run_duet(job: DuetJob, stage: Stage, descriptors: Sequence[int] = ()) -> dict[int, Result]:
-    """Run this process's part of a duet; returns the result of each side that ran here.
+    """Run this process's part of a comparison in turns; returns the result of each side here.
 
-    The first descriptor leads to the other side, the rest to other launches that start meanwhile.
+    The first descriptor connects to the other side, the rest to launches that start together.
     """
     if job.mine is None:
-        return _play_both(job, stage)
+        return _run_both_sides(job, stage)
     if not descriptors:
-        raise ValueError("a side that runs alone needs a channel to the other")
+        raise ValueError("a side in its own process needs a descriptor of the other side")
     for each in descriptors:
         os.set_inheritable(each, False)
     channel, *others = descriptors
     with TurnPartner(channel) as partner:
         if not job.series:
-            return {job.mine: _play_side(job, job.mine, stage, partner)}
-        return {job.mine: _play_series(job, job.mine, stage, partner, Neighbours(*others))}
+            return {job.mine: _run_side(job, job.mine, stage, partner)}
+        return {job.mine: _run_side_on_gpu(job, job.mine, stage, partner, Neighbours(*others))}
 
 
-def _opened(spec: RunSpec) -> PreparedSession:
+def _prepare(spec: RunSpec) -> PreparedSession:
     return prepare(session_opener(spec.runtime), spec)
 
 
-def _play_series(
+def _run_side_on_gpu(
     job: DuetJob, mine: int, stage: Stage, partner: TurnPartner, neighbours: Neighbours
 ) -> Result:
-    """Measure this process's side: bursts in turn, then series of single queries in turn."""
+    """Measure the side of this process: bursts in turn, then series of single queries in turn."""
     spec, runtime = job.sides[mine], RUNTIMES.load(job.sides[mine].runtime)
-    early_context.wait()  # before other libraries of CUDA come in, which may start anything
-    # Import what is used later too, so that no measurement waits for a file.
-    import numpy.random  # noqa: F401 - numpy itself waits until inputs are drawn
+    early_context.wait()  # before importing other CUDA libraries, which may start threads
+    # Import everything that is used later, so that no measurement waits for a file.
+    import numpy.random  # noqa: F401 - numpy imports it only when inputs are drawn
 
     if runtime.load_library is not None:
-        with suppress(Exception):  # loading the model will meet it, and report it
+        with suppress(Exception):  # loading the model raises it again
             runtime.load_library()
     neighbours.await_group()
-    early_context.make_now()
+    early_context.make_delayed()
     neighbours.await_load()
     stage("load")
     first = job.load_order % 2 == 0
     with partner.slot(first=first):
-        prepared = _opened(spec)
+        prepared = _prepare(spec)
     graph = prepared.session.conditions["cuda_graph"].value is True
-    if not partner.swap(float(graph)) and graph:  # then neither side has one
+    if not partner.swap(float(graph)) and graph:  # then neither side uses one
         prepared.session.close()
-        prepared = _opened(spec.having(cuda_graph="off"))
+        prepared = _prepare(spec.having(cuda_graph="off"))
         notes = (*prepared.outcome.notes, OTHER_SIDE)
         prepared = replace(prepared, outcome=prepared.outcome.having(notes=notes))
-    neighbours.loads.let_go()
+    neighbours.loads.release()
     with ExitStack() as held:
         held.callback(prepared.session.close)
-        clock = _unknown
+        clock: ReadClock | None = None
         if job.launch < CLOCKED:
-            held.enter_context(kept_open())
+            held.enter_context(keep_open())
             gpu = held.enter_context(opened(visible_index(index_of(runtime.device(spec)))))
-            clock = _unknown if gpu is None else gpu.sm_clock_hz
-        gc.freeze()  # what is there stays: collecting before each series shall not look through it
-        neighbours.turns.wait()  # until all have loaded, and the launch before is over
+            clock = None if gpu is None else gpu.sm_clock_hz
+        gc.freeze()  # existing objects are skipped by the collection before each series
+        neighbours.turns.wait()  # until all have loaded, and the previous launch is done
         stage("warm-up")
         with partner.slot(first=first):
             warm = warm_up(prepared.step, spec.warmup)
@@ -252,10 +252,10 @@ def _play_series(
         stage("measure")
         bursts: dict[str, object] = {}
         if job.bursts:
-            # The order within each pair is random: one side may follow itself.
+            # The order within each pair is random, so one side may have two turns in a row.
             burst = _burst(prepared, size=plan.size, lead=plan.lead)
             turns = order_of_turns(SETTLE + plan.turns, seed=job.seed, launch=job.launch).tolist()
-            rows, seen_hz = in_turn(turns, mine, burst, partner, clock)
+            rows, seen_hz = run_in_turn(turns, mine, burst, partner, clock)
             seconds, enqueueing = np.array(rows[SETTLE:], np.float64).T
             known_hz = [each for each in seen_hz[SETTLE:] if each]
             bursts = {
@@ -265,32 +265,28 @@ def _play_series(
                 "burst_clock_hz": sum(known_hz) / len(known_hz) if known_hz else None,
             }
         times, facts = _series(prepared, partner, first=first)
-        neighbours.leave()
+        neighbours.finish()
     outcome = prepared.outcome_of(facts.having(load_order=job.load_order, **bursts), warm)
     how = f"two processes: {plan.words}, and {SERIES} series of queries, in turn"
-    return outcome.having(  # what it takes to load was not measured, because others loaded too
+    return outcome.having(  # load times are not valid, because other launches loaded too
         facts=outcome.facts.having(load_s=None, first_s=None),
         conditions={**outcome.conditions, "interleaved": Fact(value=how)},
     ), times
 
 
-def _unknown() -> float | None:
-    return None
-
-
 def _burst(prepared: PreparedSession, *, size: int, lead: int) -> Burst:
-    made = prepared.session.burst(size=size, lead=lead)
-    if made is None:
+    burst = prepared.session.burst(size=size, lead=lead)
+    if burst is None:
         raise UsageError("this runtime cannot time bursts of queries", fix="--mode launches")
-    return made
+    return burst
 
 
-def in_turn(
-    turns: Sequence[int], mine: int, work: Burst, partner: TurnPartner, clock: AskClock = _unknown
+def run_in_turn(
+    turns: Sequence[int], mine: int, work: Burst, partner: TurnPartner, clock: ReadClock | None
 ) -> tuple[list[tuple[float, float]], list[float | None]]:
-    """Do the work in each turn of this side, and sleep in the others; returns the clocks too.
+    """Do the work in each turn of this side, and sleep in the others; returns results and clocks.
 
-    The clock is read before the turn is handed over: it holds a while longer than the work.
+    The GPU's clock is read before the turn is handed over, while it is still as in the work.
     """
     found: list[tuple[float, float]] = []
     seen_hz: list[float | None] = []
@@ -303,7 +299,7 @@ def in_turn(
             if number > 0 and turns[number - 1] != mine:
                 partner.wait()
             found.append(work())
-            seen_hz.append(clock())
+            seen_hz.append(clock() if clock is not None else None)
             if number + 1 < len(turns) and turns[number + 1] != mine:
                 partner.hand_over()
     finally:
@@ -315,9 +311,9 @@ def in_turn(
 def _series(
     prepared: PreparedSession, partner: TurnPartner, *, first: bool
 ) -> tuple[IterationTimes, LaunchFacts]:
-    """Run series of single queries, A B B A, each after a while in which it settles.
+    """Run series of single queries, A B B A, each after some discarded queries.
 
-    Series are put one after the other; what passed between them is not counted.
+    Returns the times of all series of this side; the time between series is not counted.
     """
     parts: list[tuple[IterationTimes, LaunchFacts, float]] = []
     for number in range(SERIES):
@@ -340,82 +336,82 @@ def _series(
 
 
 def _turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
-    """Settle how a side waits for its turn; a runtime without threads of its own just waits."""
-    settle = RUNTIMES.load(spec.runtime).turn_spec
-    return settle(spec, together) if settle is not None else TurnSpec(spec=spec)
+    """Return how a side is opened to take turns; unchanged if its runtime has no own threads."""
+    turn_spec = RUNTIMES.load(spec.runtime).turn_spec
+    return turn_spec(spec, together) if turn_spec is not None else TurnSpec(spec=spec)
 
 
-def _play_both(job: DuetJob, stage: Stage) -> dict[int, Result]:
+def _run_both_sides(job: DuetJob, stage: Stage) -> dict[int, Result]:
     both = [_turn_spec(spec, job.sides) for spec in job.sides]
     stage("load")
     alike = all(each.like_alone for each in both)
     alone: dict[int, SpanRows] = {}
     if not alike:
         for side in (0, 1) if job.launch % 2 == 0 else (1, 0):
-            alone[side] = _alone_apart(_opened(job.sides[side]), job)
-    # Which side is made first is random too: memory may lie better for one of them.
+            alone[side] = _measure_alone(_prepare(job.sides[side]), job)
+    # Which side is opened first is random too: it may affect the placement of memory.
     creation = order_of_turns(1, seed=job.seed + 2, launch=job.launch).tolist()
-    prepared = {side: _opened(both[side].spec) for side in creation}
+    prepared = {side: _prepare(both[side].spec) for side in creation}
     stage("warm-up")
     steps = {side: prepared[side].step for side in (0, 1)}
     pace_s = [_warm_pace_s(steps[side], job.sides[side].warmup) for side in (0, 1)]
     plan = plan_from_pace(pace_s, pairs=job.pairs)
     if alike:
-        alone = _alone_in_blocks(steps, plan, job, None)
+        alone = _measure_blocks(steps, plan, job, None)
     stage("measure")
     turns = order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
     spans = run_stretches(steps, stretches(turns), None)
     return {
-        side: _result_duet(
+        side: _result_of_side(
             prepared[side], spans[side], alone[side], plan, turns, side, how="one process"
         )
         for side in (0, 1)
     }
 
 
-def _play_side(job: DuetJob, mine: int, stage: Stage, partner: TurnPartner) -> Result:
+def _run_side(job: DuetJob, mine: int, stage: Stage, partner: TurnPartner) -> Result:
     own = _turn_spec(job.sides[mine], ())
     stage("load")
-    prepared = _opened(own.spec if own.like_alone else job.sides[mine])
+    prepared = _prepare(own.spec if own.like_alone else job.sides[mine])
     partner.meet()
     stage("warm-up")
     alone: SpanRows | None = None
     with partner.slot(first=job.launch % 2 == mine):
         if not own.like_alone:
             with on_one_core():
-                alone = _alone_apart(prepared, job)
+                alone = _measure_alone(prepared, job)
             del prepared
-            prepared = _opened(own.spec)
+            prepared = _prepare(own.spec)
         with on_one_core():
             pace_s = _warm_pace_s(prepared.step, job.sides[mine].warmup)
     plan = plan_from_pace([pace_s, partner.swap(pace_s)], pairs=job.pairs)
-    lacking = partner.swap(float(alone is None)) or alone is None
+    needs_blocks = partner.swap(float(alone is None)) or alone is None
     with on_one_core() as core:
-        if lacking:
-            blocks = _alone_in_blocks({mine: prepared.step}, plan, job, partner)[mine]
+        if needs_blocks:
+            blocks = _measure_blocks({mine: prepared.step}, plan, job, partner)[mine]
             alone = blocks if alone is None else alone
         assert alone is not None
         stage("measure")
         turns = order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
         spans = run_stretches({mine: prepared.step}, stretches(turns), partner)[mine]
     how = "two processes in lock-step" + ("" if core is None else f" on core {core}")
-    return _result_duet(prepared, spans, alone, plan, turns, mine, how=how)
+    return _result_of_side(prepared, spans, alone, plan, turns, mine, how=how)
 
 
-def _alone_in_blocks(
+def _measure_blocks(
     steps: Mapping[int, Step], plan: TurnPlan, job: DuetJob, partner: TurnPartner | None
 ) -> dict[int, SpanRows]:
-    """Run blocks of queries, each side's in turn: within a block it is as if it were alone."""
+    """Run blocks of queries of each side in turn; within a block, a side runs as if alone."""
     order = order_of_turns(plan.blocks, seed=job.seed + 1, launch=job.launch)
     found = run_stretches(steps, stretches(order, length=plan.in_block), partner)
     shape = (plan.blocks, plan.in_block, 2)
     return {side: spans.reshape(shape)[:, plan.dropped :] for side, spans in found.items()}
 
 
-def _alone_apart(prepared: PreparedSession, job: DuetJob) -> SpanRows:
-    """Run one long block of a session that a caller would have, and close it.
+def _measure_alone(prepared: PreparedSession, job: DuetJob) -> SpanRows:
+    """Run one long block of a session with its usual threads, and close the session.
 
-    Its idle threads would not leave the processor to the other side, so it must be gone first.
+    Its idle threads would disturb the other side, so it must be closed first.
     """
     step = prepared.step
     try:
@@ -429,9 +425,9 @@ def _alone_apart(prepared: PreparedSession, job: DuetJob) -> SpanRows:
 def run_stretches(
     steps: Mapping[int, Step], plan: Sequence[Stretch], partner: TurnPartner | None
 ) -> dict[int, SpanRows]:
-    """Run every stretch of the sides that are here, and wait while another has its own.
+    """Run the stretches of the sides in this process, and wait during those of the other side.
 
-    Who is done waits for the other: what it does next would lengthen the other's last query.
+    At the end both sides wait for each other, so as not to disturb the last query.
     """
     clock = time.perf_counter_ns
     stamps = {side: array("q") for side in steps}
@@ -459,9 +455,9 @@ def run_stretches(
 
 
 def _warm_pace_s(step: Step, warmup: Warmup) -> float:
-    """Warm up and return how long a query takes; a slow model's warm-up shows it already.
+    """Warm up and return the time of a query; for slow models, from the warm-up itself.
 
-    A busy machine may lengthen a launch, but not empty it.
+    The estimate is limited, so that a busy machine does not make a launch too short.
     """
     warm = warm_up(step, warmup)
     seconds, count = warm.warmup_s or 0.0, warm.warmup_iterations or 0
@@ -472,7 +468,7 @@ def _warm_pace_s(step: Step, warmup: Warmup) -> float:
     return float(min(np.median(lengths), MOST_STRETCHED * lengths.min())) * _NS
 
 
-def _result_duet(
+def _result_of_side(
     prepared: PreparedSession,
     spans: SpanRows,
     alone: SpanRows,
@@ -482,7 +478,7 @@ def _result_duet(
     *,
     how: str,
 ) -> Result:
-    """Drop the settling pairs and describe the rest as one launch of a run."""
+    """Return the result of one side as a launch of a run, without the first, discarded pairs."""
     second = (turns.reshape(-1, 2)[:, 1] == side)[plan.settle :]
     kept = spans[plan.settle :]
     starts, ends = kept[:, 0], kept[:, 1]
@@ -507,11 +503,11 @@ def _result_duet(
 
 @contextmanager
 def on_one_core() -> Iterator[int | None]:
-    """Keep this thread on the fastest core it may use, and the process's others off it.
+    """Pin this thread to the fastest allowed core, and keep other threads of the process off it.
 
-    It is the same core for both processes: with one each, a launch would compare cores, and the
-    same model against itself differed by 15 to 25 %. No session may be opened here, because its
-    threads would inherit the core.
+    Both processes use the same core: with different ones, a launch would compare cores, and the
+    same model against itself differed by 15 to 25 %. No session may be opened in the block, because
+    its threads would inherit the core.
     """
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     if len(allowed) < 2:

@@ -1,4 +1,4 @@
-"""What the file of a runtime offers; ``RUNTIMES`` checks each one when it is loaded."""
+"""What the module of a runtime offers; ``RUNTIMES`` checks each one when it is loaded."""
 
 from __future__ import annotations
 
@@ -20,56 +20,56 @@ ModelParts = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Runtime(Protocol):
-    """The module of a runtime. What has a value here may be left out."""
+    """The module of a runtime. Attributes with a default are optional."""
 
     FORMATS: tuple[ModelFormat, ...]
     OPTIONS: Mapping[str, str] = {}
-    """What ``--opt key=value`` may set, with a line of help each."""
+    """Keys of ``--opt key=value``, with a line of help each."""
     TRAVELS: Mapping[str, str] = {}
-    """Options that name what has to be on the machine that measures: ``file``, ``files`` (with
-    commas), or ``code`` (``module:function``)."""
+    """Options that name files to send to the machine that measures: ``file``, ``files`` (separated
+    by commas), or ``code`` (``module:function``)."""
     CHOSEN_FOR: Mapping[ModelFormat, int] = {}
-    """Formats it is chosen for by default: the usable runtime of the lowest number."""
+    """Formats for which it is a default; the available runtime with the lowest number is used."""
     FLAVOUR: str = ""
-    """The kind of engine it alone executes, by the engine's first bytes; empty is any."""
+    """The kind of engine that it executes, by the engine's first bytes; empty means any."""
     DEFAULT_PROTOCOL: QueryProtocol = "serve"
     DEFAULT_PROFILE: bool = False
     TIMES_LAYERS: bool = True
     TAKES_PRECISION: bool = True
-    """Whether it executes a model in the requested precision; else the file decides."""
+    """Whether it executes a model in the requested precision; if not, the file decides."""
     TAKES_ARGUMENTS: bool = False
-    """Whether arguments after ``--`` are handed on."""
+    """Whether it accepts arguments after ``--``."""
     EXECUTES_ENGINES: bool = False
-    """Whether what it runs is an engine, whatever file it was given."""
+    """Whether it executes an engine, whatever the format of the given file."""
     open_session: Callable[[RunSpec], Session] | None = None
-    """Load a model in the worker's own process; programs cannot."""
+    """Load a model in the worker's process; ``None`` if the runtime is a program."""
     turn_spec: Callable[[RunSpec, Sequence[RunSpec]], TurnSpec] | None = None
-    """Settle how a side waits for its turn, given all sides of this process, or none of them."""
+    """Return how a side is opened to take turns, given all sides of this process, or none."""
     load_library: Callable[[], None] | None = None
-    """Import its libraries, and touch no device: others may be measuring."""
+    """Import its libraries without using a device, because others may be measuring."""
     bursts: Callable[[RunSpec], bool] | None = None
-    """Whether its sessions time bursts of queries on a device of their own."""
+    """Return whether its sessions time bursts of queries on the device."""
     early_context: Callable[[RunSpec], dict[str, str]] | None = None
-    """Write variables that have a worker begin CUDA's context before all else, as sessions do."""
+    """Return environment variables that make a worker create its CUDA context early."""
     model_parts: Callable[[str, Mapping[str, str]], ModelParts] | None = None
-    """Name the files that options make a part of a model, and those options that are one."""
+    """Return the files and options that are part of a model's identity."""
     check: Callable[[RunSpec], None] | None = None
-    """Refuse what no session would be opened for, and load nothing."""
+    """Raise if a spec is not supported, without loading anything."""
     command_lines: Callable[[RunSpec], list[str]] | None = None
-    """Write what a program would be started with, for ``--dry-run``."""
+    """Return the command lines of a program, for ``--dry-run``."""
 
     def available(self) -> str | None:
-        """Return in a few words why it does not work here; ``None`` when it does."""
+        """Return why it is not available here, in a few words; ``None`` if it is."""
 
     def fix(self) -> str | None:
-        """Return what to type to get it."""
+        """Return the command that installs it."""
 
     def device(self, spec: RunSpec) -> str:
-        """Name what is locked while it measures: ``cpu`` or ``cuda:0``."""
+        """Return the device to lock while it measures: ``cpu`` or ``cuda:0``."""
         ...
 
     def bench(
         self, spec: RunSpec, *, folder: Path, stage: Stage
     ) -> tuple[BenchOutcome, IterationTimes]:
-        """Measure one launch; files of its own go into the folder."""
+        """Measure one launch; the runtime may write files to the folder."""
         ...

@@ -1,7 +1,7 @@
-"""Run ONNX models on ONNX Runtime, in the worker's own process.
+"""Runs ONNX models on ONNX Runtime, in the worker's process.
 
-ONNX Runtime itself goes on with the CPU when an execution provider cannot start. A number measured
-that way would be taken for the GPU's, so here it is an error.
+ONNX Runtime falls back to the CPU if an execution provider cannot start. Such a result could be
+taken for the GPU's, so it is an error here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from trtbench.runtimes._session import (
     Session,
     TurnSpec,
     profile_from_rows,
-    refuse_if_out_of_memory,
+    raise_if_out_of_memory,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ OPTIONS = {
 
 CPU = "CPUExecutionProvider"
 ON_GPU = ("cuda", "tensorrt", "nvtensorrtrtx")
-"""Providers whose tensors live in the memory of an NVIDIA GPU, by their short names."""
+"""Short names of providers whose tensors are in the memory of an NVIDIA GPU."""
 _LEVELS = {"disable": "ORT_DISABLE_ALL"} | {
     level: f"ORT_ENABLE_{level.upper()}" for level in ("basic", "extended", "all")
 }
@@ -94,7 +94,7 @@ _NO_DEVICE = re.compile(
     r"|cannot open shared object file",
     re.IGNORECASE,
 )
-"""What ONNX Runtime says when the provider is at fault, and not the model."""
+"""Messages of ONNX Runtime that are caused by the provider, not by the model."""
 _TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
@@ -108,15 +108,15 @@ _KINDS = {"seq": SEQUENCE, "map": MAP, "sparse_tensor": SPARSE, "optional": OPTI
 
 KERNEL = "_kernel_time"
 MOST_TRACED = 100
-"""Runs in one trace, which ONNX Runtime keeps in memory and cuts off at a million events."""
-LARGEST_BYTES = 1 << 30
+"""Runs in one trace, which ONNX Runtime keeps in memory, up to a million events."""
+LARGEST_TRACE_BYTES = 1 << 30
 LARGEST_MODEL_BYTES = 1 << 28
-"""A larger model is not loaded a second time only to look at it."""
+"""A larger model is not loaded a second time just to trace it."""
 MOST_NAMED = 8
 _SHARED_POOL = "set_global_thread_pool_sizes"
-"""What ONNX Runtime from 1.23 on has: a pool for all sessions of a process."""
+"""A function of ONNX Runtime 1.23 and later, for a pool of all sessions of a process."""
 _COMPUTES = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Attention|Einsum")
-"""Operators that multiply, fused ones too; those between them follow."""
+"""Operators that multiply, also fused ones; the types of the others follow from them."""
 _PRECISIONS = {"float": "fp32", "float16": "fp16", "bfloat16": "bf16", "double": "fp64"}
 _MODEL_BYTES = re.compile(rb"^[\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x72\xa2]")
 """An ONNX file is a protobuf message: its first byte is the tag of one of ModelProto's fields."""
@@ -124,7 +124,7 @@ _LOAD_FAILURES = (
     (
         r"Could not find an implementation for|is not a registered function/op|No Op registered",
         "the model uses an operator that ONNX Runtime does not have",
-        "run it on another runtime, or export it with standard operators",
+        "use another runtime, or export the model with standard operators",
     ),
     (
         r"Protobuf parsing failed|INVALID_PROTOBUF|No graph was found|does not have a graph"
@@ -143,7 +143,7 @@ _LOAD_FAILURES = (
         "export it again, or measure it on another runtime with -r",
     ),
 )
-"""What a message of ONNX Runtime says, what it means and what to do."""
+"""Patterns of ONNX Runtime's messages, our message, and the fix."""
 
 
 def available() -> str | None:
@@ -155,16 +155,16 @@ def fix() -> str | None:
 
 
 def device(spec: RunSpec) -> str:
-    """Return the device: CPU providers occupy the whole processor, CUDA ones their GPU."""
+    """Return the device: the GPU of CUDA providers, else the whole processor."""
     return spec.device or "cuda:0" if _on_gpu(spec) else "cpu"
 
 
 def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
-    """Keep idle threads off the processor while another side has its turn.
+    """Return how a side is opened so that its idle threads do not disturb the other side.
 
-    ``together`` are the sides of this process, none where each has its own. A pool of threads goes
-    on spinning for some 30 ms after a query. Sessions that share one are never in each other's
-    way, and find it as they would alone; a pool that stops when its query ends must be woken.
+    ``together`` are the sides of this process, empty if each has its own. A pool of threads spins
+    for about 30 ms after a query. Sessions that share a pool do not disturb each other, and run as
+    if alone; a pool that stops when its query ends must be woken up.
     """
     if device(spec) != "cpu" or spec.threads == 1 or spec.options.get("spinning") == "off":
         return TurnSpec(spec=spec)
@@ -178,14 +178,14 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
 
 @cache
 def _make_shared_pool(threads: int) -> None:
-    """Make the pool of all sessions of this process; it can be made once, before the first."""
+    """Create the pool for all sessions of this process, once, before the first session."""
     import onnxruntime
 
     onnxruntime.set_global_thread_pool_sizes(threads, 0)
 
 
 def check(spec: RunSpec) -> None:
-    """Refuse what ONNX Runtime cannot do, and values that its options cannot have."""
+    """Raise if ONNX Runtime does not support a setting, or the value of an option."""
     refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
     for key, choices in _CHOICES.items():
         if key in spec.options:
@@ -194,28 +194,28 @@ def check(spec: RunSpec) -> None:
         raise UsageError(
             "ONNX Runtime is measured one query at a time: one stream, no CUDA graph",
             facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
-            fix="leave --cuda-graph and --streams out"
+            fix="leave out --cuda-graph and --streams"
             if spec.protocol in SERIAL
             else f"--protocol {SERIAL[0]}",
         )
     if spec.profile and device(spec) != "cpu":
         raise UsageError(
-            "ONNX Runtime's profiler times nodes on the CPU; of a GPU it would time the launching",
+            "ONNX Runtime's profiler times nodes on the CPU only, not on a GPU",
             fix="trtbench build MODEL.onnx, then trtbench profile MODEL.engine",
         )
     if spec.precision is not None:
         raise UsageError(
-            "ONNX Runtime runs a file in the types it has",
+            "ONNX Runtime runs a model in the types of its file",
             fix=f"trtbench quantize {shlex.quote(spec.model.name)} --precision {spec.precision} "
-            "makes a file of it; or leave --precision out",
+            "makes a file of this precision; or leave out --precision",
         )
-    if spec.spin_wait or (not spec.transfers and not binds(spec)):
+    if spec.spin_wait or (not spec.transfers and not uses_io_binding(spec)):
         flag = "--spin-wait" if spec.spin_wait else "--no-transfers"
-        raise UsageError(f"the runtime onnxruntime cannot do {flag}", fix=f"leave {flag} out")
+        raise UsageError(f"ONNX Runtime does not support {flag}", fix=f"leave out {flag}")
 
 
-def binds(spec: RunSpec) -> bool:
-    """Whether tensors are bound to the device instead of handed over with each call."""
+def uses_io_binding(spec: RunSpec) -> bool:
+    """Return whether tensors are bound to the device instead of passed with each call."""
     return spec.options.get("io_binding", "off" if device(spec) == "cpu" else "on") == "on"
 
 
@@ -232,16 +232,16 @@ def open_session(spec: RunSpec) -> OrtSession:
     onnxruntime.set_default_logger_severity(3)
     on_gpu = _on_gpu(spec)
     options = _session_options(onnxruntime, spec, trace=on_gpu)
-    if on_gpu:  # load CUDA, cuDNN and TensorRT from pip's packages, where the loader does not look
-        if "tensorrt" in _asked_for(spec):
+    if on_gpu:  # load CUDA, cuDNN and TensorRT from pip's packages, which the loader does not find
+        if "tensorrt" in _requested_providers(spec):
             with suppress(ImportError, OSError):
                 importlib.import_module("tensorrt_libs")
         if hasattr(onnxruntime, "preload_dlls"):
             with suppress(OSError, RuntimeError):
                 onnxruntime.preload_dlls()
     known = {_short_name(name): name for name in onnxruntime.get_available_providers()}
-    asked: list[Provider] = []
-    for name in _asked_for(spec):
+    requested: list[Provider] = []
+    for name in _requested_providers(spec):
         if name not in known:
             raise UnavailableError(
                 f"ONNX Runtime here has no execution provider {name!r}",
@@ -249,19 +249,19 @@ def open_session(spec: RunSpec) -> OrtSession:
                 fix="pip install onnxruntime-gpu" if name in ON_GPU else None,
             )
         index = index_of(spec.device) if name in ON_GPU else 0
-        asked.append((known[name], {"device_id": str(index)}) if index else known[name])
-    make = partial(onnxruntime.InferenceSession, spec.model.path, providers=asked)
+        requested.append((known[name], {"device_id": str(index)}) if index else known[name])
+    make = partial(onnxruntime.InferenceSession, spec.model.path, providers=requested)
     try:
         session = make(options, enable_fallback=0)
-    except Exception as problem:  # ONNX Runtime's exceptions share no base class of their own
-        refuse_if_out_of_memory(problem)
+    except Exception as problem:  # ONNX Runtime's exceptions have no common base class
+        raise_if_out_of_memory(problem)
         if on_gpu and _NO_DEVICE.search(str(problem)):
-            name = next(name for name in _asked_for(spec) if name in ON_GPU)
-            raise _unavailable(onnxruntime, name, first_line(problem)) from None
+            name = next(name for name in _requested_providers(spec) if name in ON_GPU)
+            raise _provider_error(onnxruntime, name, first_line(problem)) from None
         raise explain_load_failure(spec.model.path, str(problem)) from None
     started = [_short_name(name) for name in session.get_providers()]
-    for name in map(_short_name, asked):
-        # A provider that is a plug-in of its own may add to the name it is requested by.
+    for name in map(_short_name, requested):
+        # A provider that is a plug-in may have a longer name than the requested one.
         if any(each.startswith(name) for each in started):
             continue
         # Load the library as ONNX Runtime did, to get the loader's message.
@@ -270,16 +270,16 @@ def open_session(spec: RunSpec) -> OrtSession:
             ctypes.CDLL(str(folder / f"libonnxruntime_providers_{name}.so"))
         except OSError as problem:
             reason = str(problem)
-        raise _unavailable(onnxruntime, name, reason)
-    if not binds(spec):
-        # Opened again for the profiler, which slows every node down.
+        raise _provider_error(onnxruntime, name, reason)
+    if not uses_io_binding(spec):
+        # The profiler slows down every node, so it gets its own session.
         return OrtSession(
             session, spec, profiling=lambda: make(_session_options(onnxruntime, spec, trace=True))
         )
     bound = BoundSession(onnxruntime, session, spec)
-    with suppress(InputError):  # a file may not name its types
+    with suppress(InputError):  # the file may not contain its types
         held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
-        bound.conditions |= computing(session, asked, held, os.environ)
+        bound.conditions |= precision_conditions(session, requested, held, os.environ)
     return bound
 
 
@@ -289,7 +289,7 @@ bench = partial(bench_session, open_session)
 def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> SessionOptions:
     options = onnxruntime.SessionOptions()
     given = spec.options
-    # Without it, int8 products overflow on x86 processors that have no VNNI.
+    # Without this, int8 products overflow on x86 processors without VNNI.
     options.add_session_config_entry("session.x64quantprecision", "1")
     if trace:
         options.enable_profiling = True
@@ -311,15 +311,15 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> 
 
 
 def _short_name(provider: Provider) -> str:
-    """Write ``cuda`` for ``CUDAExecutionProvider``, ``CUDA`` and ``cuda``."""
+    """Return ``cuda`` for ``CUDAExecutionProvider``, ``CUDA`` and ``cuda``."""
     word = provider if isinstance(provider, str) else provider[0]
     return word.strip().lower().removesuffix("executionprovider")
 
 
-def _asked_for(spec: RunSpec) -> list[str]:
-    """List the short names of the requested providers, in order of preference.
+def _requested_providers(spec: RunSpec) -> list[str]:
+    """Return the short names of the requested providers, in order of preference.
 
-    A device without providers says enough; the two together must agree.
+    The device alone selects a provider; if both are given, they must agree.
     """
     kind = None if spec.device is None else spec.device.split(":")[0]
     if kind not in (None, "cpu", "cuda", "gpu"):
@@ -329,17 +329,17 @@ def _asked_for(spec: RunSpec) -> list[str]:
     names = [_short_name(word) for word in given.split(",")]
     if kind is not None and wants_gpu != any(name in ON_GPU for name in names):
         raise UsageError(
-            f"the device {spec.device} and the execution providers {given} do not go together",
-            fix="--opt providers=cuda --device cuda:0, or leave both out for the CPU",
+            f"the device {spec.device} contradicts the execution providers {given}",
+            fix="--opt providers=cuda --device cuda:0, or leave out both for the CPU",
         )
     return names
 
 
 def _on_gpu(spec: RunSpec) -> bool:
-    return any(name in ON_GPU for name in _asked_for(spec))
+    return any(name in ON_GPU for name in _requested_providers(spec))
 
 
-def _unavailable(onnxruntime: ModuleType, provider: str, reason: str) -> UnavailableError:
+def _provider_error(onnxruntime: ModuleType, provider: str, reason: str) -> UnavailableError:
     built = getattr(onnxruntime, "cuda_version", None) or "12"
     tensorrt = re.search(r"libnvinfer\w*\.so\.(\d+)", reason)
     fix = "trtbench doctor"
@@ -358,21 +358,21 @@ def _unavailable(onnxruntime: ModuleType, provider: str, reason: str) -> Unavail
     )
 
 
-def computing(
+def precision_conditions(
     session: InferenceSession,
-    asked: Sequence[Provider],
+    requested: Sequence[Provider],
     held: frozenset[str],
     environment: Mapping[str, str],
 ) -> dict[str, Fact]:
-    """Return what the first provider computes in, where that is more than the types of the file.
+    """Return the precision of the first provider, if it can differ from the types of the file.
 
-    TensorRT takes its settings from the environment only where none are handed over. It rounds
-    FP32 to TF32 unless switched off, and so does CUDA.
+    TensorRT reads its settings from the environment only if none are passed. It rounds FP32 to
+    TF32 unless that is switched off, and so does CUDA.
     """
     facts: dict[str, Fact] = {}
-    if _short_name(asked[0]) == "tensorrt":
-        settings = environment if isinstance(asked[0], str) else {}
-        allowed = {  # a switch as ONNX Runtime reads it: a whole number that is not 0
+    if _short_name(requested[0]) == "tensorrt":
+        settings = environment if isinstance(requested[0], str) else {}
+        allowed = {  # switches in the format of ONNX Runtime: an integer other than 0 means on
             each
             for each in ("fp16", "int8", "bf16")
             if settings.get(f"ORT_TENSORRT_{each.upper()}_ENABLE", "").strip().lstrip("+-0")
@@ -380,8 +380,8 @@ def computing(
         if allowed:
             return {"precision": Fact(value=name_from_types(held | allowed), source="implied")}
         facts["tf32"] = Fact(value=True, source="implied")
-    if _short_name(asked[0]) == "cuda":
-        name = asked[0] if isinstance(asked[0], str) else asked[0][0]
+    if _short_name(requested[0]) == "cuda":
+        name = requested[0] if isinstance(requested[0], str) else requested[0][0]
         switch = session.get_provider_options().get(name, {}).get("use_tf32")
         if switch is not None:
             facts["tf32"] = Fact(value=switch == "1")
@@ -392,7 +392,7 @@ def computing(
 
 
 class OrtSession(Session):
-    """One ``InferenceSession`` with its inputs handed over with each call."""
+    """One ``InferenceSession``, whose inputs are passed with each call."""
 
     def __init__(
         self,
@@ -410,7 +410,7 @@ class OrtSession(Session):
         self._names = [each.name for each in found]
         spinning = spec.options.get("spinning")
         if spinning == "run":
-            self.notes += ("its pool of threads stopped whenever a query ended",)
+            self.notes += ("its thread pool stopped after every query",)
         threads = int(session.get_session_options().intra_op_num_threads) or None
         self.conditions = {
             "providers": Fact(value=",".join(session.get_providers())),
@@ -423,15 +423,15 @@ class OrtSession(Session):
         self._feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     def step(self) -> Callable[[], object]:
-        """Return one call of ``run`` on bound inputs, as a caller would write it."""
+        """Return a function that calls ``run`` on the inputs, as a user would."""
         return partial(self._session.run, self._names, self._feed)
 
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         names = [tensor.name for tensor in self.outputs]
         return dict(zip(names, self._session.run(names, self._feed), strict=True))
 
-    def look_back(self) -> dict[str, Scalar]:
-        """Run once with a trace; return the types that nodes multiplied in and no weight has."""
+    def observe_after(self) -> dict[str, Scalar]:
+        """Run once with a trace; returns the precision of nodes, if no weight has it."""
         if self._profiling is None:
             return {}
         try:
@@ -441,12 +441,12 @@ class OrtSession(Session):
             session = self._profiling()
             session.run(self._names, self._feed)
             ran = types_of_trace(end_trace(session), held)
-        except Exception:  # ONNX Runtime's exceptions share no base class; the number stands
+        except Exception:  # ONNX Runtime's exceptions have no common base class
             return {}
         return {"computes_in": name_from_types(ran)} if ran and not ran & held else {}
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
-        """Time every node in a second session, where the profiler is on."""
+        """Time every node, in a second session with the profiler on."""
         if self._profiling is None:
             return super().profile_layers()
         session, until = self._profiling(), time.monotonic() + ENOUGH_S
@@ -458,12 +458,12 @@ class OrtSession(Session):
 
 
 class BoundSession(OrtSession):
-    """The same with tensors bound on the device, and a count of the nodes that ran elsewhere."""
+    """A session with tensors bound to the device; it counts the nodes that ran on the CPU."""
 
     def __init__(self, onnxruntime: ModuleType, session: InferenceSession, spec: RunSpec) -> None:
         super().__init__(session, spec)
         self._traced = _on_gpu(spec)
-        self._place = ("cuda", index_of(device(spec))) if self._traced else ("cpu", 0)
+        self._location = ("cuda", index_of(device(spec))) if self._traced else ("cpu", 0)
         self._make = onnxruntime.OrtValue.ortvalue_from_numpy
         self._binding = session.io_binding()
         self._values: list[OrtValue] = []
@@ -476,18 +476,18 @@ class BoundSession(OrtSession):
         }
 
     def bind(self, arrays: Arrays) -> None:
-        """Place inputs on the device, and let outputs be allocated there."""
+        """Copy the inputs to the device, and bind outputs there."""
         super().bind(arrays)
-        self._values = [self._make(array, *self._place) for array in self._feed.values()]
+        self._values = [self._make(array, *self._location) for array in self._feed.values()]
         self._binding.clear_binding_inputs()
         self._binding.clear_binding_outputs()
         for name, value in zip(self._feed, self._values, strict=True):
             self._binding.bind_ortvalue_input(name, value)
         for tensor in self.outputs:
-            self._binding.bind_output(tensor.name, *self._place)
+            self._binding.bind_output(tensor.name, *self._location)
 
     def first(self) -> None:
-        """Run once with a trace, which shows where each node ran."""
+        """Run once with a trace, which shows the provider of each node."""
         self._bound_step(transfers=True)()
         if not self._traced:
             return
@@ -507,7 +507,7 @@ class BoundSession(OrtSession):
         return self._bound_step(transfers=self._transfers)
 
     def _bound_step(self, *, transfers: bool) -> Callable[[], object]:
-        """Make a query: copies in and out around the run, or the run and a wait for its end."""
+        """Return a function that runs a query, with copies in and out or without."""
         run, binding = self._session.run_with_iobinding, self._binding
         pairs = list(zip(self._values, self._feed.values(), strict=True))
         fetch, wait = binding.copy_outputs_to_cpu, binding.synchronize_outputs
@@ -536,7 +536,7 @@ def _tensor(value: NodeArg) -> TensorSpec:
         return TensorSpec(name=value.name, dtype=kind, shape=())
     if value.type not in _TYPES:
         raise InputError(
-            f"the tensor {value.name!r} has a type that cannot be fed", facts={"type": value.type}
+            f"the tensor {value.name!r} has an unsupported type", facts={"type": value.type}
         )
     return TensorSpec(name=value.name, dtype=_TYPES[value.type], shape=tuple(value.shape))
 
@@ -545,10 +545,10 @@ def _tensor(value: NodeArg) -> TensorSpec:
 
 
 def end_trace(session: InferenceSession) -> list[TraceEvent]:
-    """Stop tracing, return all events, and leave no file behind."""
+    """Stop tracing; returns all events, and removes the trace file."""
     trace = Path(session.end_profiling())
     try:
-        events: list[TraceEvent] = json.loads(read_text(trace, most=LARGEST_BYTES))
+        events: list[TraceEvent] = json.loads(read_text(trace, most=LARGEST_TRACE_BYTES))
         return events
     except (OSError, ValueError, InputError):
         return []
@@ -563,28 +563,28 @@ def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:
 
 
 def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
-    """Sort the nodes of a trace into runs, each in the order of execution."""
+    """Return the node times of each run in a trace, in the order of execution."""
     runs = sorted(
         (float(each["ts"]), float(each["ts"]) + float(each["dur"]))
         for each in events
         if each.get("cat") == "Session" and each.get("name") == "model_run"
     )
     rows: list[list[Row]] = [[] for _ in runs]
-    place = 0
+    index = 0
     for node in sorted(_kernels(events), key=lambda each: float(each["ts"])):
         at = float(node["ts"])
-        while place < len(runs) and at > runs[place][1]:
-            place += 1
-        if place < len(runs) and at >= runs[place][0]:
+        while index < len(runs) and at > runs[index][1]:
+            index += 1
+        if index < len(runs) and at >= runs[index][0]:
             name = str(node["name"]).removesuffix(KERNEL)
             operator = str(node.get("args", {}).get("op_name", ""))
             label = f"{name} ({operator})" if name and operator else name or operator
-            rows[place].append((label, float(node["dur"]) * 1e-6))
+            rows[index].append((label, float(node["dur"]) * 1e-6))
     return rows
 
 
 def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozenset[str]:
-    """Return the types that nodes multiplied in; of packed weights, those that the file holds."""
+    """Return the precisions in which nodes multiplied; for packed weights, those of the file."""
     found: set[str] = set()
     for event in _kernels(events):
         arguments = event.get("args", {})
@@ -609,7 +609,7 @@ def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:
 
 
 def explain_load_failure(path: str, reason: str) -> InputError:
-    """Turn ONNX Runtime's message into an error that names the file and the way out."""
+    """Return an error with the file and a fix for a message of ONNX Runtime."""
     with open(path, "rb") as file:
         head = file.read(64)
     text = head.decode("utf-8", "ignore")
@@ -617,7 +617,7 @@ def explain_load_failure(path: str, reason: str) -> InputError:
     if not _MODEL_BYTES.match(head) or (len(text.encode()) >= len(head) - 3 and printable):
         return InputError(
             f"{Path(path).name} is not an ONNX file",
-            facts={"file": path, "it begins": repr(head[:24])[2:-1]},
+            facts={"file": path, "starts with": repr(head[:24])[2:-1]},
             fix="git lfs pull"
             if head.startswith(b"version https://git-lfs.")
             else "copy or export the model again",

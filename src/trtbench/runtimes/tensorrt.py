@@ -1,4 +1,4 @@
-"""Runs TensorRT engines in the worker's own process, through its Python API and one CUDA door."""
+"""Runs TensorRT engines in the worker's process, through TensorRT's Python API."""
 
 from __future__ import annotations
 

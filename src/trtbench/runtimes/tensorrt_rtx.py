@@ -1,4 +1,4 @@
-"""Runs TensorRT-RTX engines in the worker's own process, through its API and one CUDA door."""
+"""Runs TensorRT-RTX engines in the worker's process, through its Python API."""
 
 from __future__ import annotations
 

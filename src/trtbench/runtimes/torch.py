@@ -1,7 +1,7 @@
-"""Run PyTorch models in the worker's own process, on a GPU or the CPU.
+"""Runs PyTorch models in the worker's process, on a GPU or the CPU.
 
-Layer times come from PyTorch's profiler, in a pass of its own: modules without children are rows,
-what happens between them is listed by operator. On a GPU the times are those of the kernels.
+Layer times come from PyTorch's profiler, in separate queries: rows are modules without children,
+and operators outside of such modules. On a GPU the times are those of the kernels.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from trtbench.runtimes._session import (
     Spans,
     TurnSpec,
     profile_from_rows,
-    refuse_if_out_of_memory,
+    raise_if_out_of_memory,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ OPTIONS = {
     "channels": "channels of that image (default: the model's own, else 3)",
     "waiting": "passive: idle threads of the pool sleep at once (default: the library's own way)",
     "dtypes": "types of the inputs, comma separated (default: float32)",
-    "weights": "default, none (random values), or a state dict for a model of a library",
+    "weights": "default, none (random values), or the file of a state dict",
     "seed": "of random weights (default: 0, as with export, so that both are the same model)",
     "factory": "package.module:function that makes the model of a state dict",
     "trust": "on: load a pickle, which may run any code (default: off)",
@@ -88,20 +88,20 @@ TRAVELS = {"weights": "file", "factory": "code"}
 MARK, WHOLE = "trtbench:", "trtbench:query"
 _COMPILE = ("default", "reduce-overhead", "max-autotune")
 MODES_WITH_GRAPHS = _COMPILE[1:]
-"""Modes of torch.compile that launch CUDA graphs of their own."""
+"""Modes of torch.compile that use their own CUDA graphs."""
 _AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 _PRECISIONS = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
     "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "qint8": "int8", "quint8": "int8", "int8": "int8",
 }  # fmt: skip
 _COMPUTES = re.compile(r"conv|mm|matmul|linear|dot_product|attention|rnn|encoder_layer")
-"""Operators that multiply; those between them follow their types."""
+"""Operators that multiply; the types of the others follow from them."""
 _PACKED = re.compile(r"_weight_int(4|8)pack|_int_mm|^quantized::")
-"""Operators with kernels for few bits, whatever the types of their arguments."""
+"""Operators with low-bit kernels, whatever the types of their arguments."""
 GRAPH_TOLERANCE = 1e-2
-"""Of the largest output: kernels may be chosen anew, wrong inputs are off by far more."""
+"""Relative to the largest output: other kernels may be chosen; wrong inputs differ far more."""
 GRAPH_WARMUP = 3
-"""Calls before a capture: lazy initialisation and autotuning must be over."""
+"""Calls before a capture, to complete lazy initialisation and autotuning."""
 
 
 def available() -> str | None:
@@ -113,7 +113,7 @@ def fix() -> str | None:
 
 
 def device(spec: RunSpec) -> str:
-    """Name a GPU unless the CPU is requested; a missing GPU is reported when it is opened."""
+    """Return the requested device, or the first GPU; opening a session checks that it exists."""
     return spec.device or "cuda:0"
 
 
@@ -122,7 +122,7 @@ def load_library() -> None:
 
 
 def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Name the files of weights and of code that make a module, and which function or seed does."""
+    """Return the files of weights and code, and the options, that define a module."""
     weights, factory = options.get("weights", "default"), options.get("factory")
     files = tuple(map(str, code_of_factory(factory or "")[1]))
     made_with: tuple[str, ...] = (f"factory={factory}",) if factory else ()
@@ -133,15 +133,15 @@ def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...]
 
 
 def bursts(spec: RunSpec) -> bool:
-    """Whether a burst is the GPU's: without a graph it is Python that enqueues."""
+    """Return whether bursts time the GPU: without a graph they would time Python's enqueueing."""
     return device(spec) != "cpu" and spec.cuda_graph != "off"
 
 
 def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
-    """Keep idle threads off the processor while another side has its turn.
+    """Return how a side is opened so that its idle threads do not disturb the other side.
 
-    In one process all models share PyTorch's pool, so none is in another's way. A pool of another
-    process would go on spinning; OpenMP can only be made to rest before PyTorch is loaded.
+    In one process all models share PyTorch's pool, and do not disturb each other. In another
+    process the pool would keep spinning; OpenMP must be set to sleep before PyTorch is loaded.
     """
     if together or device(spec) != "cpu" or spec.threads == 1 or "waiting" in spec.options:
         return TurnSpec(spec=spec)
@@ -167,12 +167,12 @@ def check(spec: RunSpec) -> None:
                 "the CPU has no transfers and no CUDA graph",
                 fix="--protocol serve"
                 if spec.protocol in ON_DEVICE
-                else "leave --cuda-graph and --no-transfers out",
+                else "leave out --cuda-graph and --no-transfers",
             )
         if spec.spin_wait:
-            raise UsageError("--spin-wait waits for a GPU", fix="leave it out")
+            raise UsageError("--spin-wait needs a GPU", fix="leave out --spin-wait")
         if spec.precision == "tf32" or spec.options.get("tf32") == "on":
-            raise UsageError("TF32 is a type of the GPU", fix="leave it out, or --precision bf16")
+            raise UsageError("TF32 needs a GPU", fix="leave out tf32, or --precision bf16")
     check_protocol(spec)
 
 
@@ -194,9 +194,9 @@ class TorchSettings:
         half = _switch(spec, "half")
         if half and spec.precision is not None:
             raise UsageError(
-                "half turns the weights to FP16, --precision leaves them and casts on the way: "
-                "one of the two",
-                fix="leave --precision out",
+                "--opt half converts the weights to FP16, --precision only casts during inference: "
+                "they cannot be combined",
+                fix="leave out --precision",
             )
         return cls(
             compile=mode,
@@ -217,7 +217,7 @@ def _switch(spec: RunSpec, key: str, *, default: bool = False) -> bool:
 def _number(options: Mapping[str, str], key: str, default: int, *, least: int = 0) -> int:
     value = options.get(key, str(default))
     if not value.isdecimal() or int(value) < least:
-        message = f"--opt {key} is a whole number from {least} on, not {value!r}"
+        message = f"--opt {key} must be an integer of at least {least}, not {value!r}"
         raise UsageError(message, fix=f"--opt {key}={max(least, default)}")
     return int(value)
 
@@ -253,8 +253,8 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     session = CpuSession if wanted == "cpu" else CudaSession
     try:
         return session(torch, loaded, spec, settings=settings, inputs=inputs)
-    except (RuntimeError, TypeError, ValueError) as problem:  # its own .half() may refuse in any
-        refuse_if_out_of_memory(problem)
+    except (RuntimeError, TypeError, ValueError) as problem:  # for example of the model's .half()
+        raise_if_out_of_memory(problem)
         raise InputError(
             "PyTorch cannot prepare the model", facts={"reason": first_line(problem)}
         ) from None
@@ -264,22 +264,22 @@ bench = partial(bench_session, open_session)
 
 
 def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
-    """Settle names, types and shapes: what the user gave, else what the model says.
+    """Return the inputs with names, types and shapes: as the user gave them, else the model's.
 
-    Floating inputs follow the weights to FP16.
+    With ``--opt half``, floating-point inputs are FP16 too.
     """
     about_images = "imgsz" in spec.options or "channels" in spec.options
     if spec.shapes and about_images:
         raise UsageError(
-            "--opt imgsz and channels make a shape, and --shape gives one: one of the two",
-            fix="leave --opt imgsz and --opt channels out",
+            "--opt imgsz and --opt channels cannot be combined with --shape",
+            fix="leave out --opt imgsz and --opt channels",
         )
     if spec.shapes:
         known = {tensor.name: tensor for tensor in loaded.inputs}
         tensors = []
         for name, shape in spec.shapes.items():
             own = known.get(name, TensorSpec(name=name, dtype="float32", shape=()))
-            fixed = own.shape and not loaded.suggested  # it takes the shape it has and no other
+            fixed = own.shape and not loaded.suggested  # the model accepts no other shape
             tensors.append(own if fixed else own.having(shape=shape))
     elif about_images:
         tensors = [_image(tensor, spec, loaded) for tensor in loaded.inputs]
@@ -297,11 +297,11 @@ def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
 
 
 def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec:
-    """Settle the shape of an image: as requested, else as the model was trained with."""
+    """Return an image input with its shape: as requested, else as the model was trained."""
     own = tensor.shape or ("batch", 3, None, None)
     if len(own) != 4:
         raise UsageError(
-            f"the input {tensor.name!r} is no image: imgsz and channels say nothing about it",
+            f"the input {tensor.name!r} is not an image: imgsz and channels do not apply",
             facts={"shape": text_from_shape(tensor.shape)},
             fix=f"--shape {tensor.name}:...",
         )
@@ -311,20 +311,20 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec
     if "imgsz" in spec.options:
         sides = [_number(spec.options, "imgsz", 0, least=1)] * 2
     elif None in sides:
-        raise UsageError("channels alone make no image", fix="--opt imgsz=224")
+        raise UsageError("--opt channels needs --opt imgsz too", fix="--opt imgsz=224")
     shape = (front, channels, *sides)
     differs = (isinstance(a, int) and a != b for a, b in zip(tensor.shape, shape, strict=False))
     if not loaded.suggested and any(differs):
         raise UsageError(
-            f"the model takes images of {'x'.join(map(str, own[1:]))} and no others",
+            f"the model accepts only images of {'x'.join(map(str, own[1:]))}",
             facts={"requested": text_from_shape(shape[1:])},
-            fix="leave --opt imgsz and --opt channels out",
+            fix="leave out --opt imgsz and --opt channels",
         )
     return tensor.having(shape=shape)
 
 
 class TorchSession(Session):
-    """What both devices share: the module in its settings, and a call of it."""
+    """The base of sessions on both devices: the module with its settings, and calls of it."""
 
     def __init__(
         self,
@@ -358,14 +358,14 @@ class TorchSession(Session):
         self.outputs: tuple[TensorSpec, ...] = ()
         self.notes = loaded.notes
         self.evidence: dict[str, Scalar] = {}
-        with suppress(AttributeError, RuntimeError):  # some kinds say nothing about their parts
+        with suppress(AttributeError, RuntimeError):  # some kinds of models have no such methods
             held = [*loaded.module.parameters(), *loaded.module.buffers()]
             self.evidence = {
                 "parameters": sum(int(each.numel()) for each in loaded.module.parameters()),
                 "parameter_bytes": int(sum(each.numel() * each.element_size() for each in held)),
                 "modules": sum(not list(each.children()) for each in loaded.module.modules()),
             }
-        # Types a model computes in by itself: of its weights, else of its inputs.
+        # The precision of the model itself: of its weights, else of its inputs.
         own = precisions_of(types_of_weights(loaded.module) or {each.dtype for each in inputs})
         precision = name_from_types(own) if own else None
         if settings.half:
@@ -421,7 +421,7 @@ class TorchSession(Session):
         return [leaf for leaf in flattened(result) if isinstance(leaf, self._torch.Tensor)]
 
     def _first_outputs(self, result: object) -> list[Tensor]:
-        """Name the tensors of a result, at any depth, and count graph breaks."""
+        """Return the tensors of a result, at any depth; sets outputs and counts graph breaks."""
         tensors = self._tensors_of(result)
         if not tensors:
             fix = "wrap it in a module that returns tensors"
@@ -434,11 +434,11 @@ class TorchSession(Session):
             counters = self._torch._dynamo.utils.counters
             self.evidence["graph_breaks"] = int(sum(counters["graph_break"].values()))
             if not counters["stats"]["unique_graphs"] and "compile" in self.conditions:
-                # Some kinds of models, and some settings, are left alone.
+                # torch.compile skips some kinds of models, and some settings.
                 self.conditions["compile"] = Fact(value="eager")
                 if "cuda_graph" in self.conditions:
                     self.conditions["cuda_graph"] = Fact(value=False)
-                note = "torch.compile compiled nothing of the model: it ran as it is"
+                note = "torch.compile did not compile any part of the model: it ran uncompiled"
                 self.notes = (*dict.fromkeys((*self.notes, note)),)
         return tensors
 
@@ -448,10 +448,10 @@ class TorchSession(Session):
             tensor = tensor.contiguous(memory_format=self._torch.channels_last)
         return tensor
 
-    def look(self) -> None:
-        """Name the types that operators of a query multiply in: a model may cast by itself.
+    def observe(self) -> None:
+        """Set the precision by the types of operators that multiply: a model may cast itself.
 
-        What is compiled cannot be looked into.
+        Compiled models cannot be observed.
         """
         if self._settings.compile is not None:
             return
@@ -460,8 +460,8 @@ class TorchSession(Session):
         seen: set[str] = set()
         tensors_of = self._tensors_of
 
-        class Look(TorchDispatchMode):  # type: ignore[misc]
-            """Is called with every operator, after autocast has had its way."""
+        class TypeObserver(TorchDispatchMode):  # type: ignore[misc]
+            """Called with every operator, after autocast."""
 
             def __torch_dispatch__(
                 self,
@@ -478,9 +478,9 @@ class TorchSession(Session):
                 return func(*args, **(kwargs or {}))
 
         try:
-            with Look():
+            with TypeObserver():
                 self._forward()()
-        except Exception:  # some modules and operators cannot be looked into: their weights are
+        except Exception:  # some modules and operators cannot be observed
             return
         if not seen:
             return
@@ -489,15 +489,15 @@ class TorchSession(Session):
         self.conditions["precision"] = Fact(value=named.get(ran, ran))
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
-        """Time modules with PyTorch's profiler; on a GPU also whole queries."""
+        """Time modules with PyTorch's profiler; returns also the time of whole queries on a GPU."""
         torch, run, on_gpu = self._torch, self._forward(), self._device.type == "cuda"
         kinds, record = torch.profiler.ProfilerActivity, torch.profiler.record_function
         activities = [kinds.CPU, *([kinds.CUDA] if on_gpu else [])]
         for _ in range(WARMUP):
             run()
-        marked = _marked(self._module, record)
-        with marked, torch.profiler.profile(activities=activities) as profiler:
-            for _ in range(LEAST):  # a longer trace fills memory and shows the same
+        marks = _mark_modules(self._module, record)
+        with marks, torch.profiler.profile(activities=activities) as profiler:
+            for _ in range(LEAST):  # a longer trace would only take more memory
                 with record(WHOLE):
                     run()
                 if on_gpu:
@@ -516,10 +516,10 @@ class TorchSession(Session):
 
 
 @contextmanager
-def _marked(
+def _mark_modules(
     module: Module, record: Callable[[str], AbstractContextManager[object]]
 ) -> Iterator[None]:
-    """Mark the calls of modules without children; kinds that take no hooks are left alone."""
+    """Mark the calls of modules without children; kinds without hooks are not marked."""
     open_marks: list[AbstractContextManager[object]] = []
     hooks = []
 
@@ -541,7 +541,7 @@ def _marked(
                 hooks.append(each.register_forward_pre_hook(begin(label)))
                 hooks.append(each.register_forward_hook(end))
     except (AttributeError, RuntimeError):
-        pass  # an exported program, a compiled one: operators alone are listed
+        pass  # exported or compiled programs: only operators are listed
     try:
         yield
     finally:
@@ -550,7 +550,7 @@ def _marked(
 
 
 def _parts(whole: FunctionEvent) -> Iterator[FunctionEvent]:
-    """List marked modules and operators; others (TorchScript's ``forward``) are entered."""
+    """Yield marked modules and operators; descends into others (TorchScript's ``forward``)."""
     for each in sorted(whole.cpu_children, key=_start):
         if each.name.startswith(MARK) or "::" in each.name or not each.cpu_children:
             yield each
@@ -580,12 +580,12 @@ def as_numpy(tensor: Tensor) -> NDArray[np.generic]:
 
 
 def precisions_of(types: Iterable[str]) -> frozenset[str]:
-    """Name PyTorch's types as precisions; integers and booleans are none."""
+    """Return the precisions of PyTorch's types, without integers and booleans."""
     return frozenset(_PRECISIONS[each] for each in types if each in _PRECISIONS)
 
 
 def types_of_weights(module: Module) -> set[str]:
-    """Name the types that the weights of a module have, also those that a script keeps inside."""
+    """Return the types of a module's weights, including constants of a TorchScript graph."""
     try:
         found, parts = {_dtype(each) for each in module.parameters()}, list(module.modules())
     except (AttributeError, RuntimeError):
@@ -618,7 +618,7 @@ class CpuSession(TorchSession):
 
 
 class CudaSession(TorchSession):
-    """A module on a GPU, with pinned host buffers on both sides."""
+    """A module on a GPU, with pinned host buffers for inputs and outputs."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -636,7 +636,7 @@ class CudaSession(TorchSession):
         self._torch.cuda.synchronize()
 
     def first(self) -> None:
-        """Run a whole query, and make the places its outputs go to."""
+        """Run a whole query, and allocate the host buffers of its outputs."""
         with self._torch.cuda.stream(self._stream):
             self._copy_in()
             self._results = self._first_outputs(self._forward()())
@@ -646,19 +646,19 @@ class CudaSession(TorchSession):
             self._copy_out()
         self._torch.cuda.synchronize()
 
-    def look(self) -> None:
+    def observe(self) -> None:
         with self._torch.cuda.stream(self._stream):
-            super().look()
+            super().observe()
         self._torch.cuda.synchronize()
 
     def step(self) -> Callable[[], object]:
-        """Make one query on a stream of its own, with events where TensorRT's queries have them."""
+        """Return a call that runs a query on its own stream, with the same events as TensorRT's."""
         torch = self._torch
         ahead: tuple[Call, ...] = ()
         torch.cuda.set_stream(self._stream)
         enqueue = self._captured() if self._spec.cuda_graph != "off" else self._eager()
         if self._spec.protocol == "coldl2":
-            # Twice the size of the L2 cache is written through it, on the stream in use.
+            # Flush the L2 cache by writing twice its size, on the stream in use.
             size = 2 * int(torch.cuda.get_device_properties(self._device).L2_cache_size)
             ahead = (torch.empty(size, dtype=torch.uint8, device=self._device).zero_,)
         self._lane = Lane(
@@ -699,7 +699,7 @@ class CudaSession(TorchSession):
         begin = self._torch.compiler.cudagraph_mark_step_begin if compiled else None
 
         def enqueue() -> object:
-            if begin is not None:  # its graphs may write to the same outputs again
+            if begin is not None:  # compiled graphs may then write to the same outputs again
                 self._results = []
                 begin()
             result = forward()
@@ -709,9 +709,9 @@ class CudaSession(TorchSession):
         return enqueue
 
     def _captured(self) -> Callable[[], object]:
-        """Capture a call in a graph, or go on without one and a note.
+        """Return a call that replays a CUDA graph; if capturing fails, one without a graph.
 
-        Where a graph was demanded, that is an error. Outputs stay where the graph writes them.
+        The failure is noted, or raised if a graph was requested. The graph has fixed outputs.
         """
         torch, forward = self._torch, self._forward()
         graph = torch.cuda.CUDAGraph()
@@ -731,9 +731,9 @@ class CudaSession(TorchSession):
                 self.conditions["cuda_graph"] = Fact(value=True)
                 return graph.replay  # type: ignore[no-any-return]
             self.evidence["graph_outputs_differ"] = True
-            problem = "the CUDA graph gives other results than the model itself"
+            problem = "the CUDA graph gives different results from the model without it"
         if self._spec.cuda_graph == "on":
-            fix = "--cuda-graph auto, which measures without one"
+            fix = "to measure without a graph: --cuda-graph auto"
             raise InputError(problem, facts=facts, fix=fix)
         note = f"measured without a CUDA graph: {facts.get('reason', problem)}"
         self.notes = (*self.notes, note)
@@ -741,7 +741,7 @@ class CudaSession(TorchSession):
         return self._eager()
 
     def _replay_differs(self, graph: CUDAGraph, forward: Callable[[], object]) -> bool:
-        """Replay on other inputs than those captured with, and compare with a plain call."""
+        """Return whether a replay on new inputs gives other outputs than a plain call."""
         torch = self._torch
         fresh = [each for each in self._tensors if each.is_floating_point()]
         kept = [each.clone() for each in fresh]
@@ -762,7 +762,7 @@ class CudaSession(TorchSession):
 
 
 class _Events:
-    """Events of PyTorch with the methods of ``Cuda`` that a query needs."""
+    """PyTorch's events, with the methods of ``Cuda`` that queries use."""
 
     def __init__(self, torch: ModuleType, *, spin: bool) -> None:
         self._torch, self._spin = torch, spin

@@ -1,6 +1,6 @@
-"""Runs engines with NVIDIA's trtexec, a program: its files are the measurement, its log the facts.
+"""Runs engines with the program trtexec; its files give the times, its log the conditions.
 
-Success needs the files: trtexec also ends with status 0 when it has only printed its help.
+Missing files are an error: trtexec also exits with status 0 if it only printed its help.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from trtbench.core.spec import ModelRef, Protocol, RunSpec, ShapeProfile, Tensor
 from trtbench.core.units import text_from_shape
 from trtbench.host.process import (
     INSTALL,
-    ended_how,
     help_text,
     run_logged,
     status_of,
+    text_of_exit,
     trtexec_binary,
     trtexec_missing,
 )
 from trtbench.models.identity import record_of_engine
 from trtbench.models.onnx_outline import UNKNOWN_TYPE, outline_of
-from trtbench.runtimes._session import assumed_of, items_counted, shapes_of_batch
+from trtbench.runtimes._session import assumed_dimensions, items_per_query, shapes_of_batch
 from trtbench.trtexec.command import bench_command
 from trtbench.trtexec.conditions import (
     build_metadata_from_log,
@@ -52,7 +52,7 @@ EXECUTES_ENGINES = True
 TAKES_PRECISION = False
 TAKES_ARGUMENTS = True
 DEFAULT_PROTOCOL: Protocol = "pipeline"
-"""What trtexec does by default; it cannot do ``serve``."""
+"""The default of trtexec, which does not support ``serve``."""
 DEFAULT_PROFILE = True
 
 OPTIONS = {
@@ -71,8 +71,7 @@ TRAVELS = {"plugins": "files", "load_inputs": "files"}
 LOG = "trtexec_stdout.log"
 
 
-def available() -> str | None:
-    return trtexec_missing()
+available = trtexec_missing
 
 
 def fix() -> str | None:
@@ -84,14 +83,14 @@ def device(spec: RunSpec) -> str:
 
 
 def command_lines(spec: RunSpec) -> list[str]:
-    """Return what would be run, ready to paste; files go to the working folder."""
+    """Return the commands that would be run, ready to paste; they write to the working folder."""
     target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
     command = _command(spec, target.binary, target.abilities, ".")
     return [*([target.note] if target.note else []), shlex.join(command)]
 
 
 def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
-    """Measure one launch; trtexec's files and its log stay in the folder."""
+    """Measure one launch; trtexec writes its files and its log to the folder."""
     stage("load")
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
@@ -100,7 +99,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     reached, started, rest = "load", 0.0, ""
 
     def watch(text: str) -> None:
-        """Name the stages by the log, and by time where that is silent."""
+        """Report stages as they appear in the log; the end of warm-up by time, too."""
         nonlocal reached, started, rest
         rest = rest[-200:] + text
         if reached == "load" and "Starting inference" in rest:
@@ -123,14 +122,14 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     missing = [name for name in files if not _has_content(folder / name)]
     problem = None
     if end.status != 0:
-        problem = ended_how(end) + (" although its log says PASSED" if result == "passed" else "")
+        problem = text_of_exit(end) + (", but its log says PASSED" if result == "passed" else "")
     elif result == "failed":
         problem = "ended with status 0, but its log says FAILED"
     elif missing:
-        problem = f"ended with status 0 and did not write {' and '.join(missing)}"
+        problem = f"ended with status 0, but did not write {' and '.join(missing)}"
     if problem is not None:
         raise failure(f"trtexec {problem}", data=data, status=status_of(end))
-    try:  # a damaged file is trtexec's failure, not the user's
+    try:  # a damaged file is an error of trtexec, not of the user
         with open(folder / "times.json", "rb") as file:
             found = read_times(file, where="times.json", warmup_ms=warmup_s * 1e3)
             times = times_from_file(found)
@@ -152,12 +151,12 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
             built = json_from_value(build_metadata_from_log(run))
             (folder / "build.metadata.json").write_bytes(built)
     for name in ("build.metadata.json", "build.log"):
-        beside = Path(f"{spec.model.path}.{name}")
-        if spec.model.format == "engine" and beside.is_file():
-            shutil.copyfile(beside, folder / name)
+        record = Path(f"{spec.model.path}.{name}")
+        if spec.model.format == "engine" and record.is_file():
+            shutil.copyfile(record, folder / name)
     outcome = _outcome(spec, run, abilities, command, folder)
     step_s = found.enqueue_resolution_s
-    if step_s is not None:  # its enqueue times are coarse
+    if step_s is not None:  # the resolution of its enqueue times is low
         outcome = outcome.having(evidence={**outcome.evidence, "enqueue_resolution_s": step_s})
     return outcome, times
 
@@ -169,22 +168,23 @@ def _command(
     if given and found and not f"{found}.".startswith(f"{given}."):
         raise UsageError(
             f"trtexec here belongs to TensorRT {found}, not {given}",
-            fix="leave --opt version out, or name another trtexec with --opt binary=PATH",
+            fix="leave out --opt version, or name another trtexec with --opt binary=PATH",
         )
     if spec.profile and not spec.separate_profile_run and abilities.at_least(8, 4):
         raise UsageError(
-            "with the profiler in the timed run, trtexec from TensorRT 8.4 on reports no times",
+            "since TensorRT 8.4, trtexec reports no times if the profiler is in the timed run",
             facts={"trtexec": f"TensorRT {found}"},
-            fix="leave the separate profile run on, or --no-profile",
+            fix="use a separate profile run, or --no-profile",
         )
-    # Settle the shapes of an ONNX file, or of a batch: trtexec would run open dimensions with 1.
+    # Give all shapes of an ONNX file, or of a batch: trtexec would use 1 for dynamic dimensions.
     by_batch = spec.batch is not None or spec.model.format == "onnx"
     tensors = inputs_of(spec.model, spec.profile_index) if by_batch else ()
-    settled = shapes_of_batch(tensors, spec) if tensors else {}
-    spans = spans_of(spec.model, spec.profile_index)
-    if spec.batch is not None:  # a batch that is fixed leaves the other dimensions open
-        settled = {name: span.opt for name, span in spans.items() if span.min != span.max} | settled
-    shapes = {**settled, **spec.shapes}
+    resolved = shapes_of_batch(tensors, spec) if tensors else {}
+    spans = shape_profiles(spec.model, spec.profile_index)
+    if spec.batch is not None:  # other dimensions may be dynamic even if the batch is fixed
+        dynamic = {name: span.opt for name, span in spans.items() if span.min != span.max}
+        resolved = dynamic | resolved
+    shapes = {**resolved, **spec.shapes}
     for name, shape in shapes.items():
         span = spans.get(name)
         if span is None or len(span.min) != len(shape):
@@ -193,15 +193,15 @@ def _command(
             raise InputError(
                 f"the engine was not built for {name} of {text_from_shape(shape)}",
                 facts={"least": text_from_shape(span.min), "most": text_from_shape(span.max)},
-                fix="build it with --shape-min and --shape-max around that shape",
+                fix="build it with --shape-min and --shape-max that include this shape",
             )
-    kept = {key: value for key, value in spec.options.items() if key != "version"}
-    passed_on = spec.having(options=kept, shapes=shapes)
-    return bench_command(passed_on, binary=binary, abilities=abilities, folder=folder)
+    options = {key: value for key, value in spec.options.items() if key != "version"}
+    spec = spec.having(options=options, shapes=shapes)
+    return bench_command(spec, binary=binary, abilities=abilities, folder=folder)
 
 
-def spans_of(model: ModelRef, profile: int = 0) -> dict[str, ShapeProfile]:
-    """Return the shapes that an engine was built for, by the record beside it."""
+def shape_profiles(model: ModelRef, profile: int = 0) -> dict[str, ShapeProfile]:
+    """Return the shapes that an engine was built for, from its record; empty without one."""
     record = record_of_engine(model)
     if record is None:
         return {}
@@ -210,9 +210,9 @@ def spans_of(model: ModelRef, profile: int = 0) -> dict[str, ShapeProfile]:
 
 
 def inputs_of(model: ModelRef, profile: int = 0) -> tuple[TensorSpec, ...]:
-    """Return the inputs of a model, an engine's by its record; empty where they are not known."""
+    """Return the inputs of a model, for an engine from its record; empty if unknown."""
     if model.format == "onnx":
-        with suppress(InputError):  # trtexec says what is wrong with it
+        with suppress(InputError):  # trtexec reports errors in the file
             return outline_of(Path(model.path)).inputs
     return tuple(
         TensorSpec(
@@ -220,7 +220,7 @@ def inputs_of(model: ModelRef, profile: int = 0) -> tuple[TensorSpec, ...]:
             dtype=UNKNOWN_TYPE,
             shape=(span.opt[0] if span.min[:1] == span.max[:1] else "batch", *span.opt[1:]),
         )
-        for name, span in spans_of(model, profile).items()
+        for name, span in shape_profiles(model, profile).items()
         if span.opt
     )
 
@@ -237,14 +237,14 @@ def _outcome(
     notes = []
     if spec.model.format == "onnx":
         notes.append("trtexec built an engine from the ONNX file for this run and did not keep it")
-        assumed = assumed_of(declared, spec)
+        assumed = assumed_dimensions(declared, spec)
         notes += [assumed] if assumed else []
     if spec.batch is not None and not declared:
         notes.append(f"batch {spec.batch} was not passed on: the shapes of the engine decide")
     if spec.profile and not _has_content(folder / "graph.json"):
         notes.append("trtexec wrote no layer information")
     if run is None:
-        notes.append("the log of trtexec could not be understood: conditions are those requested")
+        notes.append("the log of trtexec could not be parsed: conditions are those requested")
         return BenchOutcome(facts=LaunchFacts(), reported=reported, notes=tuple(notes))
     warnings = [each.meaning for each in run.messages if each.level == "W" and each.meaning]
     notes += [f"trtexec warns: {meaning}" for meaning in warnings]
@@ -263,5 +263,5 @@ def _outcome(
         versions={"tensorrt": version} if version else {},
         notes=tuple(dict.fromkeys(notes)),
         reported={**reported_from_log(run), **reported},
-        evidence=warnings_from_log(run) | items_counted(declared, run.inputs, batch=spec.batch),
+        evidence=warnings_from_log(run) | items_per_query(declared, run.inputs, batch=spec.batch),
     )

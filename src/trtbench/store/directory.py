@@ -48,8 +48,8 @@ from trtbench.core.spec import ModelRef, RunSpec, Value
 from trtbench.host.arrays import archive_names, read_archive
 from trtbench.host.files import (
     partial_name,
-    refuse_occupied,
     remove_abandoned,
+    remove_if_empty,
     scratch_directory,
     write_bytes,
     write_whole,
@@ -109,7 +109,7 @@ def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        refuse_occupied(target)
+        remove_if_empty(target)
         if tidy:
             remove_abandoned(target.parent)
     with scratch_directory(target.parent) as folder:
@@ -191,20 +191,11 @@ def run_directories(root: Path) -> Iterator[Path]:
 
 def write_record(folder: Path, record: AnyRecord) -> None:
     """Write run.json, whole or not at all, without secrets."""
-    _write(folder / RECORD, without_secrets(record))
+    write_json(folder / RECORD, without_secrets(record))
 
 
-def write_telemetry(folder: Path, samples: tuple[TelemetrySample, ...]) -> None:
-    """Write the telemetry of a run's GPU."""
-    _write(folder / TELEMETRY, samples)
-
-
-def write_load(folder: Path, search: LoadSearch) -> None:
-    """Write the search for a rate into the directory of the run that is its result."""
-    _write(folder / LOAD, search)
-
-
-def _write(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> None:
+    """Write a value as a file of a run directory, whole or not at all."""
     with writing(path):
         write_whole(path, json_from_value(value))
 

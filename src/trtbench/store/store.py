@@ -24,8 +24,8 @@ from trtbench.core.safety import check_id, check_name, check_tag
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.host.files import (
-    forgotten,
-    path_behind,
+    old_unfinished,
+    original_path,
     remove_abandoned,
     remove_temporary,
     scratch_directory,
@@ -69,7 +69,6 @@ class Checkup(Value, frozen=True, kw_only=True):
     runs: int
     """The number of readable runs in the index."""
     adopted: tuple[str, ...] = ()
-    """Runs that the index lacked."""
     dropped: tuple[str, ...] = ()
     """Entries whose directory is gone, or belongs to another run."""
     damaged: dict[str, str] = {}
@@ -256,7 +255,7 @@ class Store:
     def _folder(self, entry: Entry) -> Path:
         """Return the directory that an entry names; raises if a relative path leaves the store."""
         if Path(entry.path).is_absolute():
-            return path_behind(Path(entry.path))
+            return original_path(Path(entry.path))
         try:
             return self.root / check_name(entry.path, what="folder of a run")
         except InputError as problem:
@@ -370,7 +369,7 @@ class Store:
         gone = [id_ for id_, entry in known.items() if id_ not in found and self._is_gone(entry)]
         self.index.put_all(found.values())
         self.index.remove(*gone)
-        unfinished = forgotten(self.runs)
+        unfinished = old_unfinished(self.runs)
         for folder in unfinished:
             shutil.rmtree(folder, ignore_errors=True)
         return Checkup(
@@ -430,10 +429,7 @@ def results_folder(store: Store, sha256: str, *, precision: str | None = None) -
 
 
 def results_folders(run: Run, store: Store, *, beside: bool = True) -> Sequence[Path]:
-    """Return the folders that may hold scores and checks of a run's model.
-
-    They are the run directory, unless ``beside`` is false, and the folders of the model's hash.
-    """
+    """Return folders with scores and checks of a run's model: the run's own, then by hash."""
     sha256, lowest = run.record.spec.model.sha256, lowest_type(precision_of(run.record))
     root, folders = store.root / JUDGED, [run.path] if run.path is not None and beside else []
     if sha256 is not None and _is_id(sha256) and lowest is not None:

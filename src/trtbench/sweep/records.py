@@ -21,7 +21,7 @@ from trtbench.core.errors import InputError, UnavailableError, UsageError, writi
 from trtbench.core.run import Scores
 from trtbench.core.safety import SECRET, check_id, check_tag, inside, mask, read_bytes
 from trtbench.core.spec import Value
-from trtbench.host.files import NoLocksError, signed, try_lock, write_whole
+from trtbench.host.files import NoLocksError, pid_file, try_lock, write_whole
 from trtbench.models.identity import identity_of, kept_value
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
@@ -204,7 +204,7 @@ class Journal:
             try:
                 taken = try_lock(file.fileno())
             except NoLocksError:  # as on some network file systems
-                taken, other = True, signed(self.folder / SIGNED, what="the sweep")
+                taken, other = True, pid_file(self.folder / SIGNED, what="the sweep")
             if not taken:
                 raise UnavailableError(
                     "the sweep is being carried out by another process",

@@ -32,7 +32,7 @@ from trtbench.core.safety import file_name_from_text, mask
 from trtbench.core.spec import RunSpec, Value
 from trtbench.executors import cache_folder
 from trtbench.executors.contract import AGAIN, HERE
-from trtbench.host.files import alone, temporary_folder
+from trtbench.host.files import exclusive, temporary_folder
 from trtbench.measure.bench import add_returned_run, run_bench, write_scores
 from trtbench.measure.remote import (
     InputFiles,
@@ -654,7 +654,7 @@ def carry_out_case(
     work = Sweep(place, outline, plan, journal, store, config, execution, kept)
     # Cases that begin with the same step wait for each other, so that it is done once.
     first = next(iter(planned.chain), None)
-    one_at_a_time = alone(cache_folder() / f".{first[:16]}.lock") if first else nullcontext()
+    one_at_a_time = exclusive(cache_folder() / f".{first[:16]}.lock") if first else nullcontext()
     with journal.held():
         with one_at_a_time:
             work.prepare()

@@ -23,10 +23,10 @@ from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import (
     DAMAGE,
     archive_names,
-    one_array,
+    check_inputs_exist,
+    check_npz,
     read_archive,
-    refuse_missing,
-    refuse_no_archive,
+    read_npy,
 )
 from trtbench.host.images import find_images, scaled
 from trtbench.tasks._images import (
@@ -216,10 +216,10 @@ class LabelledArrays(DataSource):
         if len(set(counts.values())) > 1:
             raise InputError("the arrays do not hold the same number of items", facts=counts)
         if labels is not None:
-            refuse_missing(Path(labels))
+            check_inputs_exist(Path(labels))
             try:
                 if labels.endswith(".npy"):
-                    found = one_array(Path(labels))
+                    found = read_npy(Path(labels))
                 else:
                     lines = read_text(Path(labels), most=MAX_BYTES).split()
                     found = np.array([int(line) for line in lines], np.int64)
@@ -299,7 +299,7 @@ class LabelledArrays(DataSource):
 
 def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray | None]:
     """Read an array for every input, and the labels where they are in the same file."""
-    refuse_missing(path)
+    check_inputs_exist(path)
     labels = None
     if path.suffix == ".npy":
         if len(tensors) > 1:
@@ -308,9 +308,9 @@ def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], Any
                 facts={"inputs": ", ".join(tensor.name for tensor in tensors)},
                 fix="np.savez(file, labels=..., **arrays by the names of the inputs)",
             )
-        found = {tensors[0].name: one_array(path)}
+        found = {tensors[0].name: read_npy(path)}
     else:
-        refuse_no_archive(path)
+        check_npz(path)
         names = archive_names(path)
         labelled = next((name for name in LABELS if name in names), None)
         rest = [name for name in names if name not in LABELS]

@@ -169,7 +169,7 @@ def _gpus(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
     yield Check("driver", "ok", f"{driver}, CUDA {cuda}")
     for index, gpu in enumerate(gpus):
         parts, name = nvml.slices(index), f"GPU {index}"
-        signs = nvml.sharing(gpu.uuid) if gpu.uuid else {}
+        signs = nvml.sharing_signs(gpu.uuid) if gpu.uuid else {}
         if not signs.get("mig"):
             shared = "shared by MPS" if signs.get("mps") else None
             exclusive = "takes one process at a time" if signs.get("exclusive") else None

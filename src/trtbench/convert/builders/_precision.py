@@ -55,19 +55,20 @@ def precision_plan(
             facts=facts,
             fix=f"leave --precision out, or build the model that {shown} was made from",
         )
-    if wanted == "fp8" and wanted not in carried and abilities.strong:
+    if wanted == "fp8" and wanted not in carried and abilities.supports_strongly_typed:
         raise UsageError(
             "FP8 is built from a model that was quantized to it", facts=facts, fix=quantize
         )
     forced = spec.options.get("typing") == "strong"
-    if forced and not abilities.strong:
+    if forced and not abilities.supports_strongly_typed:
         raise UsageError(
             f"{title} cannot be held to the types of a model",
             facts=newer,
             fix="leave --opt typing=strong out",
         )
-    strong = not abilities.weak or forced or (carried and abilities.strong)
-    int8 = scales and abilities.calibrates
+    keeps_types = carried and abilities.supports_strongly_typed
+    strong = not abilities.supports_weakly_typed or forced or keeps_types
+    int8 = scales and abilities.supports_calibration
     found = {*carried, *([wanted] if wanted in FLAGS and wanted else [])}
     problem = step = None
     if strong:
@@ -89,7 +90,7 @@ def precision_plan(
     types = [name for name in ("fp8", "int8", "fp16", "bf16") if name in found]
     for each in types if not strong else ():  # none ends as FP32, or as scales nobody measured
         has_flag = abilities.has(f"BuilderFlag.{FLAGS[each]}")  # FP8's is older than its use
-        if not has_flag or (each == "fp8" and not abilities.strong):
+        if not has_flag or (each == "fp8" and not abilities.supports_strongly_typed):
             raise UsageError(f"{title} cannot build {each}", facts=newer, fix="--precision fp16")
         if each == "int8" and each not in carried and not int8:
             problem = "INT8 needs scales: calibration data, a calibration cache, or a quantized "

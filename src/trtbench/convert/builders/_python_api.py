@@ -51,7 +51,7 @@ from trtbench.host.tensorrt import (
     Abilities,
     CacheKey,
     Flavour,
-    Heard,
+    LoggedErrors,
     ScaleCache,
     TimingCache,
     abilities_of_version,
@@ -223,7 +223,7 @@ class BuildWork:
     outline: ModelOutline
     folder: Path
     stage: Stage
-    heard: Heard = field(default_factory=Heard)
+    heard: LoggedErrors = field(default_factory=LoggedErrors)
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Scalar] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -233,8 +233,8 @@ class BuildWork:
     def build(self, model: Path, *, gpu: bool) -> None:
         """Build the engine, and write it with its layers."""
         trt, spec, abilities, plan = self.trt, self.spec, self.abilities, self.plan
-        logger = make_logger(trt, path=self.folder / LOG, heard=self.heard, verbose=spec.verbose)
-        if not abilities.targets:
+        logger = make_logger(trt, path=self.folder / LOG, logged=self.heard, verbose=spec.verbose)
+        if not abilities.builds_for_other_gpus:
             trt.init_libnvinfer_plugins(logger, "")
             registry = trt.get_plugin_registry()
             for path in spec.plugins:
@@ -251,9 +251,9 @@ class BuildWork:
                     fix="--precision fp32, or build on another GPU",
                 )
         flags, kind = 0, trt.NetworkDefinitionCreationFlag  # TensorRT 11 needs neither flag
-        if abilities.weak and version_numbers(abilities.version) < (10,):
+        if abilities.supports_weakly_typed and version_numbers(abilities.version) < (10,):
             flags |= 1 << int(kind.EXPLICIT_BATCH)
-        if plan.typing == "strong" and abilities.strong:
+        if plan.typing == "strong" and abilities.supports_strongly_typed:
             flags |= 1 << int(kind.STRONGLY_TYPED)
         network = builder.create_network(flags)
         parser = trt.OnnxParser(network, logger)
@@ -316,7 +316,7 @@ class BuildWork:
         }
         for name in (*self.plan.flags, *(name for name, needed in kinds.items() if needed)):
             config.set_flag(getattr(trt.BuilderFlag, name))
-        if abilities.shares_profiles_on_request:  # as later versions always do: --streams needs it
+        if abilities.needs_profile_sharing_flag:  # as later versions always do: --streams needs it
             config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
         if spec.hardware_compatible:
             config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
@@ -364,7 +364,7 @@ class BuildWork:
         facts["parser"] = abilities.title
         what = f"the operator {operator}" if operator else "the model"
         plugin = "--plugin LIB that has it"
-        plugin = f"-r tensorrt with {plugin}" if abilities.targets else plugin
+        plugin = f"-r tensorrt with {plugin}" if abilities.builds_for_other_gpus else plugin
         newer = next(iter(too_new(self.outline, abilities=abilities)), None)
         hint = _hint(PARSER_HINTS, text, model=model.path, plugin=plugin)
         return InputError(
@@ -528,12 +528,12 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
             f"{abilities.title} is installed here, not {given}",
             fix="leave --opt version out, or --python PATH of an interpreter that has it",
         )
-    if spec.targets and not abilities.targets:
+    if spec.targets and not abilities.builds_for_other_gpus:
         raise UsageError(
             f"{abilities.title} builds for the GPU of this machine, not for a target",
             fix="-r tensorrt-rtx, or leave --target out",
         )
-    for name, (flag, reason) in RTX_LACKS.items() if abilities.targets else ():
+    for name, (flag, reason) in RTX_LACKS.items() if abilities.builds_for_other_gpus else ():
         value = spec.options.get(name) if name in OPTIONS else getattr(spec, name)
         if value is not None and value is not False and value != ():
             raise UsageError(
@@ -542,7 +542,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision_plan(spec, outline.carried, abilities=abilities)
     missing = driver_problem()  # looked for before TensorRT does, because that may crash
-    if missing is not None and not abilities.targets:
+    if missing is not None and not abilities.builds_for_other_gpus:
         raise UnavailableError(
             "TensorRT needs a GPU to build; TensorRT-RTX does not",
             facts={"here": missing},

@@ -27,10 +27,10 @@ from trtbench.core.run import Scalar
 from trtbench.core.spec import BuildSpec
 from trtbench.host.process import (
     INSTALL,
-    ended_how,
     help_text,
     run_logged,
     status_of,
+    text_of_exit,
     trtexec_binary,
     trtexec_missing,
 )
@@ -148,7 +148,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     # It may write the engine, say PASSED and crash on the way out: the engine counts.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     if end.status != 0 and not crashed:
-        raise failure(f"trtexec {ended_how(end)}", data=data, status=status_of(end))
+        raise failure(f"trtexec {text_of_exit(end)}", data=data, status=status_of(end))
     if not engine.is_file() or engine.stat().st_size == 0:
         message = "trtexec ended with status 0 and did not write the engine"
         raise failure(message, data=data, status=0)
@@ -185,7 +185,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
             conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
             facts=facts,
             notes=(*warnings, *prepared.notes, *dict.fromkeys(warned)),
-            findings=findings_from_evidence(Evidence(crashed=ended_how(end))) if crashed else (),
+            findings=findings_from_evidence(Evidence(crashed=text_of_exit(end))) if crashed else (),
         )
     names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
     files = {ending: name for ending, name in names.items() if (folder / name).is_file()}
