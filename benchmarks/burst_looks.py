@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.analysis.verdict import burst_verdict
-from trtbench.compare.turns import GROUP, is_settled, load_orders
+from trtbench.compare.turns import GROUP, is_decided, load_orders
 from trtbench.core.run import LaunchFacts
 
 RATIOS = (0.002, 0.004, 0.007, 0.01)
@@ -75,7 +75,7 @@ def looked_at(seed: int, kind: str, places: float, rest: float, change: float) -
         verdict = burst_verdict(*sides)
         assert verdict is not None
         told.append(verdict.kind)
-        if is_settled(verdict):
+        if is_decided(verdict):
             break
     return told[0], told[-1]
 

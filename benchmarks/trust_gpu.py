@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from _outcomes import conclude, keep, read
-from trtbench.analysis.verdict import burst_effects, placed_effects
+from trtbench.analysis.verdict import burst_effects, effects_by_load_order
 from trtbench.compare.compare import compare
-from trtbench.compare.turns import BURSTS_LOOK
+from trtbench.compare.turns import BURST_LAUNCHES
 from trtbench.core.results import Compared, Verdict
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import CompareRequest
@@ -129,8 +129,8 @@ def once(
     request = CompareRequest(
         baseline=str(engines[model, "same"]),
         candidates=[str(engines[model, case])],
-        launches=BURSTS_LOOK if first_look else None,
-        max_launches=BURSTS_LOOK if first_look else None,
+        launches=BURST_LAUNCHES if first_look else None,
+        max_launches=BURST_LAUNCHES if first_look else None,
     )
     watch = Watch()
     with tempfile.TemporaryDirectory() as store:
@@ -180,7 +180,7 @@ def spreads(found: Compared) -> dict[str, float | None]:
         for a, b in zip(*sides, strict=True)
         if len(a.burst_s) > 1
     ]
-    gpu, placed = burst_effects(*sides), placed_effects(*sides)
+    gpu, placed = burst_effects(*sides), effects_by_load_order(*sides)
     host = found.comparison.effects
     times = [each for launch in sides[0] for each in launch.burst_s]
     return {

@@ -39,7 +39,7 @@ MOODS = re.compile(
     r"|^of means "
     r"|^(machine|versions|built on) "
     r"|^ +(→|fix:)|^(host|throughput|p\d+)\b.*: the interval|^\w+ H\d\d"
-    r"|^(?!unclear ).*launches would tell"
+    r"|^(?!unclear ).*launches would decide it"
 )
 """Lines that are there or not as the machine feels, or that name it."""
 WORDS = (

@@ -106,7 +106,7 @@ def _run_job(job: RemoteJob, folder: Path, notify: Notify) -> None:
         execution = replace(execution, python=python, output=folder / RUN, run_id=job.id)
         run_bench(job.spec, store=store, execution=execution)
         return
-    from trtbench.compare.compare import play_sides
+    from trtbench.compare.compare import measure_in_turn
     from trtbench.compare.turns import Sides
     from trtbench.requests.measure import CompareRequest
 
@@ -119,7 +119,7 @@ def _run_job(job: RemoteJob, folder: Path, notify: Notify) -> None:
     )
     other = turns.python or config.python_for(turns.spec.runtime)
     sides = Sides(baseline=spec, candidate=turns.spec, pythons=(python, other))
-    pair = play_sides(sides, store=store, request=request, execution=execution)
+    pair = measure_in_turn(sides, store=store, request=request, execution=execution)
     (folder / RUN).mkdir()
     for side, run in enumerate((pair.baseline, pair.candidate)):  # the second is moved last
         assert run.path is not None

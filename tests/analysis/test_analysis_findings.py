@@ -103,7 +103,7 @@ def compared(effects: int = 10) -> Comparison:
 
 
 def disturbed(baseline: float, candidate: float, alone: Verdict) -> Evidence:
-    """Sides that taking turns moved by so much, and what the times alone say."""
+    """Sides that taking turns slowed down, and what the times alone say."""
     found = Comparison(baseline="a", candidate="b", design="duet", verdicts=(CLEAR,), alone=alone)
     moved = {"baseline": baseline, "candidate": candidate}
     return pair(comparison=found, interference=moved)
@@ -430,7 +430,7 @@ def test_a_slower_clock_explains_a_slower_engine(in_bursts: bool) -> None:
     assert [each.metric for each in also_in_cycles(found.verdicts)].count("gpu, cycles") == 1
     verdict = found.verdict("gpu")
     assert verdict.kind == "unclear"
-    assert "counted in clock cycles it is unclear: a clock effect" in verdict.reason
+    assert "in clock cycles it is unclear: the clocks differ" in verdict.reason
     messages = [each.message for each in found.findings if each.code == "H06"]
     assert "GPU time is slower in seconds, unclear in cycles: a clock effect" in messages
 

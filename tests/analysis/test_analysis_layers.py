@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 from layer_sets import conv, fp16_chain, graph, int8_chain, other, profile, table
 
-from trtbench.analysis.gate import judge_all
+from trtbench.analysis.gate import judge_expectations
 from trtbench.core.errors import UsageError
 from trtbench.layers.cost import gpu_peaks, peak_of, with_rates
 from trtbench.layers.diff import (
@@ -19,16 +19,16 @@ from trtbench.layers.diff import (
     reconcile,
     why,
 )
-from trtbench.layers.join import join_layers, layer_types, type_from_tactic
+from trtbench.layers.join import count_layer_types, join_layers, type_from_tactic
 from trtbench.layers.table import (
     EngineFacts,
     LayerTable,
     block_of,
-    fits,
     groups_of,
+    matches,
     narrowest,
-    nodes_of,
-    precision_truth,
+    nodes_from_name,
+    summarize_precision,
 )
 
 Known = TypeVar("Known", Reconciliation, Why)
@@ -122,13 +122,16 @@ def test_the_name_of_a_kernel_tells_the_type_that_computes(
 
 
 def test_names_of_fused_layers_tell_their_nodes() -> None:
-    assert nodes_of("conv1.weight + QuantizeLinear_7 + Conv_9") == ("QuantizeLinear_7", "Conv_9")
-    assert nodes_of("PWN(/act/Erf, /act/Mul)") == ("/act/Erf", "/act/Mul")
-    assert nodes_of("{ForeignNode[/a/MatMul.../z/Add]}") == ("/a/MatMul", "/z/Add")
-    assert nodes_of("Reformatting CopyNode for Input Tensor 0 to /a/Conv") == ()
-    assert nodes_of("/b/MatMul_myl2_3") == ("/b/MatMul",)
+    assert nodes_from_name("conv1.weight + QuantizeLinear_7 + Conv_9") == (
+        "QuantizeLinear_7",
+        "Conv_9",
+    )
+    assert nodes_from_name("PWN(/act/Erf, /act/Mul)") == ("/act/Erf", "/act/Mul")
+    assert nodes_from_name("{ForeignNode[/a/MatMul.../z/Add]}") == ("/a/MatMul", "/z/Add")
+    assert nodes_from_name("Reformatting CopyNode for Input Tensor 0 to /a/Conv") == ()
+    assert nodes_from_name("/b/MatMul_myl2_3") == ("/b/MatMul",)
     torch = "[CONVOLUTION]-[aten_ops.convolution.default]-[/conv1/convolution]"
-    assert nodes_of(f"{torch} + [SCALE]-[aten_ops.norm]-[/bn1/norm]") == (
+    assert nodes_from_name(f"{torch} + [SCALE]-[aten_ops.norm]-[/bn1/norm]") == (
         "/conv1/convolution",
         "/bn1/norm",
     )
@@ -158,7 +161,7 @@ def test_groups_by_pattern_and_top() -> None:
         "the rest": pytest.approx(28e-6),
     }
     assert len(groups_of(joined, "node", top=2)) == 2
-    assert [each.name for each in joined.layers if fits(each, "Gelu")] == ["/act/Gelu"]
+    assert [each.name for each in joined.layers if matches(each, "Gelu")] == ["/act/Gelu"]
     with pytest.raises(UsageError, match="grouped by"):
         groups_of(joined, "colour")
 
@@ -196,7 +199,7 @@ def test_shares_of_the_roofline_follow_from_flops_bytes_and_time() -> None:
 
 
 def test_precision_is_what_computes_not_what_comes_out() -> None:
-    truth = precision_truth(int8_chain())
+    truth = summarize_precision(int8_chain())
     assert {each.name: (each.layers, each.seconds) for each in truth.types} == {
         "int8": (3, pytest.approx(25e-6)),
         "fp16": (1, pytest.approx(5e-6)),
@@ -207,10 +210,10 @@ def test_precision_is_what_computes_not_what_comes_out() -> None:
 
 
 def test_layers_asked_to_be_narrower_are_named() -> None:
-    truth = precision_truth(fp16_chain(), asked="fp16+int8")
+    truth = summarize_precision(fp16_chain(), asked="fp16+int8")
     assert [each.name for each in truth.unmet] == ["/b/Conv", "/c/Conv", "/a/Conv"]
     assert {(each.asked, each.got) for each in truth.unmet} == {("int8", "fp16")}
-    assert not precision_truth(int8_chain(), asked="int8").unmet
+    assert not summarize_precision(int8_chain(), asked="int8").unmet
     assert narrowest("FP32+FP16+INT8") == "int8"
     assert narrowest(None) is None
 
@@ -247,7 +250,7 @@ def test_changes_of_a_diff_add_up_to_the_difference() -> None:
     assert math.fsum(each.delta_s for each in found.changes) == pytest.approx(found.delta_s)
     by = {each.name: each.by for each in found.changes}
     assert by["/a/Conv"] == by["/act/Gelu"] == "origin"
-    assert len(found.only("b")) == 2
+    assert len(found.only_in("b")) == 2
     assert found.explained == pytest.approx(1)
 
 
@@ -387,7 +390,7 @@ def test_a_label_is_held_against_what_computes() -> None:
         other("q", "Reformat", ("input", "fp32"), ("a", "int8"), origin="QDQ"),
         conv("b", ("a", "int8"), ("b", "fp16"), tactic="int8 to fp16"),
     ]
-    assert layer_types(graph(layers)) == {"int8": 1}
+    assert count_layer_types(graph(layers)) == {"int8": 1}
 
 
 FACTS = EngineFacts(gpu_s=30e-6, jitter=0.02)
@@ -416,13 +419,13 @@ FACTS = EngineFacts(gpu_s=30e-6, jitter=0.02)
     ],
 )
 def test_expectations_are_judged(text: str, outcome: str) -> None:
-    assert [each.outcome for each in judge_all([text], int8_chain(), FACTS)] == [outcome]
+    assert [each.outcome for each in judge_expectations([text], int8_chain(), FACTS)] == [outcome]
 
 
 def test_what_is_not_known_is_unclear_and_said() -> None:
     bare = join_layers(profile(["Conv_0", "Conv_1"], [1, 2]))
     texts = ["share(precision=int8)>=80%", "count(Conv)==2", "jitter<5%"]
-    kind, named, jitter = judge_all(texts, bare, EngineFacts())
+    kind, named, jitter = judge_expectations(texts, bare, EngineFacts())
     assert (kind.outcome, named.outcome, jitter.outcome) == ("unclear", "pass", "unclear")
     assert "detailed layer information" in kind.message
     assert "jitter" in jitter.message

@@ -18,7 +18,7 @@ from trtbench.analysis.distributions import (
     t_quantile,
     t_two_sided_p,
 )
-from trtbench.analysis.stored_comparison import too_coarse
+from trtbench.analysis.stored_comparison import coarse_reason
 from trtbench.analysis.summary import (
     ONE_LAUNCH,
     ColumnSummary,
@@ -293,8 +293,8 @@ def test_coarse_enqueue_times_give_way_to_what_was_printed() -> None:
     assert not finer.column("latency").reported
     for changes in ({"facts": exact, "reported": printed}, {"facts": coarse}):
         assert not summary_from_run(run(times, **changes)).column("enqueue").reported
-    assert "steps of 10 µs" in (too_coarse("enqueue", run(times, facts=coarse)) or "")
-    assert too_coarse("latency", run(times, facts=coarse)) is None
+    assert "steps of 10 µs" in (coarse_reason("enqueue", run(times, facts=coarse)) or "")
+    assert coarse_reason("latency", run(times, facts=coarse)) is None
 
 
 def test_statistics_of_the_toolkits_by_hand() -> None:

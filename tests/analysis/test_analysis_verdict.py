@@ -27,15 +27,15 @@ from trtbench.analysis.stored_comparison import (
 )
 from trtbench.analysis.summary import COMPARED_STATISTICS, summarize_column
 from trtbench.analysis.verdict import (
-    BURSTS_GATE,
+    BURSTS_THRESHOLD,
     confirm_in_cycles,
     correct_for_many,
     duet_comparison,
     kind_in_cycles,
+    launches_hint,
     pair_effect,
     tail_verdict,
     verdict_from_effects,
-    would_tell,
 )
 from trtbench.core.results import Verdict
 from trtbench.core.run import Fact, Interval, Run
@@ -110,9 +110,9 @@ def test_unclear_says_how_many_launches_it_needs() -> None:
         return float(stats.t.ppf(0.995, df=df) * spread / math.sqrt(count))
 
     assert reach(needed) <= math.log(1.02) < reach(int(needed * 0.94)), "it would be the same"
-    assert would_tell(needed) == f"; about {needed} launches would tell"
-    assert would_tell(None) == ""
-    assert "too noisy to tell" in would_tell(364_472)
+    assert launches_hint(needed) == f"; about {needed} launches would decide it"
+    assert launches_hint(None) == ""
+    assert "too noisy" in launches_hint(364_472)
 
 
 def test_launches_needed_aim_at_deciding_not_at_a_width() -> None:
@@ -144,7 +144,7 @@ def test_an_interval_that_says_nothing_is_unknown_and_a_far_one_that_decides_is_
     assert verdict_table([verdict]).rows[0][-1].shown == "–"
     (said,) = reasons([verdict])
     assert "2 launches differ too much" in said.text
-    assert "would tell" in said.text
+    assert "would decide it" in said.text
     clear = verdict_from_effects([9.0, 9.02, 8.98, 9.01, 8.99])
     assert clear.kind == "slower"
     assert clear.interval is not None
@@ -160,7 +160,7 @@ def test_a_clock_effect_is_withdrawn() -> None:
     assert kind_in_cycles(verdict, clock_ratio=math.exp(-0.05)) == "same"
     withdrawn = confirm_in_cycles(verdict, clock_ratio=math.exp(-0.05))
     assert withdrawn.kind == "unclear"
-    assert withdrawn.reason.endswith("counted in clock cycles it is same: a clock effect")
+    assert withdrawn.reason.endswith("in clock cycles it is same: the clocks differ")
     assert confirm_in_cycles(verdict, clock_ratio=1.0).kind == "slower"
 
 
@@ -173,7 +173,7 @@ def test_cycles_of_equal_clocks_say_what_seconds_say(
 ) -> None:
     """Bursts call less a difference than other times do, and many looks demand more of it."""
     given = effects(effect, noise, 6)
-    verdict = verdict_from_effects(given, metric="gpu", design="bursts", gate=BURSTS_GATE)
+    verdict = verdict_from_effects(given, metric="gpu", design="bursts", threshold=BURSTS_THRESHOLD)
     assert (verdict.kind, kind_in_cycles(verdict, clock_ratio=1.0)) == (kind, kind)
 
 
@@ -212,7 +212,7 @@ def test_a_percentile_that_a_side_does_not_know_is_no_change() -> None:
     comparison = duet_comparison(pairs, baseline="a", candidate="b")
     tail = comparison.verdict("p99")
     assert (tail.kind, tail.ratio, tail.interval) == ("unclear", None, None)
-    assert f"needs n={shown[0.99].needed}" in tail.reason
+    assert f"needs {shown[0.99].needed} samples" in tail.reason
     assert (tail.launches_needed or 0) > len(pairs)
     assert comparison.verdict("p90").ratio is not None
     assert duet_comparison(full, baseline="a", candidate="b").verdict("p99").ratio is not None
@@ -333,7 +333,7 @@ def test_other_versions_are_one_difference_and_other_conditions_are_shown() -> N
     other = record(environment=environment(versions={"numpy": "2", "torch": "3", "onnx": "3"}))
     (found,) = differences(one, other)
     assert not found.blocking
-    assert found.message == "other versions: numpy 1 against 2, torch 2 against 3"
+    assert found.message == "different versions: numpy 1 against 2, torch 2 against 3"
     sides = (record(conditions=stated(precision=name)) for name in ("fp32", "fp16"))
     (found,) = differences(*sides)
     assert (found.message, found.blocking) == ("precision fp32 against fp16", False)
@@ -346,7 +346,7 @@ def test_unknown_conditions_do_not_block_and_implied_ones_say_so() -> None:
     implied = record(conditions={"cuda_graph": Fact(value=True, source="implied")})
     (other,) = differences(record(conditions=stated(cuda_graph=False)), implied)
     assert other.blocking
-    assert "implies" in other.message
+    assert "implied" in other.message
 
 
 def test_transfers_do_not_block_gpu_times() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from trtbench.layers.diff import difference, reconcile, why
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import EngineFacts, LayerTable, groups_of, precision_truth
+from trtbench.layers.table import EngineFacts, LayerTable, groups_of, summarize_precision
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
 
 TREX = "NVIDIA__TensorRT/tools/experimental/trt-engine-explorer/examples/pytorch/resnet/A100"
@@ -67,7 +67,7 @@ def resnet(beside: Path) -> dict[str, Files]:
 def test_qat_resnet_computes_in_int8_whatever_it_gives_out(trex: dict[str, Files]) -> None:
     qat = trex["qat"]
     by_hand = qat.sum_s(lambda layer: layer["LayerType"] == "CaskConvolution")
-    types = {each.name: each for each in precision_truth(qat.table).types}
+    types = {each.name: each for each in summarize_precision(qat.table).types}
     assert types["int8"].seconds == pytest.approx(by_hand)
     assert types["int8"].layers == 21
     given = {layer.precision_out for layer in qat.table.layers if layer.precision == "int8"}
@@ -123,7 +123,7 @@ def test_convolutions_of_two_exports_meet_by_place(trex: dict[str, Files]) -> No
 
 
 def test_int8_resnet_of_8_6_0_stayed_fp16_but_for_one_layer(resnet: dict[str, Files]) -> None:
-    truth = precision_truth(resnet["int8"].table, asked="int8")
+    truth = summarize_precision(resnet["int8"].table, asked="int8")
     types = {each.name: each.layers for each in truth.types}
     assert types == {"fp16": 20, "int8": 1, "fp32": 1}
     assert len(truth.unmet) == 20
@@ -154,7 +154,7 @@ def test_layers_of_10_4_are_all_fp16_and_add_up(beside: Path, name: str) -> None
     folder = beside / FUZZY / name
     files = Files(folder / f"{name}_fp16.profile.json", folder / f"{name}_fp16.graph.json")
     assert files.table.total_s == pytest.approx(files.sum_s())
-    assert {each.name for each in precision_truth(files.table).types} == {"fp16"}
+    assert {each.name for each in summarize_precision(files.table).types} == {"fp16"}
     for by in ("kind", "block", "node"):
         groups = groups_of(files.table, by)
         assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(files.sum_s())

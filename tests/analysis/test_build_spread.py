@@ -13,7 +13,7 @@ from trtbench.analysis.builds import (
     bytes_aspect,
     graph_aspects,
     latency_aspect,
-    spread_of,
+    spread_from_draws,
     verdict_over_builds,
 )
 from trtbench.core.samples import EngineGraph, LayerInfo
@@ -47,7 +47,7 @@ def graph(**tactics: str | None) -> EngineGraph:
 
 def test_variance_between_builds_is_told_from_that_of_launches() -> None:
     rng = np.random.default_rng(0)
-    many = [spread_of(draws(rng, count=8, between=0.05, within=0.01)) for _ in range(60)]
+    many = [spread_from_draws(draws(rng, count=8, between=0.05, within=0.01)) for _ in range(60)]
     squares = [each.between**2 for each in many if each is not None]
     inside = [each.within**2 for each in many if each is not None]
     assert math.sqrt(np.mean(squares)) == pytest.approx(0.05, rel=0.15)
@@ -56,14 +56,14 @@ def test_variance_between_builds_is_told_from_that_of_launches() -> None:
 
 def test_equal_builds_look_different_as_seldom_as_the_level_says() -> None:
     rng = np.random.default_rng(1)
-    found = [spread_of(draws(rng, count=5, between=0.0, within=0.03)) for _ in range(600)]
+    found = [spread_from_draws(draws(rng, count=5, between=0.0, within=0.03)) for _ in range(600)]
     ps = np.array([each.p for each in found if each is not None], dtype=float)
     assert abs((ps < 0.1).mean() - 0.1) < 0.04
     assert sum(latency_aspect(each).same is False for each in found if each) < 0.03 * len(found)
 
 
 def test_builds_that_spread_are_called_different() -> None:
-    spread = spread_of(draws(np.random.default_rng(2), count=5, between=0.06, within=0.001))
+    spread = spread_from_draws(draws(np.random.default_rng(2), count=5, between=0.06, within=0.001))
     assert spread is not None
     assert latency_aspect(spread).same is False
     assert spread.p is not None
@@ -116,7 +116,7 @@ def test_one_build_of_each_is_no_comparison() -> None:
     one = [draw("A1", (1e-3,))]
     assert verdict_over_builds(one, one, metric="gpu", paired=True).kind == "incomparable"
     assert verdict_over_builds(one, one, metric="gpu").kind == "incomparable"
-    assert spread_of(one) is None
+    assert spread_from_draws(one) is None
 
 
 def test_bytes_layers_and_kernels_are_told_apart() -> None:

@@ -12,7 +12,7 @@ from trtbench.analysis.gate import slowdown_result, slowdown_rule
 from trtbench.analysis.history import segment
 from trtbench.analysis.pacing import (
     BURSTS,
-    FEWEST_PAIRS,
+    MIN_PAIRS,
     SHORT_S,
     WarmupWatch,
     bursts_from_pace,
@@ -22,14 +22,14 @@ from trtbench.analysis.pacing import (
     stretches,
 )
 from trtbench.analysis.verdict import (
-    BURSTS_GATE,
+    BURSTS_THRESHOLD,
     alone_effects,
     burst_effects,
     burst_verdict,
-    denial,
+    check_alone,
+    contradiction,
     duet_comparison,
-    hold_to_alone,
-    placed_effects,
+    effects_by_load_order,
     verdict_from_effects,
 )
 from trtbench.core.results import Comparison, Verdict
@@ -144,7 +144,7 @@ def test_what_the_times_alone_deny_is_unclear_with_that_reason(
 ) -> None:
     before = comparison(in_turns)
     assert before.verdicts[0].kind != "unclear"
-    held = hold_to_alone(before, alone(by_itself, noise=noise))
+    held = check_alone(before, alone(by_itself, noise=noise))
     head = held.verdicts[0]
     assert (head.kind, head.launches_needed) == ("unclear", None), "more launches do not help"
     assert "alone" in head.reason
@@ -168,16 +168,16 @@ def test_what_the_times_alone_do_not_deny_stands(
 ) -> None:
     before = comparison(in_turns, noise=0.001)
     assert before.verdicts[0].kind != "unclear"
-    held = hold_to_alone(before, alone(by_itself, noise=noise))
+    held = check_alone(before, alone(by_itself, noise=noise))
     assert held.verdicts == before.verdicts
     assert held.alone is not None
 
 
 def test_without_times_alone_nothing_is_denied() -> None:
     before = comparison(0.05)
-    assert hold_to_alone(before, ()) == before
+    assert check_alone(before, ()) == before
     one = verdict_from_effects([0.5])
-    assert denial(before.verdicts[0], one) is None, "one launch alone tells nothing"
+    assert contradiction(before.verdicts[0], one) is None, "one launch alone tells nothing"
 
 
 def test_equal_sides_are_denied_by_chance_almost_never() -> None:
@@ -186,7 +186,7 @@ def test_equal_sides_are_denied_by_chance_almost_never() -> None:
     for _ in range(1000):
         turns = verdict_from_effects(random.normal(0, 0.004, 10).tolist())
         told = verdict_from_effects(random.normal(0, 0.03, 10).tolist())
-        denied += denial(turns, told) is not None
+        denied += contradiction(turns, told) is not None
     assert denied <= 5
 
 
@@ -203,8 +203,8 @@ def test_effects_alone_pair_blocks_that_alternated_and_medians_that_did_not() ->
 def test_a_launch_holds_what_there_is_time_for(pace_s: float) -> None:
     plan = plan_from_pace([pace_s, pace_s])
     queries = 2 * (plan.pairs + plan.settle + plan.blocks * plan.in_block)
-    assert queries * pace_s < 0.7 or plan.pairs == FEWEST_PAIRS
-    assert plan.pairs >= FEWEST_PAIRS
+    assert queries * pace_s < 0.7 or plan.pairs == MIN_PAIRS
+    assert plan.pairs >= MIN_PAIRS
     assert plan.dropped < plan.in_block
     assert (plan.in_block == 1) == (pace_s > SHORT_S), "a long query feels nothing of the other"
     assert plan_from_pace([pace_s, pace_s], pairs=77).pairs == 77
@@ -301,13 +301,13 @@ def test_a_gpu_that_waited_for_the_host_gives_no_verdict() -> None:
 
 def test_bursts_that_single_queries_contradict_give_no_verdict() -> None:
     sides = launches(160e-6), launches(164e-6, seed=1)
-    assert judged(*sides, singly=[0.024, 0.025, 0.026, 0.025]).kind == "slower"
-    found = judged(*sides, singly=[-0.03, -0.031, -0.03, -0.029])
+    assert judged(*sides, single_effects=[0.024, 0.025, 0.026, 0.025]).kind == "slower"
+    found = judged(*sides, single_effects=[-0.03, -0.031, -0.03, -0.029])
     assert found.kind == "unclear"
     assert "in bursts, but −2.96 %" in found.reason
     # What differs by less than counts is no contradiction.
-    near = [0.0248 - 0.9 * BURSTS_GATE + each for each in (0, 1e-5, -1e-5, 0)]
-    assert judged(*sides, singly=near).kind == "slower"
+    near = [0.0248 - 0.9 * BURSTS_THRESHOLD + each for each in (0, 1e-5, -1e-5, 0)]
+    assert judged(*sides, single_effects=near).kind == "slower"
 
 
 def test_looking_at_every_launch_finds_no_difference_where_there_is_none() -> None:
@@ -376,16 +376,16 @@ def test_a_place_that_both_sides_have_tells_nothing_of_either(apart: float, nois
 
 def test_places_count_only_where_every_launch_has_its_counterpart() -> None:
     first, second = placed(0, change=0.01, apart=0.01, noise=0)
-    assert placed_effects(first, second) == pytest.approx([np.log1p(0.01)] * 6)
+    assert effects_by_load_order(first, second) == pytest.approx([np.log1p(0.01)] * 6)
     found = judged(first, second)
     assert found.launches == 6
     assert found.interval is not None
     assert found.interval.low == pytest.approx(1.01)
-    assert placed_effects(first[:3], second[:3]) == (), "the sides were not exchanged"
-    assert len(placed_effects([*first, LaunchFacts()], [*second, LaunchFacts()])) == 6
-    assert placed_effects(launches(1e-3), launches(1e-3)) == ()
+    assert effects_by_load_order(first[:3], second[:3]) == (), "the sides were not exchanged"
+    assert len(effects_by_load_order([*first, LaunchFacts()], [*second, LaunchFacts()])) == 6
+    assert effects_by_load_order(launches(1e-3), launches(1e-3)) == ()
     mixed = [*first[:5], first[5].having(load_order=None)]
-    assert placed_effects(mixed, second) == ()
+    assert effects_by_load_order(mixed, second) == ()
 
 
 def test_bursts_are_as_long_as_a_slow_model_allows() -> None:

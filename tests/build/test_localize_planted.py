@@ -20,8 +20,8 @@ from planted_faults import (
     with_outlier,
 )
 from planted_kinds import KINDS, Drawing, Fault
-from trtbench.accuracy.search import INLINED, Graph, divided, localize
-from trtbench.analysis.localize import bisect, cause
+from trtbench.accuracy.search import INLINED, Graph, divide_graphs, localize
+from trtbench.analysis.localize import bisect, precision_problem
 from trtbench.convert.cast import cast
 from trtbench.core.errors import InputError
 from trtbench.core.results import Feed, Localization, Localized, LocalizeSpec
@@ -65,7 +65,7 @@ def test_an_overflow_in_fp16_is_named_first_and_repaired(tmp_path: Path, seed: i
     assert worst.node == f"fc{layer}"
     assert worst.first_nonfinite
     assert worst.largest > 65504
-    assert cause(worst) == f"overflows FP16: {worst.largest:.6g} > 65504"
+    assert precision_problem(worst) == f"overflows FP16: {worst.largest:.6g} > 65504"
     assert found.candidate["nonfinite"] > 0
     assert found.met
     assert found.kept == (f"fc{layer}",)
@@ -205,7 +205,7 @@ def test_batch_norms_that_a_quantizer_folded_stand_in_the_part_of_their_convolut
     reference = convolutions(tmp_path / "a.onnx", layers=3, seed=0)
     candidate = int8_of(reference, tmp_path / "b.onnx", shape=(3, 6, 6))
     assert not any(n.op_type == "BatchNormalization" for n in onnx.load(candidate).graph.node)
-    pair = divided(*(Graph(onnx.load(path)) for path in (reference, candidate)))
+    pair = divide_graphs(*(Graph(onnx.load(path)) for path in (reference, candidate)))
     assert [part.node for part in pair.parts] == ["conv0", "conv1", "conv2"]
     assert all(part.type == "INT8" for part in pair.parts)
     found = searched(tmp_path, reference, candidate)

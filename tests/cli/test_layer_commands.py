@@ -134,7 +134,7 @@ def test_layers_that_q_dq_asks_to_be_int8_and_are_not(say: Say, fp16: Path) -> N
 
 def test_a_model_of_another_network_is_said_to_be(say: Say, fp16: Path) -> None:
     model = write_model(prefix="/other")
-    assert "it is of another network" in say("profile", fp16, "--onnx", model).out
+    assert "the model is another network" in say("profile", fp16, "--onnx", model).out
 
 
 def test_a_roofline_is_asked_for_by_name(say: Say, fp16: Path) -> None:

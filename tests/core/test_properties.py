@@ -11,7 +11,7 @@ from analysis_values import run, stated
 from trtbench.analysis.comparability import differences, refuse_unknown_keys
 from trtbench.analysis.history import key_from_record
 from trtbench.analysis.summary import summarize
-from trtbench.analysis.sweep import SweepRow, choose, with_front
+from trtbench.analysis.sweep import SweepRow, choose, mark_pareto_front
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UsageError
 from trtbench.core.metrics import Metric, is_share, less_is_better, metric
@@ -106,7 +106,11 @@ def rows(name: str, *scores: Score) -> list[SweepRow]:
 
 def test_a_score_tells_its_direction_where_the_task_is_not_installed() -> None:
     scores = [Score(metric="apnea", value=v, better="low") for v in (0.3, 0.1, 0.2)]
-    assert [row.on_front for row in with_front(rows("apnea", *scores))] == [True, True, False]
+    assert [row.on_front for row in mark_pareto_front(rows("apnea", *scores))] == [
+        True,
+        True,
+        False,
+    ]
     everything = condition_from_text("batch==1", names=("batch",))
     best = choose(rows("apnea", *scores), everything, by="apnea").rows
     assert [row.scores["apnea"].value for row in best] == [0.1, 0.2, 0.3]

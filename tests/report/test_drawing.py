@@ -15,7 +15,7 @@ from layer_sets import conv, fp16_chain, int8_chain, other, table
 
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import BOX_H, BOX_W, LayerTable, place
+from trtbench.layers.table import BOX_H, BOX_W, LayerTable, place_layers
 from trtbench.report.engine_svg import svg_from_engine
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,7 +37,7 @@ def branches(count: int) -> LayerTable:
 
 @pytest.mark.parametrize("engine", [fp16_chain(), int8_chain(), branches(1), branches(120)])
 def test_every_layer_has_a_place_of_its_own(engine: LayerTable) -> None:
-    placed = place(engine)
+    placed = place_layers(engine)
     assert sorted(each.layer for each in placed.boxes) == list(range(len(engine.layers)))
     taken = sorted((each.x, each.y) for each in placed.boxes)
     for (x1, y1), (x2, y2) in pairwise(taken):
@@ -47,7 +47,7 @@ def test_every_layer_has_a_place_of_its_own(engine: LayerTable) -> None:
 
 
 def test_a_long_engine_is_an_area_not_a_line() -> None:
-    placed = place(branches(300))
+    placed = place_layers(branches(300))
     assert 0.5 < placed.width / placed.height < 4
 
 
@@ -60,7 +60,7 @@ def test_layers_that_run_no_kernel_are_bridged() -> None:
         ],
         [1, 0, 1],
     )
-    placed = place(engine)
+    placed = place_layers(engine)
     assert [each.layer for each in placed.boxes] == [0, 2]
     assert placed.edges == ((0, 2),)
 
@@ -68,7 +68,7 @@ def test_layers_that_run_no_kernel_are_bridged() -> None:
 def test_without_layer_information_the_order_of_execution_is_drawn() -> None:
     names = ["Conv_0", "Conv_1", "Conv_2"]
     times = tuple(LayerTime(name=name, total_s=1e-6, average_s=1e-6) for name in names)
-    placed = place(join_layers(LayerProfile(count=1, layers=times)))
+    placed = place_layers(join_layers(LayerProfile(count=1, layers=times)))
     assert placed.edges == ((0, 1), (1, 2))
 
 

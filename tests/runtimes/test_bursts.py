@@ -19,7 +19,14 @@ import pytest
 
 from gpu_standin import Clock, Cudart, plan_bytes
 from trtbench.analysis.verdict import burst_effects
-from trtbench.compare.turns import BURSTS_LIMIT_S, LIMIT_S, Sides, load_orders, make_duet, settle
+from trtbench.compare.turns import (
+    BURSTS_LIMIT_S,
+    LIMIT_S,
+    Sides,
+    load_orders,
+    make_duet,
+    resolve_turns,
+)
 from trtbench.core.run import RunRecord
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.cuda import Cuda, CudaError
@@ -261,7 +268,7 @@ def test_launches_that_do_not_fit_at_once_load_one_after_the_other(
         line for line in (tmp_path / "notes.txt").read_text().splitlines() if "at once" in line
     ]
     assert [note.rpartition(": ")[2] for note in notes] == [
-        "they are started again", "they load one after the other",
+        "starting them again", "loading them one after the other",
     ]  # fmt: skip
 
 
@@ -277,7 +284,7 @@ def test_a_launch_that_crashes_once_is_started_again_with_the_others(
         line for line in (tmp_path / "notes.txt").read_text().splitlines() if "at once" in line
     ]
     cause = "SIGSEGV, stage load"
-    assert notes == [f"not all launches could start at once ({cause}): they are started again"]
+    assert notes == [f"not all launches could start at once ({cause}): starting them again"]
 
 
 @pytest.mark.process
@@ -289,7 +296,7 @@ def test_a_launch_that_crashes_as_it_ends_has_measured(
     _, records = compared(tmp_path, (1e-3, 1e-3), *TWO)
     assert [len(record.launches) for record in records] == [2, 2]
     said = (tmp_path / "notes.txt").read_text()
-    assert "failed as it ended (SIGSEGV, stage done); what it measured is kept" in said
+    assert "failed while it exited (SIGSEGV, stage done); its measurements are kept" in said
     assert "at once" not in said
 
 
@@ -312,7 +319,7 @@ def test_what_is_asked_for_settles_how_sides_take_turns(
     model = ModelRef(path="a.engine", format="engine")
     spec = RunSpec(model=model, runtime="tensorrt").having(**changes)
     request = CompareRequest(baseline="a.engine", candidates=["b.engine"], **asked)
-    found, sides = settle(Sides(baseline=spec, candidate=spec), request)
+    found, sides = resolve_turns(Sides(baseline=spec, candidate=spec), request)
     assert found == mode
     assert {each.cuda_graph for each in sides.both} == {graph}
     assert {each.spin_wait for each in sides.both} == {spins}
@@ -331,9 +338,9 @@ def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> No
     limit_s = BURSTS_LIMIT_S if bursts else LIMIT_S
     duet.seconds = limit_s / 4
     assert not duet.out_of_time
-    assert duet.more == 6
+    assert duet.next_launches == 6
     duet.seconds = limit_s * 0.9  # one launch of 12 takes 0.075 of it
-    assert duet.more == 1
+    assert duet.next_launches == 1
     duet.seconds = limit_s * 0.95
     assert duet.out_of_time
     asked = CompareRequest(baseline="a", candidates=["a"], max_launches=100)

@@ -101,7 +101,7 @@ def test_a_batch_that_trtexec_did_not_run_is_not_counted(trtexec: Any, store: St
     assert run.record.batch == 1
     assert items_per_query(run) == 1
     [finding] = [each for each in run.findings if each.code == "H46"]
-    assert finding.message == "batch 8 was asked for, and 1 ran"
+    assert finding.message == "batch 8 was requested, but 1 ran"
     [warnings] = [
         cell.text
         for block in brief_findings(run.findings)
@@ -109,7 +109,7 @@ def test_a_batch_that_trtexec_did_not_run_is_not_counted(trtexec: Any, store: St
         for name, cell in block.pairs
         if name == "warnings"
     ]
-    assert str(warnings).startswith("batch 8 was asked for, and 1 ran, "), "whatever else there is"
+    assert str(warnings).startswith("batch 8 was requested, but 1 ran, "), "whatever else there is"
     assert entry_from_record(run.record, path="").batch == 1
 
 
@@ -271,7 +271,7 @@ def test_what_is_passed_on_to_trtexec_names_the_run(trtexec: Any, store: Store) 
 
 
 def test_rests_profiles_and_further_arguments_name_a_run_too(trtexec: Any, store: Store) -> None:
-    """None of them ran otherwise than asked; inputs from files are not random."""
+    """None of them ran differently than requested; inputs from files are not random."""
     engine = trtexec.engine()
     plain = bench(engine, store, runtime="trtexec", profile=False)
     given = (
@@ -293,7 +293,7 @@ def test_rests_profiles_and_further_arguments_name_a_run_too(trtexec: Any, store
 
 
 def test_no_transfers_are_a_pipeline_without_them(trtexec: Any, store: Store) -> None:
-    """Without a CUDA graph it is not the protocol gpu, and nothing ran otherwise than asked."""
+    """Without a CUDA graph it is not the protocol gpu, and all ran as requested."""
     run = bench(trtexec.engine(), store, runtime="trtexec", profile=False, transfers=False)
     assert "H46" not in {each.code for each in run.findings}
     assert protocol_of(run.record) == "pipeline"

@@ -54,7 +54,7 @@ def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
     words = ["profile", str(model), "--batch", "4", *QUICK]
     assert command([*words, "--store", str(tmp_path / "store")]) == 0
     shown = capsys.readouterr().out
-    assert "of another network" not in shown
+    assert "is another network" not in shown
     assert "without it a query takes" in shown
     run = next((tmp_path / "store" / "runs").iterdir())
     assert command(["profile", str(run), str(model), "--all", "--json"]) == 0

@@ -18,7 +18,7 @@ from trtbench.analysis.coco import (
     BoxTally,
     Objects,
     match_boxes,
-    precisions,
+    mean_precisions,
     suppress,
 )
 
@@ -124,7 +124,7 @@ def test_nothing_there_and_nothing_said() -> None:
     assert said_nothing["mAP"] == 0.0
     assert said_nothing["AR100"] == 0.0
     assert "mAP_large" not in said_nothing, "there is no large object"
-    assert np.isnan(precisions([])["mAP"])
+    assert np.isnan(mean_precisions([])["mAP"])
 
 
 def test_weights_are_repetitions() -> None:
@@ -132,8 +132,8 @@ def test_weights_are_repetitions() -> None:
     matches = [match_boxes(found, truth) for found, truth in pairs][:8]
     weights = [2, 0, 1, 3, 1, 0, 1, 2]
     repeated = [each for each, n in zip(matches, weights, strict=True) for _ in range(n)]
-    weighted = precisions(BoxTally(matches).by_class(weights=np.array(weights)))
-    for name, value in precisions(BoxTally(repeated).by_class()).items():
+    weighted = mean_precisions(BoxTally(matches).by_class(weights=np.array(weights)))
+    for name, value in mean_precisions(BoxTally(repeated).by_class()).items():
         # Where scores are equal, repeated images lie otherwise in the order.
         assert weighted[name] == pytest.approx(value, abs=0.03), name
 

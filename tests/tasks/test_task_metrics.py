@@ -20,17 +20,17 @@ from trtbench.analysis.coco import (
     corners_from_centres,
     iou_matrix,
     letterbox_of,
-    match,
+    match_people,
     oks_matrix,
     suppress,
 )
 from trtbench.analysis.scores import (
     DepthRules,
     align,
-    judge_map,
+    depth_metrics,
+    judge_depth_map,
     map_differences,
     mcnemar,
-    metrics_of,
     per_class,
     rank_of_label,
     resize_map,
@@ -81,7 +81,7 @@ def test_mcnemar_as_scipy_has_it(lost: int, won: int) -> None:
 
 def test_depth_metrics_by_hand() -> None:
     found, wanted = np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0, 8.0])
-    metrics = metrics_of(found, wanted, silog_lambda=1.0)
+    metrics = depth_metrics(found, wanted, silog_lambda=1.0)
     assert metrics["abs_rel"] == pytest.approx((0 + 1 + 0.5) / 3)
     assert metrics["sq_rel"] == pytest.approx((0 + 1 + 2) / 3)
     assert metrics["rmse"] == pytest.approx(np.sqrt(mean_squared_error(wanted, found)))
@@ -92,7 +92,7 @@ def test_depth_metrics_by_hand() -> None:
     assert metrics["silog"] == pytest.approx(np.std([0, log2, -log2]))
     assert metrics["d1"] == pytest.approx(1 / 3)
     assert metrics["d3"] == pytest.approx(1 / 3)
-    assert metrics_of(found, wanted * 0.99)["d1"] == pytest.approx(1 / 3)
+    assert depth_metrics(found, wanted * 0.99)["d1"] == pytest.approx(1 / 3)
 
 
 def test_least_squares_as_numpy_has_it() -> None:
@@ -103,7 +103,7 @@ def test_least_squares_as_numpy_has_it() -> None:
     scale, shift = np.polyfit(own, wanted, 1)
     assert aligned == pytest.approx(scale * own + shift)
     assert align(np.ones(9), np.arange(9.0), how="least-squares")[0] is None
-    assert align(own, -wanted, how="least-squares")[1] == "the best fit is upside down"
+    assert align(own, -wanted, how="least-squares")[1] == "the best fit has a negative scale"
 
 
 @pytest.mark.parametrize("kind", ["depth", "inverse", "disparity"])
@@ -112,7 +112,7 @@ def test_kinds_of_maps_are_brought_together(kind: str, output: str) -> None:
     depth = np.random.default_rng(2).uniform(1, 20, (8, 8))
     made = {"depth": depth, "inverse": 1 / depth, "disparity": 50 / depth}
     rules = DepthRules(truth_kind=kind, output_kind=output, align="none", disparity_scale=50.0)  # type: ignore[arg-type]
-    result = judge_map(made[output], made[kind], rules)
+    result = judge_depth_map(made[output], made[kind], rules)
     assert result.metrics is not None
     assert result.metrics["abs_rel"] == pytest.approx(0.0, abs=1e-12)
     assert result.metrics["d1"] == 1.0
@@ -123,8 +123,8 @@ def test_alignment_undoes_scale_and_shift(how: str) -> None:
     depth = np.random.default_rng(3).uniform(1, 20, (16, 16))
     shift = 0.3 if how == "least-squares" else 0.0
     rules = DepthRules(align=how)  # type: ignore[arg-type]
-    good = judge_map(7 / depth + shift, depth, rules).metrics
-    bad = judge_map(7 / depth + shift, depth, DepthRules(align="none")).metrics
+    good = judge_depth_map(7 / depth + shift, depth, rules).metrics
+    bad = judge_depth_map(7 / depth + shift, depth, DepthRules(align="none")).metrics
     assert good is not None
     assert bad is not None
     assert good["abs_rel"] == pytest.approx(0.0, abs=1e-9)
@@ -140,7 +140,7 @@ def test_depth_benchmark_compares_in_inverse_depth() -> None:
     scaled = own * np.median(wanted) / np.median(own)
     expected = np.mean(np.abs(scaled - wanted) / wanted)
     rules = DepthRules(space="inverse")
-    found = judge_map(own.reshape(20, 20), depth.reshape(20, 20), rules).metrics
+    found = judge_depth_map(own.reshape(20, 20), depth.reshape(20, 20), rules).metrics
     assert found is not None
     assert found["abs_rel"] == pytest.approx(expected)
 
@@ -149,9 +149,9 @@ def test_masks_ranges_and_what_is_not_finite() -> None:
     truth = np.array([[0.0, np.nan, 5.0], [np.inf, 200.0, 10.0]])
     own = np.array([[1.0, 1.0, 5.0], [1.0, 1.0, np.nan]])
     rules = DepthRules(output_kind="depth", align="none", max_depth=100.0)
-    result = judge_map(own, truth, rules)
+    result = judge_depth_map(own, truth, rules)
     assert (result.valid, result.nonfinite) == (1, 1)
-    empty = judge_map(own, np.zeros((2, 3)), rules)
+    empty = judge_depth_map(own, np.zeros((2, 3)), rules)
     assert empty.metrics is None
     assert empty.reason == "no valid ground truth"
 
@@ -265,7 +265,7 @@ def test_average_precision_as_pycocotools_has_it(tmp_path: Path) -> None:
     from pycocotools.cocoeval import COCOeval
 
     told, found = crowd_scene(tmp_path)
-    own = average_precision([match(found[i], told.people(i), COCO_SIGMAS) for i in found])
+    own = average_precision([match_people(found[i], told.people(i), COCO_SIGMAS) for i in found])
     numbered = {**told.raw, "annotations": [
         {**each, "id": number} for number, each in enumerate(told.raw["annotations"], start=1)
     ]}  # fmt: skip
@@ -290,7 +290,7 @@ def test_average_precision_as_pycocotools_has_it(tmp_path: Path) -> None:
 
 def test_weights_are_repetitions(tmp_path: Path) -> None:
     told, found = crowd_scene(tmp_path)
-    matches = [match(found[i], told.people(i), COCO_SIGMAS) for i in found][:6]
+    matches = [match_people(found[i], told.people(i), COCO_SIGMAS) for i in found][:6]
     weights = [2, 0, 1, 3, 1, 0]
     repeated = [each for each, n in zip(matches, weights, strict=True) for _ in range(n)]
     weighted = average_precision(matches, weights=np.array(weights))

@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from real_parts import has_modules
 from trtbench.analysis.check import OutputTally
-from trtbench.analysis.scores import agreement, metrics_of, per_class, rank_of_label, top_k
+from trtbench.analysis.scores import agreement, depth_metrics, per_class, rank_of_label, top_k
 
 # torchmetrics imports whatever torchvision is installed, even one made for another PyTorch.
 GUARD = """
@@ -116,6 +116,6 @@ def test_differences_as_torchmetrics_has_them(both: tuple[dict, dict], probabili
 
 def test_depth_as_torchmetrics_has_it(both: tuple[dict, dict]) -> None:
     data, second = both
-    found = metrics_of(data["depth"], data["truth"])
+    found = depth_metrics(data["depth"], data["truth"])
     for name in ("abs_rel", "rmse", "rmse_log", "log10"):
         assert found[name] == pytest.approx(second[f"depth_{name}"], rel=1e-6), name

@@ -101,7 +101,7 @@ def test_an_engine_whose_builder_crashed_while_leaving_is_kept(version: str, trt
     assert Path(artefact.path).is_file()
     [finding] = artefact.findings
     assert finding.code == "H49"
-    assert "ended by SIGSEGV after it had said PASSED" in finding.message
+    assert "ended by SIGSEGV after it had printed PASSED" in finding.message
     assert finding.message in str(document_from_artefact(artefact))
     assert Path(f"{artefact.path}.timing.cache").is_file()
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from models import conv_model, save_graph, threshold_model
-from trtbench.accuracy.check import join_checks, run_check
+from trtbench.accuracy.check import attach_checks, run_check
 from trtbench.analysis.check import Checked
 from trtbench.cli import run
 from trtbench.report.document import Table
@@ -178,7 +178,7 @@ def test_checks_are_joined_to_runs_of_the_same_bytes(
     model = conv_model(tmp_path / "a.onnx")
     other = changed(model, tmp_path / "b.onnx", name="head.weight", by=1.5)
     runs = [measured(path) for path in (model, other)]
-    assert join_checks(check(model, other), store) == [runs[1].id]
+    assert attach_checks(check(model, other), store) == [runs[1].id]
     [read], _ = load_runs([runs[1].id], store=store)
     assert read.extra["checks"][0]["rel_l2"] == pytest.approx(0.5, rel=1e-4)  # type: ignore[index]
     (store.resolve(runs[1].id) / "checks.json").unlink()

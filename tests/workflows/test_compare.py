@@ -16,7 +16,7 @@ import pytest
 
 from models import conv_model, tiny_model
 from trtbench.compare.compare import compare, comparison_from_runs
-from trtbench.compare.turns import Duet, Sides, paired
+from trtbench.compare.turns import Duet, Sides, pair_design
 from trtbench.core.errors import InputError, StoreError, UsageError
 from trtbench.core.results import Compared
 from trtbench.core.run import Run
@@ -95,7 +95,7 @@ def test_both_sides_are_kept_as_runs_whose_rows_pair(duet: tuple[Compared, Store
     assert isinstance(first, Run)
     assert isinstance(second, Run)
     assert len(first.times) == len(second.times) == 4 * 30
-    assert paired(first, second) == "duet"
+    assert pair_design(first, second) == "duet"
     assert first.times.host is not None
     assert first.times.stamps["second"].mean() == pytest.approx(
         1 - second.times.stamps["second"].mean()
@@ -192,19 +192,19 @@ def test_slow_models_are_looked_at_after_four_launches(
     models: tuple[str, str], store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    monkeypatch.setattr(turns, "LAUNCHES_S", 0.0)
+    monkeypatch.setattr(turns, "FIRST_LAUNCHES_S", 0.0)
     spec = run_spec(BenchRequest(model=models[0], lock_clocks="base", **QUICK), config)
     told: list[str] = []
     execution = Execution(listen=lambda event: told.append(event.text))
     duet = Duet(Sides(baseline=spec, candidate=spec), store=store, execution=execution, pairs=10)
-    duet.play(None)
+    duet.measure(None)
     assert duet.launches == 4
-    assert duet.more == 2, "half as many again before the next look"
-    duet.play(6)
+    assert duet.next_launches == 2, "half as many again before the next look"
+    duet.measure(6)
     assert duet.launches == 10, "what is asked for by number is measured"
     note = "the clock was not locked: the run is on the CPU"
     assert told.count(note) == 1
-    assert all(note in run.record.notes for run in duet.keep())
+    assert all(note in run.record.notes for run in duet.store_runs())
 
 
 def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
@@ -229,10 +229,10 @@ def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
     duet = Duet(
         Sides(baseline=spec, candidate=spec), store=store, execution=Execution(), mode="launches"
     )
-    duet.play(2)
-    duet.play(1)
+    duet.measure(2)
+    duet.measure(1)
     seen = [
         [run.record.facts[f"sm_clock_{end}_hz"] for end in ("before", "after")]
-        for run in duet.keep()
+        for run in duet.store_runs()
     ]
     assert seen == [[0.0, 9e9], [2e9, 11e9]]

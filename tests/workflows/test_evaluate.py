@@ -26,7 +26,7 @@ from made_data import (
 from onnx import helper
 
 from trtbench.accuracy.check import unique_names, vanilla_name
-from trtbench.accuracy.evaluate import join, run_evaluation
+from trtbench.accuracy.evaluate import attach_scores, run_evaluation
 from trtbench.analysis.pass_times import Evaluation
 from trtbench.cli import run
 from trtbench.core.errors import InputError
@@ -235,7 +235,7 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
     other = colour_network(tmp_path / "other.onnx", swap=True)
     runs = [measured(path) for path in (right, other)]
     found = evaluate("classification", [right], data=str(data), normalize="none")
-    joined = join(found, store)
+    joined = attach_scores(found, store)
     assert joined.joined == {"right.onnx": (runs[0].id,)}
     loaded, _ = load_runs([runs[0].id, runs[1].id], store=store)
     assert loaded[0].extra["scores"]["top1"].value == 1.0  # type: ignore[index]
@@ -251,7 +251,7 @@ def test_what_is_measured_after_an_evaluation_is_joined_too(
     data = colour_folder(tmp_path / "val", per_class=2)
     wrong = colour_network(tmp_path / "wrong.onnx", swap=True)
     other = colour_network(tmp_path / "other.onnx")
-    assert join(evaluate("classification", [wrong], data=str(data)), store).joined == {}
+    assert attach_scores(evaluate("classification", [wrong], data=str(data)), store).joined == {}
     later = [measured(path) for path in (wrong, other)]
     loaded, _ = load_runs([run.id for run in later], store=store)
     assert loaded[0].extra["scores"]["top1"].value < 1.0  # type: ignore[index]

@@ -11,7 +11,7 @@ import pytest
 from models import tiny_model
 from trtbench.analysis.comparability import differences
 from trtbench.cli import run as command
-from trtbench.compare.gate import APART, gate
+from trtbench.compare.gate import MEASURED_APART, gate
 from trtbench.core.errors import TrtbenchError
 from trtbench.measure.bench import run_bench
 from trtbench.measure.model_facts import keep_model, kept_model
@@ -82,7 +82,7 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     )
     assert apart.compared is not None
     assert apart.compared.comparison.design == "apart"
-    assert APART in said
+    assert MEASURED_APART in said
 
 
 def test_one_file_gates_several_models(

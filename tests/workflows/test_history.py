@@ -12,7 +12,7 @@ from many_runs import START, add_series, record
 from models import tiny_model
 from trtbench.analysis.history import change_points, level_cuts, segments
 from trtbench.cli import run as cli
-from trtbench.compare.compare import comparison_from_runs, drift_remembered
+from trtbench.compare.compare import comparison_from_runs, drift_from_store
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Run, RunRecord
 from trtbench.core.samples import Column
@@ -227,7 +227,7 @@ def test_runs_of_one_hour_are_one_session(store: Store) -> None:
         for number in range(6)
     ]
     add_series(store, MEDIANS, records)
-    assert drift_remembered(store, records[0]) is None
+    assert drift_from_store(store, records[0]) is None
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_only_the_same_thing_on_the_same_machine_counts(
     store: Store, changes: dict[str, str]
 ) -> None:
     add_series(store, MEDIANS, [record(number) for number in range(6)])
-    assert drift_remembered(store, record(50)) is not None
-    assert drift_remembered(store, record(50, **changes)) is None  # type: ignore[arg-type]
+    assert drift_from_store(store, record(50)) is not None
+    assert drift_from_store(store, record(50, **changes)) is None  # type: ignore[arg-type]
 
 
 def test_times_of_others_are_read_or_left_out(store: Store) -> None:
@@ -249,6 +249,6 @@ def test_times_of_others_are_read_or_left_out(store: Store) -> None:
         record(number).having(created=written[number % 3].format(number + 1)) for number in range(9)
     ]
     add_series(store, [*MEDIANS, 1.0, 1.001, 0.999], records)
-    drift = drift_remembered(store, records[0])
+    drift = drift_from_store(store, records[0])
     assert drift is not None
     assert "6 recorded sessions" in drift.source

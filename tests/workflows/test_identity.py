@@ -206,7 +206,7 @@ def test_a_side_that_changes_ends_a_comparison(
         execution=Execution(listen=change), pairs=5,
     )  # fmt: skip
     with pytest.raises(JobError, match=r"b\.onnx changed while"):
-        duet.play(3)
+        duet.measure(3)
     assert duet.launches == 1
 
 

@@ -18,7 +18,7 @@ from sweeps import matrix
 
 from models import save_graph
 from trtbench.accuracy.check import run_check
-from trtbench.accuracy.evaluate import join, run_evaluation
+from trtbench.accuracy.evaluate import attach_scores, run_evaluation
 from trtbench.analysis.pass_times import Evaluation
 from trtbench.convert.build import build_spec
 from trtbench.convert.conversions import run_quantize, task_items
@@ -202,9 +202,9 @@ def test_scores_are_not_joined_to_runs_of_another_size(
     same = bench(path, store, config, shapes={"images": (1, 3, 20, 20)}, **flags)
     other = bench(path, store, config, shapes={"images": (1, 3, 32, 32)}, **flags)
     found = evaluate(path, crop=20)
-    joined = join(found, store)
+    joined = attach_scores(found, store)
     assert joined.joined == {"net.onnx": (same.id,)}
-    [note] = [each for each in joined.all_notes if "no scores for the run" in each]
+    [note] = [each for each in joined.all_notes if "no scores added to the run" in each]
     assert "images of 20x20 were judged, and 1x3x32x32 was measured" in note
     assert "scores" not in read_run(store.resolve(other.id)).extra  # type: ignore[union-attr]
     assert stored_scores(same, store) is not None
@@ -220,7 +220,7 @@ def test_scores_are_not_joined_to_runs_in_another_precision(
         bench(path, store, config, runtime="trtexec", precision=each, batch=1)
         for each in ("fp32", "int8")
     )
-    joined = join(evaluate(path), store)
+    joined = attach_scores(evaluate(path), store)
     assert joined.models[0].precision == "fp32"
     assert joined.joined == {"net.onnx": (full.id,)}
     assert any("fp32 was judged, and int8 was measured" in note for note in joined.all_notes)

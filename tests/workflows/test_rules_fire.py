@@ -23,7 +23,7 @@ from analysis_values import GPU, ar1, environment, stated
 from models import conv_model, tiny_model
 from trtbench import worker
 from trtbench.analysis.findings import RULES
-from trtbench.compare.compare import comparison_from_runs, further_findings
+from trtbench.compare.compare import comparison_from_runs, with_further_findings
 from trtbench.core.codec import json_from_value
 from trtbench.core.jobs import BenchOutcome, JobEnd
 from trtbench.core.run import DuetRef, Environment, Interval, LaunchFacts, Run, Score, Scores
@@ -331,7 +331,7 @@ def test_many_comparisons_and_lost_accuracy_are_told_beside_a_pair(
         (results_folder(stage.store, sha256) / SCORES).write_bytes(json_from_value(kept))
     comparison = comparison_from_runs(first, second)
     sides, more = (first, second), {"comparisons": 3, "store": stage.store}
-    found = further_findings(comparison, sides, accept=(), **more)
+    found = with_further_findings(comparison, sides, accept=(), **more)
     assert {"H34", "H43"} <= codes(found)
 
 
@@ -340,7 +340,7 @@ def test_what_was_accepted_is_no_error_beside_a_pair(stage: Stage) -> None:
     one, other = stage.run(World(), batch=1), stage.run(World(), batch=4)
     accept = ("batch", "inputs")
     judged = comparison_from_runs(one, other, accept=accept)
-    found = further_findings(
+    found = with_further_findings(
         judged, (one, other), comparisons=1, store=stage.store, accept=accept
     ).findings
     assert found == judged.findings

@@ -1,1 +1,1 @@
-"""Outputs compared, models evaluated on data, layers that lose accuracy. Does not know verdicts."""
+"""Compare outputs, evaluate models on data, find layers that lose accuracy. No verdicts on time."""

@@ -38,8 +38,8 @@ from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed, open_feed_of_pass
 from trtbench.tasks.contract import completed, preparation_from_source
 
-CHEAP_S = 30.0  # a reference that takes less runs twice by default, which gives the floor
-BESIDE = "checks.json"  # in the directory of a run: what its report shows as numeric checks
+REPEAT_BELOW_S = 30.0  # a faster reference runs twice by default, to find its own variation
+CHECKS_JSON = "checks.json"  # in the directory of a run: the numeric checks of its report
 FIRST_COLUMNS = (
     "close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "argmax_match",
     "top5_agreement", "kl", "nan", "inf",
@@ -54,12 +54,12 @@ class EvalSide:
     spec: RunSpec
     python: str | None = None
     label: str
-    latency_s: float | None = None  # per item, measured warm; by default that of the pass itself
+    latency_s: float | None = None  # per item, after warm-up; default: that of the evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
-    """A side whose outputs are in a folder."""
+class SideRun:
+    """A model that was run, and its outputs on disk."""
 
     spec: RunSpec
     side: Side
@@ -69,7 +69,7 @@ class Ran:
 
     @property
     def preparation(self) -> dict[str, Scalar]:
-        """How the task prepared the items; empty where none did."""
+        """How the task prepared the items; empty without a task."""
         if self.feed.task is None:
             return {}
         source = open_feed(self.feed, self.outcome.inputs, spec=self.spec)
@@ -97,29 +97,29 @@ def _check(
     request: CheckRequest, names: Sequence[str], store: Store, config: Config, execution: Execution
 ) -> Checked:
     sides = [
-        replace(side, spec=with_source(side.spec, request))
-        for side in sides_of(request, names, config=config)
+        replace(side, spec=with_input_file(side.spec, request))
+        for side in eval_sides(request, names, config=config)
     ]
     output = Path(request.output)
-    feed = feed_of(request, [Path(side.spec.model.path) for side in sides])
+    feed = feed_from_request(request, [Path(side.spec.model.path) for side in sides])
     steps = Steps(execution, len(sides) + 1)
     with store.scratch() as folder:
-        first = _run(sides[0], feed, folder / "reference", store, steps)
+        first = _run_side(sides[0], feed, folder / "reference", store, steps)
         floor, reason, took_s = None, None, first.side.seconds
         if request.floor == "off":
-            reason = "not asked for"
-        elif request.floor == "auto" and took_s > CHEAP_S:
+            reason = "not requested"
+        elif request.floor == "auto" and took_s > REPEAT_BELOW_S:
             reason = f"the reference takes {took_s:.0f} s; --floor on runs it twice"
         else:
-            again = _run(sides[0], feed, folder / "again", store, steps)
+            again = _run_side(sides[0], feed, folder / "again", store, steps)
             own = {tensor.name: tensor.name for tensor in first.outcome.outputs}
-            floor = _checks(first, again, request, own)
+            floor = _compare_outputs(first, again, request, own)
         feed = feed.having(names=tuple(tensor.name for tensor in first.outcome.inputs))
         candidates, files, failed = [], [], Failures(len(names) - 1)
         for number, side in enumerate(sides[1:]):
             with failed.collecting(names[1 + number]):
-                other = _run(side, feed, folder / f"side-{number}", store, steps)
-                candidate = _compare(first, other, request)
+                other = _run_side(side, feed, folder / f"side-{number}", store, steps)
+                candidate = _check_candidate(first, other, request)
                 files += _write_worst(first, other, candidate, output, number=number)
                 candidates.append(candidate)
     items = first.outcome.items
@@ -145,8 +145,8 @@ def _check(
     )
 
 
-def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) -> list[EvalSide]:
-    """Settle how every side runs, and the interpreter it runs in."""
+def eval_sides(request: RunningFields, names: Sequence[str], *, config: Config) -> list[EvalSide]:
+    """Return the spec, the interpreter and the label of every model."""
     sides = []
     for index, name in enumerate(names):
         runtime = value_of_side(request.runtime, index, len(names), what="-r")
@@ -161,8 +161,8 @@ def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) ->
     return sides
 
 
-def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
-    """Describe the inputs of all sides."""
+def feed_from_request(request: CheckRequest, models: Sequence[Path]) -> Feed:
+    """Return the inputs that all models get."""
     task = request.images_task
     if task is not None:
         return Feed(
@@ -174,9 +174,9 @@ def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
         )
     if request.inputs is not None:
         return Feed(kind="arrays", count=request.limit)
-    # Names are not known before a model is loaded: the empty one stands for all.
+    # Input names are not known before a model is loaded: the empty name means all.
     ranges = {} if request.range is None else {"": bounds_from_range(request.range)}
-    limits: dict[str, int] = {}  # rows that all sides have for the integers of an input
+    limits: dict[str, int] = {}  # by input: integers must be smaller than the smallest table
     for path in models:
         format: ModelFormat = "onnx" if path.suffix == ".onnx" else "engine"
         own = index_limits(ModelRef(path=str(path.absolute()), format=format))
@@ -187,8 +187,8 @@ def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
     )  # fmt: skip
 
 
-def with_source(spec: RunSpec, request: CheckRequest) -> RunSpec:
-    """Have a side read its inputs from the file that was given."""
+def with_input_file(spec: RunSpec, request: CheckRequest) -> RunSpec:
+    """Return the spec with the request's file of inputs, if it has one."""
     if request.inputs is None:
         return spec
     given = Path(request.inputs).absolute()
@@ -196,7 +196,7 @@ def with_source(spec: RunSpec, request: CheckRequest) -> RunSpec:
     return spec.having(inputs=spec.inputs.having(source=str(given)))
 
 
-def _run(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> Ran:
+def _run_side(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> SideRun:
     spec = side.spec
     execution = steps.next(spec.model.name)
     began = time.monotonic()
@@ -212,10 +212,10 @@ def _run(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Steps) -
         versions=outcome.versions,
         seconds=time.monotonic() - began,
     )
-    return Ran(spec=spec, side=ran, outcome=outcome, feed=feed, chunks=Chunks(folder))
+    return SideRun(spec=spec, side=ran, outcome=outcome, feed=feed, chunks=Chunks(folder))
 
 
-def _compare(first: Ran, other: Ran, request: CheckRequest) -> Candidate:
+def _check_candidate(first: SideRun, other: SideRun, request: CheckRequest) -> Candidate:
     name = other.side.model.name
     findings = preparation_findings(name, other.side.model, other.preparation)
     passes = [(ran.side.model.name, ran.outcome) for ran in (first, other)]
@@ -235,21 +235,21 @@ def _compare(first: Ran, other: Ran, request: CheckRequest) -> Candidate:
             facts={"reference": ", ".join(ours), "candidate": ", ".join(theirs)},
         )
     if any(own != its for own, its in pairs.items()):
-        notes.append("outputs have other names; they were matched by their place")
+        notes.append("the outputs have different names; they were matched by position")
     alone = [name for name in ours if name not in pairs]
     alone += [name for name in theirs if name not in pairs.values()]
     return Candidate(
         side=other.side,
-        checks=_checks(first, other, request, pairs),
+        checks=_compare_outputs(first, other, request, pairs),
         unmatched=tuple(alone),
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
-def _checks(
-    first: Ran, other: Ran, request: CheckRequest, pairs: Mapping[str, str]
+def _compare_outputs(
+    first: SideRun, other: SideRun, request: CheckRequest, pairs: Mapping[str, str]
 ) -> tuple[OutputCheck, ...]:
-    """Compare chunk by chunk: memory does not grow with the number of inputs."""
+    """Compare outputs chunk by chunk, so that memory does not grow with the number of inputs."""
     names = open_feed_of_pass(first.feed, first.outcome, spec=first.spec).names
     tallies = {
         name: OutputTally(name, rtol=request.rtol, atol=request.atol, classes=request.classes)
@@ -265,13 +265,13 @@ def _checks(
 def preparation_findings(
     label: str, model: ModelRef, judged: Mapping[str, Scalar]
 ) -> tuple[Finding, ...]:
-    """Report whether a model's images were prepared differently for calibration than here."""
+    """Return a finding if images were prepared differently for calibration than here."""
     preparation = preparation_of_model(model), judged
     return findings_from_evidence(Evidence(model=label, preparation=preparation))
 
 
 def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Finding, ...]:
-    """Report models that were not judged on all items; all must have read the same ones."""
+    """Return findings about items that no model could read; refuse if models differ in them."""
     places = {tuple(each.place for each in outcome.unreadable) for _, outcome in passes}
     if len(places) > 1:
         raise InputError(
@@ -280,7 +280,7 @@ def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Fin
                 label: ", ".join(each.name for each in outcome.unreadable[:3]) or "read all"
                 for label, outcome in passes
             },
-            fix="repair these items, or take them out of the folder",
+            fix="repair these items, or remove them from the folder",
         )
     found: list[Finding] = []
     for label, outcome in passes:
@@ -291,9 +291,9 @@ def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Fin
 
 
 def _write_worst(
-    first: Ran, other: Ran, candidate: Candidate, folder: Path, *, number: int
+    first: SideRun, other: SideRun, candidate: Candidate, folder: Path, *, number: int
 ) -> list[Path]:
-    """Save the inputs a candidate is worst on, with the outputs of both sides."""
+    """Save the inputs with the largest errors, with the outputs of both models."""
     items = {worst.item: worst.name for check in candidate.checks for worst in check.worst}
     if not items:
         return []
@@ -314,8 +314,8 @@ def _write_worst(
     return paths
 
 
-def write_both(stem: Path, value: object, document: Document) -> list[Path]:
-    """Write a value as JSON, and what the screen shows of it as Markdown."""
+def write_files(stem: Path, value: object, document: Document) -> list[Path]:
+    """Write a value as JSON, and its document as Markdown."""
     return [
         write_output(stem.with_suffix(".json"), json_from_value(value)),
         write_output(stem.with_suffix(".md"), markdown(document)),
@@ -324,14 +324,13 @@ def write_both(stem: Path, value: object, document: Document) -> list[Path]:
 
 def write_check(checked: Checked, folder: Path) -> list[Path]:
     """Write ``check.json`` and ``check.md``."""
-    return write_both(folder / "check", checked, document_from_check(checked))
+    return write_files(folder / "check", checked, document_from_check(checked))
 
 
-def join_checks(checked: Checked, store: Store) -> list[str]:
-    """Put each candidate's numbers beside every stored run of the same bytes; returns their ids.
+def attach_checks(checked: Checked, store: Store) -> list[str]:
+    """Write each candidate's checks to every stored run of the same file; return the run ids.
 
-    They are kept by hash too, for runs that are measured later. Runs of the same bytes in another
-    precision are left alone.
+    They are also stored by hash, for later runs. Runs in another precision are not changed.
     """
     joined = []
     for candidate in checked.candidates:
@@ -351,12 +350,12 @@ def join_checks(checked: Checked, store: Store) -> list[str]:
             rows.append({**row, **({"note": check.note} if check.note else {})})
         folder = results_folder(store, sha256, precision=precision)
         with contextlib.suppress(OSError):
-            write_whole(folder / BESIDE, json_from_value(rows))
+            write_whole(folder / CHECKS_JSON, json_from_value(rows))
         for entry in store.index.find(kind="run"):
             if entry.sha256 != sha256 or not may_be_same_precision(entry.precision, precision):
                 continue
-            with contextlib.suppress(OSError):  # a run on a disk that is gone is no reason to fail
-                write_whole(store.path(entry) / BESIDE, json_from_value(rows))
+            with contextlib.suppress(OSError):  # the disk of a run may be unavailable
+                write_whole(store.path(entry) / CHECKS_JSON, json_from_value(rows))
                 joined.append(entry.id)
     return joined
 
@@ -365,7 +364,7 @@ def vanilla_name(
     runtime: str, precision: str | None, *, engine: str | None = None,
     options: Mapping[str, Scalar] | None = None,
 ) -> str:  # fmt: skip
-    """Name a model as ArtTRT does: PyTorch is Vanilla, engines are TRT, with their kind."""
+    """Return a model's name as in ArtTRT: ``Vanilla`` is PyTorch, ``TRT`` an engine."""
     formats = RUNTIMES.load(runtime).FORMATS if runtime in RUNTIMES.names() else ()
     if "torch" in formats:
         plain = precision in (None, "fp32", "tf32")
@@ -378,7 +377,7 @@ def vanilla_name(
 
 
 def unique_names(names: Sequence[str], specs: Sequence[RunSpec]) -> list[str]:
-    """Make names of models unique: by runtime or file, else by their number."""
+    """Return the names, made unique by runtime, file or number."""
     pairs = list(zip(names, specs, strict=True))
     by_runtime = [f"{name} ({spec.runtime})" for name, spec in pairs]
     by_file = [f"{spec.model.name} {name}" for name, spec in pairs]

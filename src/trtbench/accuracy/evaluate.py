@@ -1,4 +1,4 @@
-"""Runs models over data with known answers: scores, and latency in the same pass."""
+"""Evaluates models on labelled data: scores, and the latency of the same pass."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from trtbench.accuracy.check import (
     EvalSide,
+    eval_sides,
     preparation_findings,
-    sides_of,
     unique_names,
     unreadable_findings,
     vanilla_name,
-    write_both,
+    write_files,
 )
-from trtbench.analysis.pass_times import Evaluated, Evaluation, split_from_columns, times_in_words
+from trtbench.analysis.pass_times import Evaluated, Evaluation, describe_times, split_from_columns
 from trtbench.core.errors import StoreError, TrtbenchError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
 from trtbench.core.run import RunRecord, Scalar, Scores
@@ -54,10 +54,10 @@ def run_evaluation(
     open_batch: int | None = None,
     sides: Sequence[EvalSide] = (),
 ) -> Evaluation:
-    """Run every model over the data and judge them all.
+    """Run every model over the data and score it.
 
-    ``open_batch`` is for models that leave theirs open, where none is asked for. ``sides`` replace
-    the models of the request.
+    ``open_batch`` is the batch of models with a dynamic one if the request sets none. ``sides``
+    replace the models of the request.
     """
     execution = execution or Execution()
     names = [side.label for side in sides] or [str(model) for model in request.models]
@@ -65,7 +65,7 @@ def run_evaluation(
         raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
 
     def checked(found: Evaluation, _: Path) -> Evaluation:
-        for picture in found.pictures:  # they are copied beside runs, and into reports
+        for picture in found.pictures:  # they are copied to runs and into reports
             if not is_inside(Path(request.output), Path(picture.path)):
                 raise StoreError(
                     "the result names a picture that did not come with it",
@@ -97,7 +97,7 @@ def _evaluate(
         kind="task", task=request.task, settings=settings, count=request.limit,
         open_batch=open_batch,
     )  # fmt: skip
-    sides = sides or sides_of(request, names, config=config)
+    sides = sides or eval_sides(request, names, config=config)
     with store.scratch() as folder:
         passes, failed = [], Failures(len(sides))
         for number, side in enumerate(sides):
@@ -116,7 +116,7 @@ def _evaluate(
         judgement = task.judge(source, named, settings, folder=Path(request.output))
     models = []
     for model, label, scores in zip(found, labels, judgement.scores, strict=True):
-        # Declared for readers without the task.
+        # Stored with the scores, for readers without the task's plug-in.
         own = (each.having(better=each.declared.better, kind=each.declared.kind) for each in scores)
         models.append(model.having(label=label, scores=tuple(own)))
         findings += preparation_findings(label, model.model, model.preparation)
@@ -171,7 +171,7 @@ def _run_pass(
         columns = {name: times[name] for name in times.files}
     split = split_from_columns(columns, warmup=fraction(request.warmup))
     size, layers, parameters = size_of_model(spec.model, outcome.facts)
-    # Networks differ in the images they take, so each has its own preparation.
+    # Input sizes differ between networks, so each has its own preparation.
     source = open_feed_of_pass(feed, outcome, spec=spec)
     model = Evaluated(
         label=side.label,
@@ -183,7 +183,7 @@ def _run_pass(
         items=outcome.items,
         batch=outcome.batch,
         load_s=outcome.load_s,
-        timed=times_in_words(split),
+        timed=describe_times(split),
         size_bytes=size,
         layers=layers,
         parameters=parameters,
@@ -200,7 +200,7 @@ def _run_pass(
 def size_of_model(
     model: ModelRef, facts: Mapping[str, Scalar]
 ) -> tuple[int | None, int | None, int | None]:
-    """Return bytes, layers and parameters, by an ONNX file, an engine's record or a session."""
+    """Return bytes, layers and parameters, from the ONNX file, engine record or session facts."""
     if model.format == "onnx":
         try:
             known = read_onnx(Path(model.path)) if still_there(model) else None
@@ -216,7 +216,7 @@ def size_of_model(
 
 
 def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
-    """Return the scores of one model as runs keep them, with the hash of its bytes."""
+    """Return the scores of one model in the form stored with runs, with the hash of its file."""
     return Scores(
         sha256=model.model.sha256,
         scores=model.scores,
@@ -229,11 +229,11 @@ def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
     )
 
 
-def join(evaluation: Evaluation, store: Store) -> Evaluation:
-    """Keep every model's scores beside all stored runs of the same bytes.
+def attach_scores(evaluation: Evaluation, store: Store) -> Evaluation:
+    """Write every model's scores to all stored runs of the same file.
 
-    They are kept by hash too, for runs that are measured later. Runs of these bytes in another
-    precision, or on images of another size, are left alone.
+    They are also stored by hash, for later runs. Runs in another precision, or on images of
+    another size, are not changed. Returns the evaluation with the ids of the runs.
     """
     models = {model.model.sha256: model for model in evaluation.models if model.model.sha256}
     entries = [entry for entry in store.index.find(kind="run") if entry.sha256 in models]
@@ -248,19 +248,19 @@ def join(evaluation: Evaluation, store: Store) -> Evaluation:
         if reason is not None:
             others.setdefault(reason, []).append(record.id)
             continue
-        _keep(evaluation, model, folder)
+        _write_scores(evaluation, model, folder)
         store.publish(folder)
         joined[model.label] = (*joined.get(model.label, ()), record.id)
     for sha256, model in models.items():
-        _keep(evaluation, model, results_folder(store, sha256, precision=model.precision))
+        _write_scores(evaluation, model, results_folder(store, sha256, precision=model.precision))
     notes = list(evaluation.notes)
     for reason, ids in others.items():
         named = f"the run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
-        notes.append(f"no scores for {named} of the same bytes: {reason}")
+        notes.append(f"no scores added to {named} of the same file: {reason}")
     return evaluation.having(joined=joined, notes=tuple(notes))
 
 
-def _keep(evaluation: Evaluation, model: Evaluated, folder: Path) -> None:
+def _write_scores(evaluation: Evaluation, model: Evaluated, folder: Path) -> None:
     """Write a model's scores and pictures into a folder."""
     write_scores(folder, scores_of(evaluation, model))
     number = evaluation.models.index(model)
@@ -273,4 +273,4 @@ def _keep(evaluation: Evaluation, model: Evaluated, folder: Path) -> None:
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write ``eval.json`` and ``eval.md``."""
-    return write_both(folder / "eval", evaluation, document_from_evaluation(evaluation))
+    return write_files(folder / "eval", evaluation, document_from_evaluation(evaluation))

@@ -1,11 +1,11 @@
-"""Which layers cost a low-precision model its accuracy, and the fewest to keep out of it."""
+"""Find the layers that lose a low-precision model's accuracy, and the fewest to exclude."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
 
-from trtbench.accuracy.check import feed_of, with_source, write_both
+from trtbench.accuracy.check import feed_from_request, with_input_file, write_files
 from trtbench.analysis.check import METRICS
 from trtbench.convert.cast import ASKED_FOR
 from trtbench.convert.conversions import put_in_place
@@ -25,13 +25,13 @@ from trtbench.store.store import Store
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed
 
-PATIENCE_S = 3600.0  # added to the time a search is allowed: one model over all items may take long
+EXTRA_TIME_S = 3600.0  # added to the search's time limit: the last model may take long
 
 
 def run_localize(
     request: LocalizeRequest, *, store: Store, config: Config, execution: Execution | None = None
 ) -> Localization:
-    """Find the groups that matter, and repair if that is requested."""
+    """Rank groups of nodes by lost accuracy, and write a repaired model if requested."""
     execution = execution or Execution()
     output, sides = Path(request.output), [Path(request.reference), Path(request.candidate)]
     for model in sides:
@@ -42,7 +42,7 @@ def run_localize(
                 fix="trtbench check compares outputs of any models",
             )
     if request.where and not request.data:
-        condition_from_text(request.where, names=METRICS)  # refused before anything is run
+        condition_from_text(request.where, names=METRICS)  # raise before anything is run
     check = converted(
         request,
         CheckRequest,
@@ -60,7 +60,7 @@ def run_localize(
             count=request.limit, seed=request.seed,
         )  # fmt: skip
     else:
-        feed = feed_of(check, sides)
+        feed = feed_from_request(check, sides)
     made = None
     with store.scratch() as folder:
         repaired = folder / f"{sides[1].stem}.repaired.onnx"
@@ -68,21 +68,21 @@ def run_localize(
         spec = LocalizeSpec(
             reference=str(sides[0].absolute()),
             candidate=str(sides[1].absolute()),
-            run=with_source(run, check),
+            run=with_input_file(run, check),
             feed=feed,
             repair=str(repaired) if request.repair else None,
             where=request.where,
             max_time_s=seconds(request.max_time),
         )
 
-        def hear(line: str) -> None:
+        def report_progress(line: str) -> None:
             progress = progress_from_line(line)
             if progress is not None:
                 execution.listen(Event(kind="stage", done=progress[0], text=progress[1]))
 
         end = run_job(
             LocalizeJob(spec=spec), folder=folder / "search", execution=execution,
-            patience_s=spec.max_time_s + PATIENCE_S, on_stage=hear,
+            patience_s=spec.max_time_s + EXTRA_TIME_S, on_stage=report_progress,
         )  # fmt: skip
         if not end.ok:
             raise end.failure("the search did not finish")
@@ -106,12 +106,12 @@ def run_localize(
         commands=commands_for(request, found),
         files=tuple(str(output / name) for name in ("localize.json", "localize.md")),
     )
-    write_both(output / "localize", result, document_from_localized(result))
+    write_files(output / "localize", result, document_from_localized(result))
     return result
 
 
 def commands_for(request: LocalizeRequest, found: Localized) -> dict[str, str]:
-    """Write the commands that leave the groups out: those of the repair, else the worst one."""
+    """Return commands that keep the groups in higher precision: the repaired, else the worst."""
     kept = [group for group in found.groups if group.node in found.kept] or list(found.groups[:1])
     names = list(dict.fromkeys(name for group in kept for name in group.named))
     if not names:

@@ -1,9 +1,9 @@
-"""Finds the nodes that cost a low-precision model its accuracy, and the fewest to keep from it.
+"""Finds the nodes that lose a low-precision model's accuracy, and the fewest to keep precise.
 
-Two graphs of one network are divided at boundaries that both have and fusion does not cross, found
-by the names of tensors, then of nodes. Both models run over the same items. Models with some groups
-of parts restored, computed as in the reference, are tried, and the fewest that meet a condition are
-kept.
+Two graphs of one network are divided at boundaries that both have and fusion does not cross,
+matched by the names of tensors, then of nodes. Both models run over the same items. Models with
+some groups of parts restored, that is, computed as in the reference, are tried, and the smallest
+set of groups that meets a condition is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trtbench.analysis.check import METRICS, OutputTally, worst_numbers
-from trtbench.analysis.localize import LIMITS, Loss, Restored, bisect, fewest
+from trtbench.analysis.localize import LIMITS, Loss, Restored, bisect, smallest_sufficient
 from trtbench.analysis.onnx_graph import PREFIX, OnnxTensor
 from trtbench.analysis.scores import USUAL_SQNR_DB
 from trtbench.convert.calibration import FeedArrays
@@ -62,19 +62,19 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 BATCH = 8
-BOUNDARY_ITEMS = 32  # items to compare boundaries with: ranges and drift hardly vary between inputs
-SEARCHING = 0.6  # fraction of the time that may go into ranking when a repair is to follow
-FEW = 4  # groups that drift most are tried by themselves before bisection
+BOUNDARY_ITEMS = 32  # items to compare boundaries with: drift hardly varies between inputs
+RANKING_SHARE = 0.6  # share of the time for ranking groups if a repair follows
+MAX_SINGLE_TRIALS = 4  # groups with the most drift that are tried alone before bisection
 OUTPUT_METRIC = "sqnr_db"
-HANDING_ON = (
+PASS_THROUGH = (
     "AveragePool", "Clip", "Concat", "Dropout", "Flatten", "Gather", "Identity", "MaxPool", "Pad",
     "Relu", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 )  # fmt: skip
-"""Operators whose largest values are those of what they read."""
+"""Operators whose largest output values are those of their inputs."""
 ZERO_BELOW = {"INT8": 0.5 / 127, "UINT8": 0.5 / 255, "INT4": 0.5 / 7, "UINT4": 0.5 / 15,
               "FP4": 0.25 / 6}  # fmt: skip
-"""Parts of the largest value below which a quantized type has zero."""
-MANY_ZEROED = 0.25  # share of values from which outliers leave too little for the others
+"""Fraction of the largest value below which a quantized type rounds to zero."""
+MANY_ZEROED = 0.25  # share of values rounded to zero from which a tensor has harmful outliers
 
 _Progress = Callable[[float, str], None]
 
@@ -84,34 +84,34 @@ QUANTIZED = {
     21: "UINT4", 22: "INT4", 23: "FP4",
 }  # fmt: skip
 """Names of ONNX's type numbers."""
-KEPT = "_kept"  # suffix of what comes from the reference, where the candidate has the name too
-INLINED = "_inlfunc"  # prefix of tensors inside a function that ONNX Runtime has inlined
+KEPT = "_kept"  # suffix of tensors and nodes that are copied from the reference
+INLINED = "_inlfunc"  # prefix of tensors inside a function that ONNX Runtime inlined
 
 _QDQ = ("QuantizeLinear", "DequantizeLinear")
 _SAME_VALUE = (*_QDQ, "Cast", "Identity")  # operators that change values only by rounding
-_FOLDED = (*_SAME_VALUE, "BatchNormalization")  # what a converter may leave out, fold or insert
+_FOLDED = (*_SAME_VALUE, "BatchNormalization")  # operators that converters insert, fold or drop
 _WITH_CONSTANT = ("Add", "Mul", "Sub", "Div")
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The nodes that compute one boundary of the reference from the boundaries before it."""
+    """The nodes that compute one boundary tensor from earlier boundaries."""
 
     node: str
     op: str
     position: int
-    tensor: str  # the boundary, in the reference
-    match: str  # the same in the candidate
+    tensor: str  # the boundary in the reference
+    match: str  # the same boundary in the candidate
     reads: tuple[str, ...]  # boundaries of the reference that it is computed from
-    nodes: tuple[str, ...]  # of the reference
-    places: tuple[int, ...]  # of the same in its graph
-    theirs: tuple[str, ...]  # nodes of the candidate in their place
-    type: str | None  # the low type the candidate computes it in; ``None`` when in none
+    nodes: tuple[str, ...]  # nodes of the reference
+    places: tuple[int, ...]  # indices of these nodes in the reference's graph
+    theirs: tuple[str, ...]  # the corresponding nodes of the candidate
+    type: str | None  # the low type the candidate computes it in; ``None``: no low type
 
 
 class Graph:
-    """Makers and readers of each tensor of a model whose nodes all have names."""
+    """Producer and consumers of each tensor of a model whose nodes all have names."""
 
     def __init__(self, model: ModelProto) -> None:
         self.model, self.nodes = model, list(model.graph.node)
@@ -124,32 +124,32 @@ class Graph:
             name: len(kind.shape.dim) if kind.HasField("shape") else None
             for name, kind in kinds.items()
         }
-        """Dimensions of the inputs, where the model has them."""
+        """Number of dimensions of each input; ``None`` if unknown."""
         self.outputs = [value.name for value in model.graph.output]
-        self.makers: dict[str, int] = {}
+        self.producers: dict[str, int] = {}
         self.readers: dict[str, list[int]] = defaultdict(list)
         self.active: set[str] = set(self.inputs)  # tensors that depend on the inputs
         for index, node in enumerate(self.nodes):
             reads = reads_of(node)
             for name in reads:
                 self.readers[name].append(index)
-            self.makers |= {name: index for name in node.output if name}
+            self.producers |= {name: index for name in node.output if name}
             if reads & self.active:
                 self.active |= {name for name in node.output if name}
 
-    def maker(self, tensor: str) -> NodeProto | None:
-        index = self.makers.get(tensor)
+    def producer(self, tensor: str) -> NodeProto | None:
+        index = self.producers.get(tensor)
         return None if index is None else self.nodes[index]
 
-    def core(self, tensor: str) -> str | None:
-        """Return the operator that computes a tensor, before anything folded or inserted."""
-        node = self.maker(tensor)
+    def core_operator(self, tensor: str) -> str | None:
+        """Return the operator that computes a tensor, skipping Q/DQ, casts and normalization."""
+        node = self.producer(tensor)
         while node is not None and node.op_type in _FOLDED:
-            node = self.maker(node.input[0])
+            node = self.producer(node.input[0])
         return None if node is None else node.op_type
 
     def boundaries(self) -> list[str]:
-        """Return the tensors between operators that are computed together, in order."""
+        """Return the tensors between groups of operators that are fused, in order."""
         found = []
         for name in (name for node in self.nodes for name in node.output):
             if name not in self.active or self.types.get(name) not in FLOATING:
@@ -168,12 +168,12 @@ class Graph:
                 found.append(name)
         return found
 
-    def behind(self, tensor: str, stop: Collection[str]) -> tuple[list[int], list[str]]:
-        """Return the nodes a tensor is computed by, and the boundaries they begin at."""
+    def nodes_computing(self, tensor: str, stop: Collection[str]) -> tuple[list[int], list[str]]:
+        """Return the nodes that compute a tensor from the tensors ``stop``, and those they read."""
         waiting, seen = [tensor], set[int]()
         reads: list[str] = []
         while waiting:
-            index = self.makers.get(waiting.pop())
+            index = self.producers.get(waiting.pop())
             if index is None or index in seen:
                 continue
             seen.add(index)
@@ -183,43 +183,45 @@ class Graph:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoGraphs:
+class GraphPair:
     """Two graphs of one network, divided at the same boundaries."""
 
     reference: Graph
     candidate: Graph
     matches: dict[str, str]
-    """Inputs and boundaries of the reference by the names the candidate has for them."""
+    """Inputs and boundaries: names in the reference to names in the candidate."""
     parts: tuple[Part, ...]  # in the order of the reference
 
 
-def divided(reference: Graph, candidate: Graph) -> TwoGraphs:
-    """Divide both graphs at the boundaries that are found in both."""
-    inputs, outputs = (_paired(reference, candidate, what) for what in ("inputs", "outputs"))
-    found = {a: b for a, b in outputs.items() if a in reference.makers and b in candidate.makers}
+def divide_graphs(reference: Graph, candidate: Graph) -> GraphPair:
+    """Divide both graphs at the boundaries that both have."""
+    inputs, outputs = (_pair_tensors(reference, candidate, what) for what in ("inputs", "outputs"))
+    computed = reference.producers, candidate.producers
+    found = {a: b for a, b in outputs.items() if a in computed[0] and b in computed[1]}
     taken = set(found.values())
     by_name = {node.name: node for node in candidate.nodes}
     for tensor in reference.boundaries():
-        maker = reference.maker(tensor)
-        if tensor in found or maker is None:
+        producer = reference.producer(tensor)
+        if tensor in found or producer is None:
             continue
-        place = list(maker.output).index(tensor)
-        other = by_name.get(maker.name)
+        place = list(producer.output).index(tensor)
+        other = by_name.get(producer.name)
         match = None
-        if tensor in candidate.makers and candidate.core(tensor) == reference.core(tensor):
+        core = reference.core_operator(tensor)
+        if tensor in candidate.producers and candidate.core_operator(tensor) == core:
             match = tensor
-        elif other is not None and other.op_type == maker.op_type:
+        elif other is not None and other.op_type == producer.op_type:
             match = other.output[place] if place < len(other.output) else None
         if match and match not in taken and candidate.types.get(match) in FLOATING:
             found[tensor] = match
             taken.add(match)
-    matches = dict(sorted(found.items(), key=lambda pair: reference.makers[pair[0]]))
+    matches = dict(sorted(found.items(), key=lambda pair: reference.producers[pair[0]]))
     theirs = set(matches.values())
     floats = {FLOAT, *LOW}
     parts = []
     for tensor, match in matches.items():
-        places, reads = reference.behind(tensor, matches)
-        others = [candidate.nodes[i] for i in candidate.behind(match, theirs)[0]]
+        places, reads = reference.nodes_computing(tensor, matches)
+        others = [candidate.nodes[i] for i in candidate.nodes_computing(match, theirs)[0]]
         nodes = [reference.nodes[index] for index in places]
         # The lowest type they compute in: that of Q/DQ nodes, else that of tensors.
         kinds: Counter[str] = Counter()
@@ -231,7 +233,7 @@ def divided(reference: Graph, candidate: Graph) -> TwoGraphs:
         names = (name for node in others for name in (*node.input, *node.output))
         types = (LOW.get(candidate.types.get(name, 0)) for name in names)
         low = kinds.most_common(1)[0][0] if kinds else next(filter(None, types), None)
-        # A part is called by its weighted node, else by the first that computes.
+        # A part is named after its weighted node, else after the first that computes.
         weighted = [node for node in nodes if node.op_type in _WEIGHTED]
         computing = [
             node
@@ -244,7 +246,7 @@ def divided(reference: Graph, candidate: Graph) -> TwoGraphs:
             Part(
                 node=named.name,
                 op=named.op_type,
-                position=reference.makers[tensor],
+                position=reference.producers[tensor],
                 tensor=tensor,
                 match=match,
                 reads=tuple(reads),
@@ -254,13 +256,13 @@ def divided(reference: Graph, candidate: Graph) -> TwoGraphs:
                 type=low,
             )
         )
-    return TwoGraphs(
+    return GraphPair(
         reference=reference, candidate=candidate, matches={**inputs, **matches}, parts=tuple(parts)
     )
 
 
-def _paired(reference: Graph, candidate: Graph, what: str) -> dict[str, str]:
-    """Pair inputs or outputs by name, else by place."""
+def _pair_tensors(reference: Graph, candidate: Graph, what: str) -> dict[str, str]:
+    """Pair inputs or outputs by name, else by position."""
     ours, theirs = getattr(reference, what), getattr(candidate, what)
     pairs = dict(zip(ours, ours if set(ours) == set(theirs) else theirs, strict=False))
     ranks = [{reference.ranks.get(a), candidate.ranks.get(b)} - {None} for a, b in pairs.items()]
@@ -275,15 +277,15 @@ def _paired(reference: Graph, candidate: Graph, what: str) -> dict[str, str]:
                 )
                 for side, graph in sides.items()
             },
-            fix="give a model and one that was made of it",
+            fix="give a model and one that was converted from it",
         )
     return pairs
 
 
-def restored(pair: TwoGraphs, chosen: Collection[Part]) -> ModelProto:
-    """Return the candidate with these parts computed as the reference computes them.
+def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
+    """Return the candidate with these parts computed as in the reference.
 
-    Casts stand where types do not meet; between two restored parts nothing is rounded.
+    Casts are inserted where types differ; between two restored parts nothing is rounded.
     """
     from onnx import helper
 
@@ -298,16 +300,16 @@ def restored(pair: TwoGraphs, chosen: Collection[Part]) -> ModelProto:
         node = helper.make_node("Cast", [source], [target], name=name, to=kind)
         nodes.setdefault(name, node)
 
-    def given(tensor: str) -> str:
-        """Name what a copied node returns: as the candidate does, if types agree."""
+    def output_name(tensor: str) -> str:
+        """Return the name of a copied node's output: the candidate's if the types agree."""
         match = pair.matches.get(tensor)
         if tensor in tensors and match is not None:
             same = candidate.types.get(match) == reference.types.get(tensor)
             return match if same else tensor + KEPT
         return tensor + KEPT
 
-    def read(tensor: str) -> str:
-        """Name a tensor of the reference as a copied node reads it, in its type."""
+    def input_name(tensor: str) -> str:
+        """Return the name of a copied node's input, after a cast if the types differ."""
         if tensor in reference.stored:
             if tensor not in stored:
                 stored.add(tensor)
@@ -317,7 +319,7 @@ def restored(pair: TwoGraphs, chosen: Collection[Part]) -> ModelProto:
             return tensor + KEPT
         match = pair.matches.get(tensor)
         if match is None or tensor in tensors:
-            return given(tensor)
+            return output_name(tensor)
         wanted = reference.types.get(tensor, FLOAT)
         if candidate.types.get(match) == wanted:
             return match
@@ -330,10 +332,10 @@ def restored(pair: TwoGraphs, chosen: Collection[Part]) -> ModelProto:
                 continue
             copy = type(node)()
             copy.CopyFrom(node)
-            copy.input[:] = [read(name) if name else "" for name in node.input]
+            copy.input[:] = [input_name(name) if name else "" for name in node.input]
             for body in subgraphs(copy):
-                rename_reads(body, read)
-            copy.output[:] = [given(name) if name else "" for name in node.output]
+                rename_reads(body, input_name)
+            copy.output[:] = [output_name(name) if name else "" for name in node.output]
             nodes[node.name] = copy
         if reference.types.get(part.tensor) != candidate.types.get(part.match):
             cast(part.tensor + KEPT, part.match, candidate.types[part.match])
@@ -341,10 +343,10 @@ def restored(pair: TwoGraphs, chosen: Collection[Part]) -> ModelProto:
         node.output[:] = [f"{name}_unused" if name in replaced else name for name in node.output]
     made.graph.node.extend(nodes.values())
     every = list(made.graph.node)
-    makers = {name: index for index, node in enumerate(every) for name in node.output if name}
+    producers = {name: index for index, node in enumerate(every) for name in node.output if name}
     waiting, needed = [value.name for value in made.graph.output], set[int]()
     while waiting:
-        index = makers.get(waiting.pop())
+        index = producers.get(waiting.pop())
         if index is not None and index not in needed:
             needed.add(index)
             waiting.extend(reads_of(every[index]))
@@ -360,23 +362,23 @@ def restored(pair: TwoGraphs, chosen: Collection[Part]) -> ModelProto:
     return made
 
 
-def without_inlined_names(model: ModelProto) -> ModelProto:
-    """Rename what ONNX Runtime named when it inlined functions, as it does while quantizing.
+def rename_inlined_tensors(model: ModelProto) -> ModelProto:
+    """Rename tensors of functions that ONNX Runtime inlined while quantizing.
 
-    It takes the same names again for functions that are restored from the reference.
+    It would use the same names again for functions restored from the reference.
     """
 
-    def other(name: str) -> str:
+    def new_name(name: str) -> str:
         return f"was{name}" if name.startswith(INLINED) else name
 
     graph = model.graph
     for value in (*graph.value_info, *graph.initializer, *graph.output):
-        value.name = other(value.name)
+        value.name = new_name(value.name)
     for node in graph.node:
-        node.input[:] = [other(name) for name in node.input]
-        node.output[:] = [other(name) for name in node.output]
+        node.input[:] = [new_name(name) for name in node.input]
+        node.output[:] = [new_name(name) for name in node.output]
         for body in subgraphs(node):
-            rename_reads(body, other)
+            rename_reads(body, new_name)
     return model
 
 
@@ -388,14 +390,14 @@ class Batch:
     loaded: list[object]
 
     def rows(self, array: AnyArray) -> AnyArray:
-        """Return an output without what filled up the batch, one row per item."""
+        """Return one row per item of an output, without the padding of the batch."""
         if array.ndim and len(array) >= self.count:
             return array[: self.count]
         return np.repeat(np.asarray(array)[None], self.count, axis=0)
 
 
 class Batches:
-    """The items of a source in batches; prepared ones are cached as far as memory allows."""
+    """The items of a source in batches; prepared batches are cached while memory allows."""
 
     def __init__(
         self,
@@ -426,7 +428,7 @@ class Batches:
             stop = min(start + self.size, len(self))
             loaded = [self._source.load(index) for index in range(start, stop)]
             rows = [self._source.prepare(each) for each in loaded]
-            if self._fixed:  # a last, short batch is filled up, and its outputs cut again
+            if self._fixed:  # a short last batch is padded
                 rows += [rows[-1]] * (self.size - len(rows))
             feed = {
                 t.name: np.stack([row[t.name] for row in rows])
@@ -444,16 +446,16 @@ class Batches:
 
 @dataclass
 class Drift:
-    """The difference at one boundary, over some items."""
+    """Sums of the differences between both models at one boundary."""
 
     error2: float = 0.0
     signal2: float = 0.0
-    largest: float = 0.0  # of the reference, finite
+    largest: float = 0.0  # largest finite magnitude of the reference
     nonfinite: int = 0
     elements: int = 0
     nonzero: int = 0
     zeroed: Counter[str] = field(default_factory=Counter)
-    """Values that a quantized type rounds to zero, with a scale for the largest of the batch."""
+    """By quantized type: values it rounds to zero if its scale fits the largest of the batch."""
 
     @property
     def rel_l2(self) -> float | None:
@@ -481,9 +483,9 @@ class Drift:
 
 @dataclass
 class Comparison:
-    """Runs models on the same items and compares them with the reference's outputs."""
+    """Runs models on the same items and compares their outputs with the reference's."""
 
-    pair: TwoGraphs
+    pair: GraphPair
     batches: Batches
     folder: Path
     judge: Callable[[], TaskJudge] | None
@@ -498,7 +500,7 @@ class Comparison:
             self.pair.reference.model, {name: name for name in outputs}, lambda feed: feed,
             lambda batch, rows: writer.add(rows, items=batch.count),
         )  # fmt: skip
-        """Of the reference, by the task."""
+        """The task's scores of the reference."""
         writer.flush()
         self._wanted = Chunks(self.folder)
 
@@ -506,23 +508,23 @@ class Comparison:
         self,
         model: ModelProto,
         names: Mapping[str, str],
-        fed: Callable[[FeedArrays], FeedArrays],
-        take: Callable[[Batch, FeedArrays], None],
+        rename_inputs: Callable[[FeedArrays], FeedArrays],
+        on_outputs: Callable[[Batch, FeedArrays], None],
     ) -> dict[str, float]:
-        """Run a model over all items; returns its scores by the task."""
+        """Run a model over all items and return the task's scores."""
         judge = self.judge() if self.judge else None
         theirs = list(names.values())
         session = session_of(stand_in(model), theirs)
         for batch in self.batches:
-            found = outputs_of(session, theirs, fed(batch.feed))
+            found = outputs_of(session, theirs, rename_inputs(batch.feed))
             rows = {name: batch.rows(found[other]) for name, other in names.items()}
-            take(batch, rows)
+            on_outputs(batch, rows)
             if judge is not None:
                 judge.add(rows, batch.loaded)
         return judge.scores() if judge is not None else {}
 
     def numbers(self, model: ModelProto) -> dict[str, float]:
-        """Run a model over all items; returns the worst of its outputs, and the task's metrics."""
+        """Run a model over all items; return the worst metrics of its outputs and the scores."""
         tallies = {name: OutputTally(name) for name in self._outputs}
 
         def compare(batch: Batch, rows: FeedArrays) -> None:
@@ -535,7 +537,7 @@ class Comparison:
         return {**{name: value for name, value in worst.items() if value is not None}, **scores}
 
     def boundaries(self, spec: LocalizeSpec, progress: _Progress) -> dict[str, Drift]:
-        """Compare all boundaries, a few at a time; returns the drift at each of them."""
+        """Compare all boundaries, a few at a time, and return the drift at each."""
         known = read_onnx(Path(spec.reference), batch=self.batches.size)
         sizes = {t.name: t for node in known.nodes for t in node.outputs}
         first, other = (stand_in(g.model) for g in (self.pair.reference, self.pair.candidate))
@@ -563,7 +565,7 @@ class Comparison:
 
 @dataclass
 class Trials:
-    """Tries models with some groups restored, each set once, until time is up."""
+    """Tries models with some groups restored until time is up; each set is tried once."""
 
     comparison: Comparison
     groups: list[list[Part]]
@@ -572,13 +574,13 @@ class Trials:
     progress: Callable[[str], None]
     known: dict[Restored, dict[str, float]] = field(default_factory=dict)
 
-    def restored(self, chosen: Restored) -> ModelProto:
+    def restored_model(self, chosen: Restored) -> ModelProto:
         parts = sorted((p for g in chosen for p in self.groups[g]), key=lambda p: p.position)
-        return restored(self.comparison.pair, parts)
+        return restore_parts(self.comparison.pair, parts)
 
     def numbers(self, chosen: Restored) -> dict[str, float]:
         if chosen not in self.known:
-            self.known[chosen] = self.comparison.numbers(self.restored(chosen))
+            self.known[chosen] = self.comparison.numbers(self.restored_model(chosen))
             self.progress(f"{len(self.known)} models tried")
         return self.known[chosen]
 
@@ -586,7 +588,7 @@ class Trials:
         return chosen in self.known or time.monotonic() <= self.ends
 
     def loss(self, chosen: Restored) -> Loss | None:
-        """Return how bad a model is; ``None`` when time is up."""
+        """Return the loss of a model with these groups restored; ``None`` when time is up."""
         if not self.in_time(chosen):
             return None
         numbers = self.numbers(chosen)
@@ -598,23 +600,23 @@ class Trials:
         return (loss if math.isfinite(loss) else math.inf, *by_outputs)
 
     def gain(self, group: int, metric: str) -> float | None:
-        """Return what restoring one group alone improves."""
+        """Return how much restoring only this group improves a metric."""
         before, after = self.known[frozenset()], self.known.get(frozenset({group}), {})
         more = after.get(metric, math.nan) - before.get(metric, math.nan)
         if not math.isfinite(more):
             return None
         return -more if less_is_better(metric) else more
 
-    def ranked(
+    def rank_groups(
         self, suspects: Sequence[int], *, trial_s: float
     ) -> tuple[list[int], set[int], bool]:
-        """Return all groups in order, those tried by themselves, and whether that was the plan.
+        """Return all groups by rank, those tried alone, and whether all were to be tried alone.
 
-        Where there is no time for each of them, bisection follows those suspected most.
+        Without time for all, the first suspects are tried alone and bisection finds the rest.
         """
         single = len(self.groups) * trial_s <= self.ends - time.monotonic()
         losses: dict[int, Loss] = {}
-        for group in suspects if single else suspects[:FEW]:
+        for group in suspects if single else suspects[:MAX_SINGLE_TRIALS]:
             if (loss := self.loss(frozenset({group}))) is None:
                 break
             losses[group] = loss
@@ -630,7 +632,7 @@ class Trials:
 
 
 def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
-    """Divide, compare boundaries, restore and rank groups; then keep the fewest, if asked for."""
+    """Compare boundaries, restore and rank groups; then find the fewest to keep, if requested."""
     began = time.monotonic()
     progress: _Progress = getattr(stage, "progress", lambda done, text: None)
 
@@ -640,10 +642,10 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
 
     stage("load")
     paths = (Path(spec.reference), Path(spec.candidate))
-    models = [without_inlined_names(prepared(load_onnx(path))) for path in paths]
+    models = [rename_inlined_tensors(prepared(load_onnx(path))) for path in paths]
     newest = max(opset_of(model) or opset_of(model, "ai.onnx") or 0 for model in models)
     first, second = (at_opset(model, newest, what="the other model") for model in models)
-    pair = divided(Graph(first), Graph(second))
+    pair = divide_graphs(Graph(first), Graph(second))
     tensors = input_specs(pair.reference.model)
     source, lost = open_feed(spec.feed, tensors, spec=spec.run), dict[int, str]()
     for place, name in enumerate(source.names):
@@ -665,7 +667,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     scores, condition = comparison.scores, None
     metric = next(iter(scores), OUTPUT_METRIC)
     if spec.repair is not None:
-        if metric != OUTPUT_METRIC:  # what a conversion usually reaches
+        if metric != OUTPUT_METRIC:  # the default condition is what conversions usually reach
             sign, way = ("<=", "*1.01") if less_is_better(metric) else (">=", "*0.99")
             usual = f"{metric}{sign}baseline{'-0.5%' if is_share(metric) else way}"
         else:
@@ -676,20 +678,20 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
             spec.where or usual, names=(*scores, *METRICS), kinds=kinds((*scores, "sqnr"))
         )
         metric = next((name for name in condition.names if name in scores), metric)
-    progress(0.02, "the candidate as it is")
+    progress(0.02, "the unchanged candidate")
     before = time.monotonic()
     candidate = comparison.numbers(pair.candidate.model)
     trial_s = time.monotonic() - before
     drifts = comparison.boundaries(spec, progress)
-    groups = _groups(pair, drifts)
-    ends = began + spec.max_time_s * (SEARCHING if condition else 1.0)
+    groups = _group_parts(pair, drifts)
+    ends = began + spec.max_time_s * (RANKING_SHARE if condition else 1.0)
     trials = Trials(comparison, groups, metric, ends, trial_progress)
     trials.known[frozenset()] = candidate
     everything = trials.numbers(frozenset(range(len(groups))))
-    own = [_own_drift(group, drifts) for group in groups]
-    # Those that lose finite values first, in their order, then by added drift.
+    own = [_added_drift(group, drifts) for group in groups]
+    # First groups with new non-finite values, in graph order, then by added drift.
     suspects = sorted(range(len(groups)), key=lambda g: (not own[g][1], -(own[g][0] or 0.0)))
-    ranked, tried, single = trials.ranked(suspects, trial_s=trial_s)
+    ranked, tried, single = trials.rank_groups(suspects, trial_s=trial_s)
     inside = {part.tensor for part in pair.parts}
     unmatched = [name for name in pair.reference.boundaries() if name not in inside]
     found = Localized(
@@ -704,7 +706,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         in_time=len(tried) == len(groups) or not single,
         stand_in=any(kind in LOW for kind in pair.candidate.types.values()),
         unmatched=tuple(
-            pair.reference.nodes[pair.reference.makers[name]].name for name in unmatched
+            pair.reference.nodes[pair.reference.producers[name]].name for name in unmatched
         ),
         notes=(*source.notes, *lost.values()),
     )
@@ -714,11 +716,11 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     return found.having(trials=len(trials.known), seconds=time.monotonic() - began)
 
 
-def _groups(pair: TwoGraphs, drifts: Mapping[str, Drift]) -> list[list[Part]]:
-    """Return parts in a low type, together where restoring one alone is no use.
+def _group_parts(pair: GraphPair, drifts: Mapping[str, Drift]) -> list[list[Part]]:
+    """Return the parts in a low type, grouped where restoring one alone would not help.
 
-    Those are joined by a tensor that the low type cannot hold; and by an output with outliers,
-    which each that reads it rounds once more.
+    These share a tensor that overflows the low type, or one with outliers, which every reader
+    quantizes again.
     """
     parts = [part for part in pair.parts if part.type is not None]
     if not parts:
@@ -735,16 +737,17 @@ def _groups(pair: TwoGraphs, drifts: Mapping[str, Drift]) -> list[list[Part]]:
             pairs += [(place, n) for n, each in enumerate(parts) if part.tensor in each.reads]
         drift = drifts[part.tensor]
         outliers = drift.zeroed[part.type or ""] >= MANY_ZEROED * max(1, drift.nonzero)
-        # Where only readers round, they are the ones to keep.
+        # If only the readers quantize it, restoring them is enough.
         theirs = (nodes[name] for name in part.theirs)
-        makers = [pair.candidate.maker(n.input[0]) for n in theirs if n.op_type == "QuantizeLinear"]
-        is_own = any(maker is not None and maker.name in part.theirs for maker in makers)
+        quantizers = [node for node in theirs if node.op_type == "QuantizeLinear"]
+        sources = [pair.candidate.producer(node.input[0]) for node in quantizers]
+        is_own = any(node is not None and node.name in part.theirs for node in sources)
         waiting = [part] if outliers and is_own else []
         while waiting:
             tensor = waiting.pop().tensor
             readers = [(n, each) for n, each in enumerate(parts) if tensor in each.reads]
             pairs += [(place, number) for number, _ in readers]
-            waiting += [each for _, each in readers if each.op in HANDING_ON]
+            waiting += [each for _, each in readers if each.op in PASS_THROUGH]
     group = list(range(len(parts)))
     for a, b in pairs:
         low, high = sorted((group[a], group[b]))
@@ -752,29 +755,30 @@ def _groups(pair: TwoGraphs, drifts: Mapping[str, Drift]) -> list[list[Part]]:
     return [[p for p, own in zip(parts, group, strict=True) if own == n] for n in sorted({*group})]
 
 
-def _own_drift(group: Sequence[Part], drifts: Mapping[str, Drift]) -> tuple[float | None, bool]:
-    """Return a group's own part of the drift behind it, and whether values stop being finite here.
+def _added_drift(group: Sequence[Part], drifts: Mapping[str, Drift]) -> tuple[float | None, bool]:
+    """Return the drift that a group adds, and whether it is the first with non-finite values.
 
-    They do where they are finite at its inputs, and not behind it.
+    That is, its inputs are finite and its outputs are not.
     """
     inside = {part.tensor for part in group}
     before = [drifts[n] for part in group for n in part.reads if n in drifts and n not in inside]
-    behind = [drifts[part.tensor] for part in group]
-    loses = not any(each.nonfinite for each in before) and any(each.nonfinite for each in behind)
-    own = max((each.rel_l2 for each in behind if each.rel_l2 is not None), default=None)
-    if own is None:
-        return None, loses
+    after = [drifts[part.tensor] for part in group]
+    is_first = not any(each.nonfinite for each in before) and any(each.nonfinite for each in after)
+    total = max((each.rel_l2 for each in after if each.rel_l2 is not None), default=None)
+    if total is None:
+        return None, is_first
     read = max((each.rel_l2 or 0.0 for each in before), default=0.0)
-    return math.sqrt(max(0.0, own**2 - read**2)), loses
+    return math.sqrt(max(0.0, total**2 - read**2)), is_first
 
 
 def _group(trials: Trials, number: int, drifts: Mapping[str, Drift], *, tried: bool) -> NodeGroup:
+    """Return the result of one group of parts."""
     parts = trials.groups[number]
     first, last = parts[0], parts[-1]
-    added, loses = _own_drift(parts, drifts)
+    added, is_first = _added_drift(parts, drifts)
     graph = trials.comparison.pair.reference
     nodes = [graph.nodes[place] for part in parts for place in part.places]
-    if first.type not in LOW.values():  # a quantizer takes those with scales of their own
+    if first.type not in LOW.values():  # quantizers only name nodes that have their own scales
         nodes = [node for node in nodes if node.op_type not in FOLLOWERS] or nodes
     return NodeGroup(
         node=first.node,
@@ -786,7 +790,7 @@ def _group(trials: Trials, number: int, drifts: Mapping[str, Drift], *, tried: b
         rel_l2=drifts[last.tensor].rel_l2,
         added=added,
         nonfinite=sum(drifts[part.tensor].nonfinite for part in parts),
-        first_nonfinite=loses,
+        first_nonfinite=is_first,
         largest=max(drifts[part.tensor].largest for part in parts),
         restored=finite_numbers(trials.known.get(frozenset({number}), {})) if tried else {},
         gain=trials.gain(number, trials.metric) if tried else None,
@@ -811,14 +815,14 @@ def _repair(
     chosen: Restored | None = frozenset()
     minimal = True
     if not meets(frozenset()):
-        chosen, minimal = fewest(ranked, meets)
+        chosen, minimal = smallest_sufficient(ranked, meets)
     if chosen is None:
         late = time.monotonic() > trials.ends
         return found.having(met=False, in_time=found.in_time and not late)
     kept = [g for g in ranked if g in chosen]
     if kept and spec.repair is not None:
         parts = sorted((p for g in kept for p in trials.groups[g]), key=lambda p: p.position)
-        made = trials.restored(chosen)
+        made = trials.restored_model(chosen)
         entry = made.metadata_props.add()
         entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
         save_onnx(made, Path(spec.repair))
@@ -831,5 +835,5 @@ def _repair(
 
 
 def finite_numbers(numbers: Mapping[str, float]) -> Numbers:
-    """Return numbers as JSON can hold them: without infinity."""
+    """Return the numbers with ``None`` for NaN and infinity, which JSON cannot hold."""
     return {name: value if math.isfinite(value) else None for name, value in numbers.items()}

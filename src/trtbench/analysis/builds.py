@@ -1,4 +1,4 @@
-"""One network built several times: builders time kernels to choose them, so each is a draw."""
+"""How much repeated builds of one network differ: builders choose kernels by timing them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from trtbench.analysis.distributions import (
     t_quantile,
     trimmed_count,
 )
-from trtbench.analysis.verdict import GATE, MARGIN, incomparable, judge, verdict_from_effects
+from trtbench.analysis.verdict import MARGIN, THRESHOLD, incomparable, judge, verdict_from_effects
 from trtbench.core.results import Comparison, ShortView, Verdict
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import Value
 
-CLAIMS = (0.01, 0.02, 0.05, 0.1)  # differences for which the builds that they need are counted
+CLAIMED_DIFFERENCES = (0.01, 0.02, 0.05, 0.1)  # for which the number of builds needed is shown
 POWER = 0.8
-TRIMMED = 1.14  # variance of a trimmed mean over that of a mean, of normal values
-MOST_BUILDS = 1000
+TRIMMED_VARIANCE = 1.14  # variance of a trimmed mean over that of a mean, for normal values
+MAX_BUILDS = 1000
 
 AspectName = Literal["bytes", "graph", "tactics", "latency"]
 
 
 class Draw(Value, frozen=True, kw_only=True):
-    """One build of several, and how fast its engine was."""
+    """One of several builds, and the times of its engine."""
 
     label: str
     engine: str
@@ -44,14 +44,14 @@ class Draw(Value, frozen=True, kw_only=True):
 
     @property
     def typical_s(self) -> float | None:
-        """The middle of its launches, as logarithms have it."""
+        """The geometric mean of its launches; ``None`` without any."""
         if not self.launches_s:
             return None
         return math.exp(math.fsum(map(math.log, self.launches_s)) / len(self.launches_s))
 
 
 class Aspect(Value, frozen=True, kw_only=True):
-    """Whether the builds are the same in one respect; ``None``: not known."""
+    """Whether the builds agree in one aspect; ``None``: unknown."""
 
     name: AspectName
     same: bool | None
@@ -59,26 +59,26 @@ class Aspect(Value, frozen=True, kw_only=True):
 
 
 class Spread(Value, frozen=True, kw_only=True):
-    """How far builds lie apart, and how far launches of one build do."""
+    """How much builds differ, and how much launches of one build do."""
 
     builds: int
     launches: int
     typical_s: float
     lowest_s: float
     highest_s: float
-    between: float  # standard deviation from build to build, without that of launches
-    within: float
-    p: float | None  # of builds this far apart by chance; ``None`` with one launch each
-    needed: dict[str, int]  # builds a side that find this difference in 80 % of cases, at 99 %
+    between: float  # standard deviation between builds, without that of launches
+    within: float  # standard deviation between launches of one build
+    p: float | None  # probability of such a spread by chance; ``None`` with one launch each
+    needed: dict[str, int]  # by difference: builds per side to find it with 80 % power at 99 %
 
     @property
     def range(self) -> float:
-        """How much slower the slowest build is than the fastest."""
+        """How much longer the slowest build takes than the fastest, as a fraction."""
         return self.highest_s / self.lowest_s - 1
 
 
 class Lottery(ShortView, Value, frozen=True, kw_only=True):
-    """One command, built several times: every build, and in what they differ."""
+    """Several builds of one command, and the aspects in which they differ."""
 
     model: str
     builder: str
@@ -93,8 +93,8 @@ class Lottery(ShortView, Value, frozen=True, kw_only=True):
         return next(each for each in self.aspects if each.name == name)
 
 
-def spread_of(draws: Sequence[Draw]) -> Spread | None:
-    """Take the variance of times apart: between builds, and within one (one-way, balanced)."""
+def spread_from_draws(draws: Sequence[Draw]) -> Spread | None:
+    """Split the variance of times into that between builds and within builds (one-way ANOVA)."""
     rows = [[math.log(each) for each in draw.launches_s] for draw in draws]
     if len(rows) < 2 or not all(rows):
         return None
@@ -121,35 +121,35 @@ def spread_of(draws: Sequence[Draw]) -> Spread | None:
         between=between,
         within=within,
         p=p,
-        needed={f"{100 * claim:g} %": builds_needed(claim, known) for claim in CLAIMS},
+        needed={f"{100 * claim:g} %": builds_needed(claim, known) for claim in CLAIMED_DIFFERENCES},
     )
 
 
 def builds_needed(claim: float, spread: float) -> int:
-    """Count the builds a side that find a difference, when builds spread by so much."""
+    """Return the builds per side needed to find a difference, given the spread of builds."""
     goal, level = math.log1p(claim), (1 + LEVEL) / 2
-    # The normal distribution says where to begin: Student's t, dear to ask, needs a few more.
+    # Start from the normal distribution: Student's t is slow to compute and needs a few more.
     factor = normal_quantile(level) + normal_quantile(POWER)
     builds = max(2, math.ceil(2 * (factor * spread / goal) ** 2))
-    while builds < MOST_BUILDS:
+    while builds < MAX_BUILDS:
         cut = trimmed_count(builds)
         df = 2 * (builds - 2 * cut) - 2
         factor = t_quantile(level, df=df) + t_quantile(POWER, df=df)
-        if factor * spread * math.sqrt((TRIMMED if cut else 1.0) * 2 / builds) <= goal:
+        if factor * spread * math.sqrt((TRIMMED_VARIANCE if cut else 1.0) * 2 / builds) <= goal:
             return builds
         builds += max(1, builds // 50)
-    return MOST_BUILDS
+    return MAX_BUILDS
 
 
 def bytes_aspect(draws: Sequence[Draw]) -> Aspect:
-    """Whether the builds are one file."""
+    """Return whether all builds are byte-identical."""
     kinds = len({draw.sha256 for draw in draws})
     words = "all the same file" if kinds == 1 else f"{kinds} different files of {len(draws)}"
     return Aspect(name="bytes", same=kinds == 1, text=words)
 
 
 def graph_aspects(graphs: Sequence[EngineGraph | None]) -> tuple[Aspect, Aspect]:
-    """Whether all engines have the same layers, and chose the same kernels for them."""
+    """Return whether all engines have the same layers, and the same kernels for them."""
     known = [graph for graph in graphs if graph is not None]
     same: list[bool | None] = [None, None]
     words = ["the builder left no layer information"] * 2
@@ -172,7 +172,7 @@ def graph_aspects(graphs: Sequence[EngineGraph | None]) -> tuple[Aspect, Aspect]
             same[1], words[1] = not apart, f"the same for {len(timed)} layers"
         if apart:
             first = apart[0].splitlines()[0]
-            words[1] = f"other kernels in {len(apart)} of {len(timed)} layers, such as {first}"
+            words[1] = f"different kernels in {len(apart)} of {len(timed)} layers, such as {first}"
     return (
         Aspect(name="graph", same=same[0], text=words[0]),
         Aspect(name="tactics", same=same[1], text=words[1]),
@@ -180,9 +180,10 @@ def graph_aspects(graphs: Sequence[EngineGraph | None]) -> tuple[Aspect, Aspect]
 
 
 def latency_aspect(spread: Spread) -> Aspect:
-    """Whether builds are equally fast: apart by 1 % or more, and more than launches are."""
-    if spread.range < GATE:
-        return Aspect(name="latency", same=True, text=f"within {100 * GATE:g} % of each other")
+    """Return whether builds are equally fast: a difference below 1 %, or one by chance."""
+    if spread.range < THRESHOLD:
+        words = f"within {100 * THRESHOLD:g} % of each other"
+        return Aspect(name="latency", same=True, text=words)
     far = f"the slowest takes {100 * spread.range:.1f} % longer than the fastest"
     if spread.p is not None and spread.p < 1 - LEVEL:
         return Aspect(name="latency", same=False, text=far)
@@ -198,7 +199,7 @@ def verdict_over_builds(
     margin: float = MARGIN,
     paired: bool = False,
 ) -> Verdict:
-    """Judge two sides by their builds; a pair may have chosen kernels from one set of timings."""
+    """Judge two sides by their builds; ``paired`` builds share the timings of their kernels."""
     before, after = ([draw.typical_s for draw in draws] for draws in (baseline, candidate))
     if paired:
         both = zip(before, after, strict=True)
@@ -214,7 +215,7 @@ def verdict_over_builds(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class NetworksCompared(ShortView):
-    """Two networks or builders, the engines of each, and a verdict over builds."""
+    """Two networks or builders, the builds of each, and a verdict over builds."""
 
     baseline: Lottery
     candidate: Lottery

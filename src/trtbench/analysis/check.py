@@ -1,7 +1,7 @@
-"""How far a candidate's outputs are from a reference's, over many batches in bounded memory.
+"""Differences between outputs of a candidate and a reference, over many batches in bounded memory.
 
-``t`` is the candidate, ``r`` the reference, all sums are in float64. The reference scales every
-tolerance: an element is close when \\|t - r\\| <= atol + rtol \\|r\\|: numpy.isclose(t, r).
+``t`` is the candidate, ``r`` the reference, all sums are in float64. Tolerances are relative to
+the reference: an element is close if \\|t - r\\| <= atol + rtol \\|r\\|, as numpy.isclose(t, r).
 """
 
 from __future__ import annotations
@@ -26,66 +26,66 @@ from trtbench.core.units import text_from_shape
 
 RTOL, ATOL = 1e-3, 1e-8
 TINY = 1e-8  # added to |r| in relative errors, so that zeros do not make them infinite
-BLOCK = 2**20  # elements processed at a time: what is derived is many times the size
-SCALES = (0.005, 0.01, 0.1, 0.2, 0.5, 1.0)  # of the 90th percentile of the reference
-KEPT_WORST = 5
+BLOCK = 2**20  # elements processed at a time: intermediate arrays are many times the size
+SCALES = (0.005, 0.01, 0.1, 0.2, 0.5, 1.0)  # fractions of the reference's 90th percentile
+MAX_WORST_ITEMS = 5
 RANKS = 10
 TOP = 5
-LEAST = 1e-300  # what a probability of zero counts as: KL divergence is 690 nats at most
+MIN_PROBABILITY = 1e-300  # replaces zero, so that KL divergence is at most 690 nats
 
 _STEPS = (step * 10.0**power for power in range(-9, 4) for step in (1, 2, 5))
 _EDGES = np.array(sorted({*_STEPS, *(10.0 ** (k / 50) for k in range(-12 * 50, 8 * 50 + 1))}))
-"""Of the histograms of errors and sizes: fifty for each power of ten, and round numbers."""
+"""Bin edges of the histograms: fifty per power of ten, and round numbers."""
 
 
 class RankRow(Value, frozen=True, kw_only=True):
-    """How two models differ at one place of their rankings, over all inputs."""
+    """How two models differ at one rank of their class scores, over all inputs."""
 
     rank: int
     mae: float | None
-    """Mean \\|a[c] - b[c]\\| where c is the class at this place of the candidate (ArtTRT), over
-    items with finite scores there on both sides; ``None`` without any."""
+    """Mean \\|a[c] - b[c]\\| where c is the candidate's class at this rank (as in ArtTRT), over
+    items whose scores of c are finite on both sides; ``None`` without any."""
     disagree: float
 
 
 class TopClass(Value, frozen=True, kw_only=True):
-    """One place of a model's ranking of one input."""
+    """One class and its score in a ranking."""
 
     label: int
     score: float
 
 
 class ClassCheck(Value, frozen=True, kw_only=True):
-    """Class scores against those of the reference."""
+    """Class scores compared with those of the reference."""
 
     items: int
     classes: int
-    unranked: int  # items with a NaN or +Inf: they have no order, and agree in none
+    unranked: int  # items with NaN or +Inf: they have no ranking and count as disagreeing
     argmax_match: float
     argmax_interval: Interval
     top5_agreement: float | None  # mean Jaccard index; ``None`` with fewer than six classes
     kl: float | None
     kl_max: float | None
-    probabilities: bool  # whether the outputs were probabilities already; else softmax made them so
+    probabilities: bool  # whether the outputs already are probabilities; else softmax is applied
     mixed: bool
     ranks: tuple[RankRow, ...]
-    top_reference: tuple[TopClass, ...] = ()  # of the first input that has an order of classes
+    top_reference: tuple[TopClass, ...] = ()  # of the first input that has a ranking
     top: tuple[TopClass, ...] = ()
 
 
 class WorstItem(Value, frozen=True, kw_only=True):
-    """One of the inputs for which a candidate is farthest off."""
+    """One of the inputs with the largest errors."""
 
     item: int
     name: str = ""
-    rel_l2: float | None = None  # ``None``: nothing finite on both sides, or shapes differ
+    rel_l2: float | None = None  # ``None``: no element is finite on both sides, or shapes differ
     max_abs: float | None = None
     nonfinite: int = 0
     shapes: str | None = None
 
 
 class ScalePoint(Value, frozen=True, kw_only=True):
-    """What share passes with a fraction of the usual size of the outputs as atol."""
+    """The share of close elements if atol is a fraction of the outputs' typical size."""
 
     part: float
     atol: float
@@ -93,7 +93,7 @@ class ScalePoint(Value, frozen=True, kw_only=True):
 
 
 class OutputCheck(Value, frozen=True, kw_only=True):
-    """One output of a candidate against the reference's; unknown values are ``None``."""
+    """One output of a candidate compared with the reference's; unknown values are ``None``."""
 
     output: str
     items: int
@@ -108,7 +108,7 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     max_abs_at: tuple[int, ...] | None
     mean_abs: float | None
     max_rel: float | None
-    mean_rel: float | None  # |t - r| / (|r| + 1e-8), as the ST-GCN guide has it
+    mean_rel: float | None  # |t - r| / (|r| + 1e-8), as in the ST-GCN guide
     rmse: float | None
     rel_l2: float | None
     sqnr_db: float | None
@@ -116,14 +116,14 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     bias: float | None  # mean of t - r over the root mean square of r
     p90_reference: float | None
     identical: bool
-    misshapen: int = 0  # items of different shapes; their elements are close to nothing
+    misshapen: int = 0  # items of different shapes; none of their elements counts as close
     classes: ClassCheck | None = None
     scales: tuple[ScalePoint, ...] = ()
     worst: tuple[WorstItem, ...] = ()
     note: str | None = None
 
     def numbers(self) -> dict[str, float | int | None]:
-        """Return the metrics by name."""
+        """Return all metrics by name."""
         own = (name for name in METRICS if hasattr(self, name))
         found: dict[str, float | int | None] = {name: getattr(self, name) for name in own}
         found["nonfinite"] = self.nan + self.inf
@@ -137,7 +137,7 @@ class OutputCheck(Value, frozen=True, kw_only=True):
 
 
 class OutputTally:
-    """Takes batches of one output of both sides, and gives the check at the end."""
+    """Accumulates batches of one output of both sides; ``result`` returns the check."""
 
     def __init__(
         self, output: str, *, rtol: float = RTOL, atol: float = ATOL, classes: bool | None = None
@@ -146,7 +146,7 @@ class OutputTally:
         self._classes = classes
         self._tally: ClassTally | None = None
         self._items = self._elements = self._close = self._finite = 0
-        self._nan = self._inf = self._odd = self._unlike = 0
+        self._nan = self._inf = self._reference_nonfinite = self._different = 0
         self._sums = dict.fromkeys(("abs", "rel", "error", "error2", "rr", "tt", "rt"), 0.0)
         self._max: tuple[float, tuple[int, ...]] = (-1.0, (0,))
         self._max_rel = 0.0
@@ -157,7 +157,7 @@ class OutputTally:
         self._ragged = False
 
     def add(self, reference: AnyArray, candidate: AnyArray, *, start: int) -> None:
-        """Take rows of the same items from the index ``start`` on, or items of different shapes."""
+        """Add the outputs of the same items, from the index ``start`` on; shapes may differ."""
         if reference.dtype != object and reference.shape == candidate.shape:
             step = max(1, BLOCK * len(reference) // max(1, reference.size))
             for low in range(0, len(reference), step):
@@ -173,7 +173,7 @@ class OutputTally:
             shapes = " against ".join(text_from_shape(each.shape) for each in (wanted, found))
             self._items += 1
             self._elements += max(wanted.size, found.size)
-            self._unlike += 1
+            self._different += 1
             self._misshapen.append(shapes)
             self._keep_worst(math.inf, WorstItem(item=start + place, shapes=shapes))
 
@@ -186,15 +186,15 @@ class OutputTally:
         usable = known & np.isfinite(found)
         self._items += rows
         self._elements += wanted.size
-        self._odd += int(np.count_nonzero(~known))
+        self._reference_nonfinite += int(np.count_nonzero(~known))
         self._nan += int(np.count_nonzero(known & np.isnan(found)))
         self._inf += int(np.count_nonzero(known & np.isinf(found)))
         close = np.isclose(found, wanted, rtol=self.rtol, atol=self.atol, equal_nan=True)
         self._close += int(np.count_nonzero(close))
         same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
-        self._unlike += int(np.count_nonzero(~same))
+        self._different += int(np.count_nonzero(~same))
         self._finite += int(np.count_nonzero(usable))
-        # Sums and maxima, over elements that are finite on both sides.
+        # Sums and maxima over elements that are finite on both sides.
         r, t = np.where(usable, wanted, 0.0), np.where(usable, found, 0.0)
         error = t - r
         absolute, size = np.abs(error), np.abs(r)
@@ -219,7 +219,7 @@ class OutputTally:
         with np.errstate(divide="ignore", invalid="ignore"):
             drift = np.where(noise == 0.0, 0.0, noise / signal)
         badness = np.where(broken > 0, np.inf, np.nan_to_num(drift, nan=0.0, posinf=1e300))
-        for row in np.argsort(-badness, kind="stable")[:KEPT_WORST]:
+        for row in np.argsort(-badness, kind="stable")[:MAX_WORST_ITEMS]:
             some = bool(usable[row].any())
             item = WorstItem(
                 item=start + int(row),
@@ -228,7 +228,7 @@ class OutputTally:
                 nonfinite=int(broken[row]),
             )
             self._keep_worst(float(badness[row]), item)
-        # Rows are scores of classes where requested, or by their shape.
+        # Whether rows are class scores: as requested, else by their shape.
         self._width, before = wanted.shape[1], self._width
         self._ragged |= before not in (None, self._width)
         are_classes = self._classes and reference.size > rows
@@ -240,11 +240,11 @@ class OutputTally:
             self._tally.add(wanted, found)
 
     def _keep_worst(self, badness: float, item: WorstItem) -> None:
-        push = heapq.heappush if len(self._worst) < KEPT_WORST else heapq.heappushpop
+        push = heapq.heappush if len(self._worst) < MAX_WORST_ITEMS else heapq.heappushpop
         push(self._worst, (badness, -item.item, item))
 
     def result(self, names: tuple[str, ...] = ()) -> OutputCheck:
-        """Return the check; names are those of the items."""
+        """Return the check; ``names`` are those of the items."""
         count, sums, elements = self._finite, self._sums, self._elements
         some = count > 0
         rel_l2 = _ratio(math.sqrt(sums["error2"]), math.sqrt(sums["rr"])) if some else None
@@ -253,7 +253,7 @@ class OutputTally:
         cosine = 1.0 if size_r == size_t == 0.0 else None
         if size_r and size_t:
             cosine = max(-1.0, min(1.0, sums["rt"] / size_r / size_t))
-        # The edge below which 90 % of the reference's absolute values lie, to 5 %.
+        # The bin edge below which 90 % of the reference's absolute values lie, within 5 %.
         edge = int(np.searchsorted(np.cumsum(self._sizes), 0.9 * self._sizes.sum()))
         p90 = float(_EDGES[edge]) if some and edge < len(_EDGES) else None
         by_atol = np.cumsum(self._errors)
@@ -272,7 +272,7 @@ class OutputTally:
             close=self._close / elements if elements and self._width else None,
             nan=self._nan,
             inf=self._inf,
-            reference_nonfinite=self._odd,
+            reference_nonfinite=self._reference_nonfinite,
             max_abs=self._max[0] if some else None,
             max_abs_at=self._max[1] if some else None,
             mean_abs=sums["abs"] / count if some else None,
@@ -284,10 +284,10 @@ class OutputTally:
             cosine=cosine if some else None,
             bias=_ratio(sums["error"] / count, rms) if some else None,
             p90_reference=p90,
-            identical=bool(elements and not self._unlike),
+            identical=bool(elements and not self._different),
             misshapen=len(self._misshapen),
             classes=self._tally.result() if self._tally and not self._ragged else None,
-            # Shares are of all elements: those that are not finite fail every tolerance.
+            # Shares are of all elements: non-finite ones fail every tolerance.
             scales=tuple(
                 ScalePoint(part=part, atol=atol, close=float(by_atol[place]) / elements)
                 for part, atol in scales
@@ -310,7 +310,7 @@ def tensor_diffs(
     rtol: float = 1e-4,
     atol: float = 1e-5,
 ) -> tuple[TensorDiff, ...]:
-    """Compare outputs by name; an output that only one side has is noted."""
+    """Compare outputs by name; an output that only one side has gets a note."""
     found = []
     same = ("close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "bias", "note")
     for name in dict.fromkeys((*reference, *test)):
@@ -341,7 +341,7 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 class ClassTally:
-    """Takes rows of class scores of both sides, and gives the check at the end."""
+    """Accumulates rows of class scores of both sides; ``result`` returns the check."""
 
     def __init__(self) -> None:
         self._same: list[NDArray[np.bool_]] = []
@@ -352,7 +352,7 @@ class ClassTally:
         self._top: list[tuple[TopClass, ...]] = [(), ()]
 
     def add(self, reference: Floats, candidate: Floats) -> None:
-        """Take the scores of the same items: [items, classes]."""
+        """Add the scores of the same items: [items, classes]."""
         self._classes = reference.shape[1]
         self._items += len(reference)
         both = np.stack([reference, candidate])
@@ -362,7 +362,7 @@ class ClassTally:
             return
         self._ranked += len(a)
         own, other = (ranking(each, RANKS) for each in (a, b))
-        if not any(self._top):  # what is -Inf cannot be written to a file
+        if not any(self._top):  # without -Inf, which JSON cannot hold
             self._top = [
                 tuple(
                     TopClass(label=int(each), score=float(scores[each]))
@@ -379,18 +379,17 @@ class ClassTally:
             pairs = own[:, :TOP, None] == other[:, None, :TOP]
             shared = pairs.any(axis=2).sum(axis=1)
             self._jaccard += float((shared / (2 * TOP - shared)).sum())
-        # Divergence of the probabilities.
-        logs = []  # of probabilities, none below that of the least: KL stays finite
+        logs = []  # logarithms of probabilities, limited so that KL stays finite
         for side, scores in enumerate((a, b)):
             as_is = are_probabilities(scores)
             self._are_probabilities[side] &= as_is
             if as_is:
-                logs.append(np.log(np.maximum(scores, LEAST)))
+                logs.append(np.log(np.maximum(scores, MIN_PROBABILITY)))
                 continue
             top = scores.max(axis=1, keepdims=True)
             shifted = scores - np.where(np.isfinite(top), top, 0.0)
-            total = np.maximum(np.exp(shifted).sum(axis=1, keepdims=True), LEAST)
-            logs.append(np.maximum(shifted - np.log(total), np.log(LEAST)))
+            total = np.maximum(np.exp(shifted).sum(axis=1, keepdims=True), MIN_PROBABILITY)
+            logs.append(np.maximum(shifted - np.log(total), np.log(MIN_PROBABILITY)))
         p, q = logs
         kl = np.maximum((np.exp(p) * (p - q)).sum(axis=1), 0.0)
         self._kl += float(kl.sum())
@@ -425,13 +424,13 @@ class ClassTally:
 
 
 def are_probabilities(scores: AnyArray) -> bool:
-    """Return whether rows are probabilities of classes: not negative, and their sum is one."""
+    """Return whether rows are probabilities of classes: non-negative, with a sum of one."""
     with np.errstate(invalid="ignore", over="ignore"):
         return bool((scores >= 0).all() and np.allclose(scores.sum(axis=1), 1.0, atol=1e-2))
 
 
 def ranking(scores: AnyArray, count: int) -> NDArray[np.int64]:
-    """Return the best classes in order; ties go to the lower class."""
+    """Return the best classes in order; of equal scores, the lower class first."""
     order = np.argsort(-scores, axis=1, kind="stable")
     return np.asarray(order[:, :count], np.int64)
 
@@ -439,7 +438,7 @@ def ranking(scores: AnyArray, count: int) -> NDArray[np.int64]:
 def pair_outputs(
     reference: Mapping[str, object], candidate: Mapping[str, object]
 ) -> dict[str, str]:
-    """Map outputs to the candidate's: by name, else by place when there are as many."""
+    """Map outputs to the candidate's: by name, else by position if there are as many."""
     shared = {name: name for name in reference if name in candidate}
     if not shared and len(reference) == len(candidate):
         return dict(zip(reference, candidate, strict=True))
@@ -455,7 +454,7 @@ _OUTPUT = re.compile(r"(?P<output>[^<>=!]+):(?P<rest>.+)")
 
 
 class CheckRule(Value, frozen=True, kw_only=True):
-    """A condition that every output must meet, or one of them: ``max_abs<=0.1``."""
+    """A condition on every output, or on the output named: ``max_abs<=0.1``."""
 
     text: str
     condition: Condition
@@ -463,7 +462,7 @@ class CheckRule(Value, frozen=True, kw_only=True):
 
 
 def rule_from_text(text: str) -> CheckRule:
-    """Read a condition as a user types it; an output and a colon may stand before it."""
+    """Read a condition as typed by the user: ``max_abs<=0.1`` or ``OUTPUT: max_abs<=0.1``."""
     match = _OUTPUT.fullmatch(text.strip())
     try:
         condition = condition_from_text(match["rest"] if match else text, names=METRICS)
@@ -476,7 +475,7 @@ def rule_from_text(text: str) -> CheckRule:
 
 
 def broken_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> list[str]:
-    """List the conditions that are not met; what is unknown or applies to no output counts too."""
+    """List the conditions that are not met, including those on unknown values or outputs."""
     broken = []
     every = list(checks)
     for rule in rules:
@@ -499,7 +498,7 @@ def broken_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> l
 
 
 def worst_numbers(checks: Iterable[OutputCheck]) -> dict[str, float | None]:
-    """Return the worst value of each metric; of identical outputs SQNR is infinite."""
+    """Return the worst value of each metric; the SQNR of identical outputs is infinite."""
     found: dict[str, float | None] = {}
     for check in checks:
         row = check.numbers()
@@ -519,7 +518,7 @@ def worst_numbers(checks: Iterable[OutputCheck]) -> dict[str, float | None]:
 
 
 class Side(Value, frozen=True, kw_only=True):
-    """One model as it was run."""
+    """One model, and how it was run."""
 
     model: ModelRef
     runtime: str
@@ -530,7 +529,7 @@ class Side(Value, frozen=True, kw_only=True):
 
 
 class Candidate(Value, frozen=True, kw_only=True):
-    """One candidate with the checks of its outputs."""
+    """One candidate and the checks of its outputs."""
 
     side: Side
     checks: tuple[OutputCheck, ...]

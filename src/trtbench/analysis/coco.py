@@ -1,8 +1,8 @@
 """Boxes and key points: overlap, suppression, letterboxing and COCO's average precision.
 
-The best detections come first; each takes the free truth it is most similar to, be it by IoU of
-boxes or by OKS of people. Truths that do not count (crowds, other sizes) take what fits nothing
-else, and neither is counted.
+Detections are matched in order of their score, each with the unmatched truth (annotated object)
+that is most similar by IoU of boxes or OKS of people. Truths that do not count (crowds, other
+sizes) are matched last, and detections matched with them do not count either.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from trtbench.core.samples import AnyArray, Floats
 from trtbench.core.spec import Value
 
 Bools = NDArray[np.bool_]
-Whole = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
-BLOCK = 256  # boxes that are compared at a time: many per call of numpy, in little memory
+BLOCK = 256  # boxes compared at a time, to limit memory
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 RECALLS = np.linspace(0.0, 1.0, 101)
 AT_75 = 5  # index of 0.75 among the thresholds
 SIZES = {"": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2),
          "large": (96.0**2, 1e10)}  # fmt: skip
-"""Areas in pixels of the image, both ends included; the empty name is all of them."""
-MOST_DETECTIONS = 100  # per image and class
+"""Areas in pixels of the image, both ends included; the empty name means all sizes."""
+MAX_DETECTIONS = 100  # per image and class
 RECALL_AT = (1, 10, 100)
 
 
 class Letterbox(Value, frozen=True, kw_only=True):
-    """How an image was put into a network's input: scaled, then padded."""
+    """How an image was fitted into a network's input: scaled, then padded."""
 
     scale_x: float
     scale_y: float
@@ -39,14 +39,14 @@ class Letterbox(Value, frozen=True, kw_only=True):
     top: int
 
     def undo(self, x: AnyArray, y: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Turn coordinates of the input into those of the image."""
+        """Convert coordinates of the network's input to those of the image."""
         return (x - self.left) / self.scale_x, (y - self.top) / self.scale_y
 
 
 def letterbox_of(
     size: tuple[int, int], target: tuple[int, int], *, centred: bool = True
 ) -> tuple[Letterbox, tuple[int, int]]:
-    """Fit (height, width) into a target; returns the geometry and the size inside the frame."""
+    """Fit (height, width) into a target; return the geometry and the size without padding."""
     scale = min(target[0] / size[0], target[1] / size[1])
     high, wide = (max(1, round(side * scale)) for side in size)
     left, top = ((target[1] - wide) // 2, (target[0] - high) // 2) if centred else (0, 0)
@@ -55,13 +55,13 @@ def letterbox_of(
 
 
 def corners_from_centres(boxes: AnyArray) -> Floats:
-    """Turn (cx, cy, w, h) into (x0, y0, x1, y1)."""
+    """Convert (cx, cy, w, h) to (x0, y0, x1, y1)."""
     centre, half = boxes[:, :2], boxes[:, 2:4] / 2
     return np.asarray(np.concatenate([centre - half, centre + half], axis=1), np.float64)
 
 
 def _shared_areas(first: AnyArray, second: AnyArray) -> AnyArray:
-    """Intersections of boxes given by corners, [first, second], in the type of the boxes."""
+    """Compute intersection areas of boxes given by corners: [first, second]."""
     sides = [
         np.minimum(first[:, None, end], second[None, :, end])
         - np.maximum(first[:, None, end - 2], second[None, :, end - 2])
@@ -85,16 +85,15 @@ def suppress(
     classes: AnyArray | None = None,
     iou: float = 0.7,
     most: int = 300,
-) -> Whole:
-    """Apply greedy non-maximum suppression; returns the indices of the boxes kept, best first.
+) -> Ints:
+    """Apply greedy non-maximum suppression; return the indices of the boxes kept, best first.
 
-    With classes, boxes of different ones do not suppress each other. Overlaps are computed in
-    single precision, as detectors' own suppression does: where one equals the limit, rounding
-    decides, and decides alike.
+    With ``classes``, boxes of different classes do not suppress each other. Overlaps are computed
+    in single precision, as in detectors, so that rounding at the limit has the same result.
     """
     boxes = np.asarray(boxes, np.float32)
 
-    def doubles(first: Whole, second: Whole) -> Bools:
+    def overlapping(first: Ints, second: Ints) -> Bools:
         over = iou_matrix(boxes[first], boxes[second]).astype(np.float64) > iou
         if classes is not None:
             over &= np.asarray(classes)[first][:, None] == np.asarray(classes)[second]
@@ -104,8 +103,8 @@ def suppress(
     kept = np.zeros(0, np.int64)
     for start in range(0, len(order), BLOCK):
         block = order[start : start + BLOCK]
-        block = block[~doubles(kept, block).any(axis=0)]
-        double = doubles(block, block)
+        block = block[~overlapping(kept, block).any(axis=0)]
+        double = overlapping(block, block)
         stays = np.ones(len(block), bool)
         for place in range(len(block)):
             if stays[place]:
@@ -120,25 +119,25 @@ def match_detections(similar: Floats, *, ignored: Bools, crowd: Bools) -> tuple[
     """Match the detections of one image with its truths, at every threshold.
 
     ``similar`` is [detections, truths], the best detection first; ``ignored`` is [views, truths]:
-    which truths do not count, in each view. Returns which detections took a truth, and which took
-    one that does not count, each [views, thresholds, detections].
+    the truths that do not count in each view (size). Returns which detections matched a truth, and
+    which matched one that does not count, each [views, thresholds, detections].
     """
     views, truths = ignored.shape
     least = np.minimum(THRESHOLDS, 1 - 1e-10)[:, None]
     hits = np.zeros((views, len(THRESHOLDS), len(similar)), bool)
     passed = np.zeros_like(hits)
-    free = np.ones((views, len(THRESHOLDS), truths), bool)
-    beside = ignored[:, None, :]
+    unmatched = np.ones((views, len(THRESHOLDS), truths), bool)
+    not_counted = ignored[:, None, :]
     for place in np.flatnonzero((similar >= THRESHOLDS[0]).any(axis=1)):
         row = similar[place]
-        fits = (free | crowd) & (row >= least)
-        counted = fits & ~beside
-        fits = np.where(counted.any(axis=2, keepdims=True), counted, fits & beside)
+        fits = (unmatched | crowd) & (row >= least)
+        counted = fits & ~not_counted
+        fits = np.where(counted.any(axis=2, keepdims=True), counted, fits & not_counted)
         view, level = np.nonzero(fits.any(axis=2))
-        # Of equal ones COCO takes the last.
+        # Of equally similar truths, COCO takes the last.
         values = np.where(fits[view, level], row, -1.0)[:, ::-1]
         chosen = truths - 1 - values.argmax(axis=1)
-        free[view, level, chosen] = False
+        unmatched[view, level, chosen] = False
         hits[view, level, place] = True
         passed[view, level, place] = ignored[view, chosen]
     return hits, passed
@@ -146,10 +145,10 @@ def match_detections(similar: Floats, *, ignored: Bools, crowd: Bools) -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class Objects:
-    """The objects of one image: annotated, or detected."""
+    """The objects of one image, annotated or detected."""
 
     boxes: Floats  # [objects, 4]: x, y, width, height, in pixels of the image
-    classes: Whole
+    classes: Ints
     scores: Floats
     areas: Floats
     crowd: Bools
@@ -157,20 +156,20 @@ class Objects:
 
 @dataclass(frozen=True, kw_only=True)
 class BoxMatches:
-    """The matches in one image, at every threshold, for every size."""
+    """The matches in one image, for every size and threshold."""
 
     scores: Floats
-    classes: Whole
-    ranks: Whole  # of a detection among those of its image and class, from 0
+    classes: Ints
+    ranks: Ints  # of each detection among those of its image and class, from 0
     hits: Bools  # [sizes, thresholds, detections]
     ignored: Bools
-    truths: Whole
-    counted: Bools  # [sizes, truths]: no crowd, and of the size
+    truths: Ints
+    counted: Bools  # [sizes, truths]: whether it has the size and is no crowd
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassScores:
-    """Precision and recall of one class, at one size."""
+    """Precision and recall of one class, for one size."""
 
     number: int
     truths: float
@@ -181,7 +180,7 @@ class ClassScores:
 def boxes_from_corners(
     corners: AnyArray, classes: AnyArray, scores: AnyArray | None = None
 ) -> Objects:
-    """Describe objects given by x0, y0, x1, y1."""
+    """Return objects from their corners x0, y0, x1, y1."""
     sides = np.asarray(corners, np.float64).reshape(-1, 4)
     boxes = np.concatenate([sides[:, :2], sides[:, 2:] - sides[:, :2]], axis=1)
     count = len(boxes)
@@ -195,7 +194,7 @@ def boxes_from_corners(
 
 
 def overlaps(found: Objects, truth: Objects) -> Floats:
-    """Compute IoU of every detection with every truth; with a crowd, the part that lies in it."""
+    """Compute IoU of every detection with every truth; with a crowd, the fraction inside it."""
     corners = [
         np.concatenate([each.boxes[:, :2], each.boxes[:, :2] + each.boxes[:, 2:]], axis=1)
         for each in (found, truth)
@@ -214,32 +213,32 @@ def match_boxes(found: Objects, truth: Objects) -> BoxMatches:
     starts = np.searchsorted(classes[by_class], classes[by_class], side="left")
     ranks = np.empty(len(classes), np.int64)
     ranks[by_class] = np.arange(len(classes)) - starts
-    order, ranks = order[ranks < MOST_DETECTIONS], ranks[ranks < MOST_DETECTIONS]
+    order, ranks = order[ranks < MAX_DETECTIONS], ranks[ranks < MAX_DETECTIONS]
     classes = found.classes[order]
     similar = overlaps(found, truth)[order]
     similar[classes[:, None] != truth.classes[None]] = -1.0
-    ignored = truth.crowd | _outside(truth.areas)
+    ignored = truth.crowd | _outside_sizes(truth.areas)
     hits, passed = match_detections(similar, ignored=ignored, crowd=truth.crowd)
     return BoxMatches(
         scores=found.scores[order],
         classes=classes,
         ranks=ranks,
         hits=hits,
-        ignored=passed | (~hits & _outside(found.areas[order])[:, None, :]),
+        ignored=passed | (~hits & _outside_sizes(found.areas[order])[:, None, :]),
         truths=truth.classes,
         counted=~ignored,
     )
 
 
-def _outside(areas: Floats) -> Bools:
-    """Return which objects are not of a size: [sizes, objects]."""
+def _outside_sizes(areas: Floats) -> Bools:
+    """Return which objects do not have a size: [sizes, objects]."""
     return np.array([(areas < low) | (areas > high) for low, high in SIZES.values()]).reshape(
         len(SIZES), len(areas)
     )
 
 
 class BoxTally:
-    """All images of a data set, their detections sorted once by class and score."""
+    """The matches of all images of a data set, sorted by class and score."""
 
     def __init__(self, matches: Sequence[BoxMatches]) -> None:
         self.images = len(matches)
@@ -263,7 +262,7 @@ class BoxTally:
     def by_class(
         self, *, size: str = "", weights: AnyArray | None = None, at: Sequence[int] = RECALL_AT
     ) -> list[ClassScores]:
-        """Score every class that has objects of a size, each image counted by its weight."""
+        """Score every class that has objects of a size, with a weight per image."""
         view = list(SIZES).index(size)
         counts = np.ones(self.images) if weights is None else np.asarray(weights, np.float64)
         found = []
@@ -295,23 +294,23 @@ class BoxTally:
         return found
 
     def summary(self) -> dict[str, float]:
-        """Compute COCO's twelve numbers; those without an object are left out."""
+        """Compute COCO's twelve numbers, without those of sizes that no object has."""
         values: dict[str, float] = {}
         for size in SIZES:
             classes = self.by_class(size=size)
             if not classes:
                 continue
             end = f"_{size}" if size else ""
-            values |= {f"{name}{end}": value for name, value in precisions(classes).items()
+            values |= {f"{name}{end}": value for name, value in mean_precisions(classes).items()
                        if not size or name == "mAP"}  # fmt: skip
-            for most in RECALL_AT if not size else (MOST_DETECTIONS,):
+            for most in RECALL_AT if not size else (MAX_DETECTIONS,):
                 recall = float(np.mean([each.recall[most] for each in classes]))
                 values[f"AR{most}" if not size else f"AR{end}"] = recall
         return values
 
 
-def precisions(classes: Sequence[ClassScores]) -> dict[str, float]:
-    """Compute means over classes: of all thresholds, at 0.5, and at 0.75."""
+def mean_precisions(classes: Sequence[ClassScores]) -> dict[str, float]:
+    """Compute average precision over classes: for all thresholds, at 0.5 and at 0.75."""
     if not classes:
         return dict.fromkeys(("mAP", "mAP50", "mAP75"), float("nan"))
     mean = np.mean([each.precision.mean(axis=1) for each in classes], axis=0)
@@ -325,12 +324,12 @@ COCO_SIGMAS = tuple(
         0.89, 0.89,
     )
 )  # fmt: skip
-MOST_PEOPLE = 20
+MAX_PEOPLE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class People:
-    """The people of one image: as annotated, or as found."""
+    """The people of one image, annotated or detected."""
 
     keypoints: Floats  # [people, points, 3]: x, y, and visibility or confidence
     boxes: Floats
@@ -341,19 +340,19 @@ class People:
 
 
 def default_sigmas(points: int) -> tuple[float, ...]:
-    """Choose COCO's for its 17 points; else the same for all, as YOLO networks are evaluated."""
+    """Return COCO's sigmas for 17 points; else equal ones, as in the evaluation of YOLO."""
     return COCO_SIGMAS if points == len(COCO_SIGMAS) else (1.0 / points,) * points
 
 
 def oks_matrix(found: People, truth: People, sigmas: Sequence[float]) -> Floats:
-    """Compute similarity of every detection with every annotated person."""
+    """Compute the object keypoint similarity of every detection with every annotated person."""
     variances = (2 * np.asarray(sigmas)) ** 2
     result = np.zeros((len(found.keypoints), len(truth.keypoints)))
     for column, person in enumerate(truth.keypoints):
         seen = person[:, 2] > 0
         dx = found.keypoints[:, :, 0] - person[:, 0]
         dy = found.keypoints[:, :, 1] - person[:, 1]
-        if not seen.any():  # no point is known: how far outside of twice the box
+        if not seen.any():  # no point is labelled: distance from the box at twice its size
             box, x, y = truth.boxes[column], found.keypoints[:, :, 0], found.keypoints[:, :, 1]
             (x0, y0), (x1, y1) = box[:2] - box[2:], box[:2] + 2 * box[2:]
             dx = np.maximum(0, x0 - x) + np.maximum(0, x - x1)
@@ -364,9 +363,9 @@ def oks_matrix(found: People, truth: People, sigmas: Sequence[float]) -> Floats:
     return result
 
 
-def match(found: People, truth: People, sigmas: Sequence[float]) -> BoxMatches:
-    """Match the detections of one image with its people, at every threshold: one class and size."""
-    order = np.argsort(-found.scores, kind="stable")[:MOST_PEOPLE]
+def match_people(found: People, truth: People, sigmas: Sequence[float]) -> BoxMatches:
+    """Match the detections of one image with its people, at every threshold."""
+    order = np.argsort(-found.scores, kind="stable")[:MAX_PEOPLE]
     oks = oks_matrix(found, truth, sigmas)[order]
     hits, passed = match_detections(oks, ignored=truth.ignored[None], crowd=truth.crowd)
     return BoxMatches(
@@ -383,10 +382,10 @@ def match(found: People, truth: People, sigmas: Sequence[float]) -> BoxMatches:
 def average_precision(
     matches: Sequence[BoxMatches], *, weights: AnyArray | None = None
 ) -> dict[str, float]:
-    """Compute AP, AP50, AP75 and AR over images, each counted as often as its weight says."""
-    people = BoxTally(matches).by_class(weights=weights, at=(MOST_PEOPLE,))
+    """Compute AP, AP50, AP75 and AR over images, with a weight per image."""
+    people = BoxTally(matches).by_class(weights=weights, at=(MAX_PEOPLE,))
     if not people:
         return dict.fromkeys(("AP", "AP50", "AP75", "AR"), float("nan"))
-    precision, recall = people[0].precision, people[0].recall[MOST_PEOPLE]
+    precision, recall = people[0].precision, people[0].recall[MAX_PEOPLE]
     values = {"AP": precision, "AP50": precision[0], "AP75": precision[AT_75], "AR": recall}
     return {name: float(value.mean()) for name, value in values.items()}

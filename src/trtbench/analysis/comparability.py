@@ -1,8 +1,8 @@
-"""Whether two runs may be compared at all: what differs, what was only implied, what is unknown.
+"""Whether two runs can be compared: which conditions differ, are implied or are unknown.
 
-A difference blocks a ratio when it changes what was measured (shapes, protocol, transfers, TF32,
-a CUDA graph on one side, another machine). A condition that was not recorded does not block; it is
-named, because a number without it is only as good as the guess.
+A difference blocks a ratio if it changes what was measured (shapes, protocol, transfers, TF32,
+a CUDA graph on one side, another machine). A condition that was not recorded does not block, but
+is listed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from trtbench.core.properties import (
 from trtbench.core.run import UNKNOWN, Fact, RunRecord, gpu_of, precision_of
 from trtbench.core.spec import Value
 
-CLOCK_TOLERANCE = 0.01  # SM clocks further apart are another condition
+CLOCK_TOLERANCE = 0.01  # SM clocks that differ by more are a difference
 
-_FURTHER = re.compile(
+_BUILD_SUFFIX = re.compile(
     r"[._-](?:engine|plan|trt|onnx|pt|pth|prototxt|caffemodel|uff|fp32|fp16|bf16|fp8|int8|int4|tf32"
     r"|best|half|float|qat|ptq|b\d+|bs\d+|batch_?\d+|static|dynamic|sim|simplified|opt)$"
-)  # endings that distinguish builds of one network
+)  # suffixes that distinguish builds of one network
 
 
 def refuse_unknown_keys(accept: Collection[str]) -> None:
     """Refuse a ``--accept`` that is not the name of a difference."""
     known = [each.name for each in PROPERTIES if each.compare]
     for key in accept:
-        said = f"--accept {key} names no difference"
-        refuse_unknown(key, known, said, listed="differences", flag="--accept")
+        problem = f"--accept {key} is not the name of a difference"
+        refuse_unknown(key, known, problem, listed="differences", flag="--accept")
 
 
 class Difference(Value, frozen=True, kw_only=True):
@@ -49,18 +49,18 @@ class Difference(Value, frozen=True, kw_only=True):
 
     @property
     def code(self) -> str:
-        """The finding that reports it."""
+        """The code of the finding that reports it."""
         known = property_named(self.key)
         return known.code if known else "H28"
 
     def blocks(self, metric: str) -> bool:
-        """Whether a ratio of this metric would mean nothing."""
+        """Whether it makes a ratio of this metric meaningless."""
         known = property_named(self.key)
         return self.blocking and not (metric == "gpu" and known is not None and known.host_only)
 
     @property
-    def of_machine(self) -> bool:
-        """Whether it is the machine's own: the two runs were on two devices."""
+    def of_device(self) -> bool:
+        """Whether it is a difference between the machines or devices."""
         known = property_named(self.key)
         return known is not None and known.machine
 
@@ -71,9 +71,9 @@ _Found = tuple[object, object, str, bool] | None  # both values, the message, wh
 def differences(
     baseline: RunRecord, candidate: RunRecord, *, accept: Collection[str] = ()
 ) -> tuple[Difference, ...]:
-    """List what differs between two runs; accepted keys no longer block."""
+    """List what differs between two runs; accepted keys do not block."""
     found: list[Difference] = []
-    of_machine: list[Difference] = []  # listed last
+    of_device: list[Difference] = []  # listed last
 
     def add(to: list[Difference], key: str, values: _Found) -> None:
         if values is not None:
@@ -88,22 +88,22 @@ def differences(
             )
             to.append(difference)
 
-    # What is declared; some properties are compared by a function of their own.
+    # Declared properties; some are compared by a function of their own.
     for each in PROPERTIES:
         if each.compare is None or each.condition:
             continue
         one, other = each.read(baseline), each.read(candidate)
         said = each.said or f"different {each.words}: {{}} against {{}}"
         values: _Found = None
-        if each.name in _OWN:
-            values = _OWN[each.name](baseline, candidate)
+        if each.name in _COMPARISONS:
+            values = _COMPARISONS[each.name](baseline, candidate)
         elif one is not None and other is not None and one != other:
             values = (one, other, said.format(one, other), each.compare == "block")
-        add(of_machine if each.machine else found, each.name, values)
+        add(of_device if each.machine else found, each.name, values)
     for key in dict.fromkeys((*baseline.conditions, *candidate.conditions)):
         known = property_named(key)
         if known is not None and not known.condition:
-            continue  # compared by what ran
+            continue  # already compared above
         left, right = baseline.conditions.get(key), candidate.conditions.get(key)
         one, other, words = _text(left), _text(right), key.replace("_", " ")
         missing = any(x is None or x.source == "unknown" or x.value is None for x in (left, right))
@@ -113,24 +113,24 @@ def differences(
         elif left.value != right.value:
             message = (known.said if known else None) or f"{words} {one} against {other}"
             if "implied" in (left.source, right.source):
-                message += " (as the version implies, not as anyone recorded)"
+                message += " (implied by the version, not recorded)"
             blocks = known is not None and known.compare == "block"
             add(found, key, (one, other, message, blocks))
-    return (*found, *of_machine)
+    return (*found, *of_device)
 
 
 def blocking_reasons(found: Collection[Difference], *, metric: str) -> str | None:
-    """Why a ratio of this metric is refused, in one line; ``None`` when it is not."""
+    """Return in one line why a ratio of this metric is refused; ``None`` if it is not."""
     messages = [each.message for each in found if each.blocks(metric)]
     return "; ".join(dict.fromkeys(messages)) or None
 
 
 def across_devices(baseline: RunRecord, candidate: RunRecord) -> str | None:
-    """Name the two devices of runs of which one was imported: their ratio is labelled as this."""
+    """Name the devices of two runs if they differ and a run was imported; else ``None``."""
     records = (baseline, candidate)
     if all(record.provenance == "measured" for record in records):
         return None
-    if not any(each.blocking and each.of_machine for each in differences(baseline, candidate)):
+    if not any(each.blocking and each.of_device for each in differences(baseline, candidate)):
         return None
     names = []
     for record in records:
@@ -144,25 +144,25 @@ def _models(a: RunRecord, b: RunRecord) -> _Found:
     names = []
     for record in (a, b):
         name = record.spec.model.name.lower()
-        while (shorter := _FURTHER.sub("", name)) not in ("", name):
+        while (shorter := _BUILD_SUFFIX.sub("", name)) not in ("", name):
             name = shorter
         names.append(name)
     left, right = names
     same_bytes = a.spec.model.sha256 is not None and a.spec.model.sha256 == b.spec.model.sha256
     if "imported" not in (a.provenance, b.provenance) or left == right or same_bytes:
         return None
-    return left, right, f"two networks, by their names: {left} against {right}", False
+    return left, right, f"different networks, by their names: {left} against {right}", False
 
 
 def _inputs(a: RunRecord, b: RunRecord) -> _Found:
-    """Compare shapes and types; a type that was not recorded fits any."""
+    """Compare shapes and types; a type that was not recorded matches any."""
     one, other = (
         ", ".join(f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
         or "unknown"
         for record in (a, b)
     )
     if not a.inputs or not b.inputs:
-        unknown = (one, other, "the input shapes of one side are not known", False)
+        unknown = (one, other, "the input shapes of one side are unknown", False)
         return unknown if a.inputs or b.inputs else None
     if len(a.inputs) == len(b.inputs) and all(
         x.shape == y.shape and (x.dtype == y.dtype or UNKNOWN in (x.dtype, y.dtype))
@@ -191,7 +191,7 @@ def _protocol(a: RunRecord, b: RunRecord) -> _Found:
 
 def _rates(a: RunRecord, b: RunRecord) -> _Found:
     one, other = a.spec.rate_hz, b.spec.rate_hz
-    message = f"different rates of arrival: {one} against {other}"
+    message = f"different arrival rates: {one} against {other}"
     return (one, other, message, True) if one != other else None
 
 
@@ -201,7 +201,7 @@ def _precisions(a: RunRecord, b: RunRecord) -> _Found:
 
 
 def _variables(a: RunRecord, b: RunRecord) -> _Found:
-    """Compare what the environment sets; some of it is another measurement."""
+    """Compare environment variables; those that change the measurement block."""
     left, right = variables_of(a), variables_of(b)
     names = [name for name in sorted({*left, *right}) if left.get(name) != right.get(name)]
     if "measured" not in (a.provenance, b.provenance) or not names:
@@ -219,7 +219,7 @@ def _hosts(a: RunRecord, b: RunRecord) -> _Found:
     if UNKNOWN in (one, other):
         message = "the machine was not recorded" + ("" if one == other else " on one side")
         return one, other, message, False
-    # One label, or one kind of GPU and CPU, is one machine: runners have new names each time.
+    # Machines with the same label or hardware count as one: CI runners get a new name each time.
     if left.kind == right.kind or one == other:
         return None
     return one, other, f"different machines: {one} against {other}", True
@@ -237,7 +237,7 @@ def _arguments(a: RunRecord, b: RunRecord) -> _Found:
     if passed[0] == passed[1] or a.spec.runtime != b.spec.runtime:
         return None
     one, other = (", ".join(f"{k}={v}" for k, v in x.items()) or "none" for x in passed)
-    return one, other, f"other arguments for the program: {one} against {other}", False
+    return one, other, f"different trtexec arguments: {one} against {other}", False
 
 
 def _versions(a: RunRecord, b: RunRecord) -> _Found:
@@ -245,14 +245,14 @@ def _versions(a: RunRecord, b: RunRecord) -> _Found:
     names = [name for name in sorted({*left} & {*right}) if left[name] != right[name]]
     one, other = (", ".join(f"{name} {side[name]}" for name in names) for side in (left, right))
     pairs = ", ".join(f"{name} {left[name]} against {right[name]}" for name in names)
-    return (one, other, f"other versions: {pairs}", False) if names else None
+    return (one, other, f"different versions: {pairs}", False) if names else None
 
 
-def _boards(a: RunRecord, b: RunRecord) -> _Found:
+def _gpu_uuids(a: RunRecord, b: RunRecord) -> _Found:
     one, other = (getattr(gpu_of(each), "uuid", None) for each in (a, b))
     if one is None or other is None or one == other:
         return None
-    # Another board of one machine was chosen; runners of one kind bring their own each time.
+    # On one machine it is another GPU; CI runners of one kind have different GPUs each time.
     same_host = a.environment.host == b.environment.host
     return one, other, f"different GPU uuid: {one} against {other}", same_host
 
@@ -264,8 +264,8 @@ def _clocks(a: RunRecord, b: RunRecord) -> _Found:
         return None
     locked = bool(left.clocks_locked and right.clocks_locked)
     message = f"SM clocks differ: {one / 1e6:.0f} MHz against {other / 1e6:.0f} MHz"
-    # Unlocked clocks read before a run say little about the run; locked ones decide it.
-    message += "" if locked else " (read before the runs, and free to rise)"
+    # Unlocked clocks read before a run may change during it.
+    message += "" if locked else " (read before the runs, not locked)"
     return one, other, message, locked
 
 
@@ -273,10 +273,10 @@ def _text(fact: Fact | None) -> str:
     return "unknown" if fact is None or fact.source == "unknown" else str(fact.value)
 
 
-_OWN: Mapping[str, Callable[[RunRecord, RunRecord], _Found]] = {
+_COMPARISONS: Mapping[str, Callable[[RunRecord, RunRecord], _Found]] = {
     "model": _models, "inputs": _inputs, "batch": _batches, "protocol": _protocol,
     "rate_hz": _rates, "precision": _precisions, "variables": _variables, "threads": _threads,
-    "arguments": _arguments, "versions": _versions, "host": _hosts, "gpu_uuid": _boards,
+    "arguments": _arguments, "versions": _versions, "host": _hosts, "gpu_uuid": _gpu_uuids,
     "clock": _clocks,
 }  # fmt: skip
-"""Properties whose difference takes more than two values to find."""
+"""Properties that need more than a comparison of two values."""

@@ -1,6 +1,6 @@
 """Distributions and robust estimates: t, normal and binomial quantiles, Yuen's trimmed t.
 
-Imported by every worker, so it stays light: numpy and nothing of the package.
+Every worker imports it, so it only needs numpy.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import lru_cache
 import numpy as np
 
 TWO_SIDED_ALPHA = 0.05  # order-statistic intervals are two-sided 95 %
-MOST_TERMS = 20_000  # of the continued fraction; the square root of the larger parameter is enough
+MAX_TERMS = 20_000  # of the continued fraction; the square root of the larger parameter is enough
 
 
 @lru_cache(maxsize=256)
 def t_quantile(p: float, *, df: float) -> float:
-    """Find the value that Student's t with so many degrees of freedom stays below."""
+    """Return the quantile of Student's t distribution with ``df`` degrees of freedom."""
     if p < 0.5:
         return -t_quantile(1 - p, df=df)
     if p >= 1:
@@ -34,14 +34,14 @@ def t_quantile(p: float, *, df: float) -> float:
 
 
 def normal_quantile(p: float) -> float:
-    """Find the value that a standard normal stays below with this probability."""
-    from statistics import NormalDist  # with fractions and random: no worker needs it
+    """Return the quantile of the standard normal distribution."""
+    from statistics import NormalDist  # slow to import, and workers do not need it
 
     return NormalDist().inv_cdf(p)
 
 
 def t_two_sided_p(t: float, *, df: float) -> float:
-    """Compute the probability of a Student t at least this far from zero."""
+    """Compute the two-sided p-value of a Student t statistic."""
     return 2.0 * _t_upper(abs(t), df)
 
 
@@ -63,8 +63,8 @@ def binomial_cdf(k: int, *, n: int, p: float) -> float:
 def incomplete_beta(x: float, a: float, b: float) -> float:
     """Compute the regularized incomplete beta function, to about nine digits.
 
-    By its continued fraction (modified Lentz), on the side where that converges fast. SciPy has
-    it too, and is 140 MB that a light installation does without.
+    Uses its continued fraction (modified Lentz) on the side where it converges fast. Own code,
+    because SciPy would add 140 MB to the installation.
     """
     if x <= 0:
         return 0.0
@@ -79,7 +79,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
     c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
     d = 1.0 / (d if abs(d) > tiny else tiny)
     value = d
-    for m in range(1, MOST_TERMS):
+    for m in range(1, MAX_TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for numerator in (even, odd):
@@ -94,18 +94,18 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def samples_needed(q: float) -> int:
-    """Count the independent samples for which a two-sided interval of a quantile exists."""
+    """Return the least number of independent samples for a two-sided interval of a quantile."""
     return math.ceil(math.log(TWO_SIDED_ALPHA / 2) / math.log(max(q, 1 - q)))
 
 
 @lru_cache(maxsize=1024)
 def interval_ranks(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> tuple[int, int] | None:
-    """List the ranks (from 1) of the order statistics that enclose a quantile, if there are any.
+    """Return the ranks (from 1) of the order statistics that enclose a quantile, or ``None``.
 
     l is the largest rank with P(Bin(n, q) <= l-1) <= alpha/2, u the smallest with
     P(Bin(n, q) >= u) <= alpha/2.
     """
-    reach = 2.0 * math.sqrt(n * q * (1 - q))  # about where a normal distribution has them
+    reach = 2.0 * math.sqrt(n * q * (1 - q))  # a normal approximation as the starting point
     low = _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= alpha / 2, near=n * q - reach, high=n)
     below_high = _last(
         lambda r: 1 - binomial_cdf(r - 1, n=n, p=q) > alpha / 2, near=n * q + reach, high=n
@@ -118,7 +118,7 @@ def interval_ranks(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> tuple[in
 def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:
     """Find the last integer in (0, high] for which a monotone test holds; 0 if none.
 
-    Beginning where it is likely to be: the test is expensive.
+    The search starts near the expected result, because the test is expensive.
     """
     low, step = min(max(int(near), 0), high), 4
     while low > 0 and not holds(low):
@@ -138,13 +138,13 @@ def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:
 
 
 TRIM = 0.2
-FEWEST_TRIMMED = 8  # below this, trimming costs more than outliers do
-LEVEL = 0.99  # one in a hundred equal pairs may look different
+MIN_TRIMMED = 8  # with fewer values, trimming loses more precision than outliers do
+LEVEL = 0.99  # confidence level: one in a hundred equal pairs may appear different
 
 DETECTABLE_FACTOR = {
     3: 7.33, 4: 3.72, 5: 2.63, 6: 2.11, 8: 2.30, 10: 1.70, 15: 1.18, 20: 0.95, 30: 0.73, 40: 0.62
 }  # fmt: skip
-"""Effect that so many launches find in 80 % of comparisons, in standard deviations; simulated
+"""By launches: the effect found in 80 % of comparisons, in standard deviations; simulated
 (``benchmarks/stats.py --detectable``)."""
 
 
@@ -161,20 +161,20 @@ class Trimmed:
         return t_quantile((1 + level) / 2, df=self.df) * self.error
 
     def interval(self, *, level: float = LEVEL) -> tuple[float, float]:
-        """Compute the t-interval of the mean."""
+        """Return the t-interval of the mean."""
         half = self.half_width(level)
         return self.mean - half, self.mean + half
 
     @property
     def p(self) -> float:
-        """Two-sided probability of a mean this far from zero by chance."""
+        """Two-sided p-value of the hypothesis that the mean is zero."""
         if self.error == 0:
             return 1.0 if self.mean == 0 else 0.0
         return t_two_sided_p(self.mean / self.error, df=self.df)
 
 
 def trimmed(values: Sequence[float], *, trim: float = TRIM) -> Trimmed | None:
-    """Estimate the middle of values by Yuen's trimmed mean; ``None`` below two values."""
+    """Return Yuen's trimmed mean; ``None`` with fewer than two values."""
     k = len(values)
     if k < 2:
         return None
@@ -187,12 +187,12 @@ def trimmed(values: Sequence[float], *, trim: float = TRIM) -> Trimmed | None:
 
 
 def trimmed_count(k: int, *, trim: float = TRIM) -> int:
-    """Count the values of k that are cut off at either end."""
-    return int(trim * k) if k >= FEWEST_TRIMMED else 0
+    """Return how many of k values are trimmed at each end."""
+    return int(trim * k) if k >= MIN_TRIMMED else 0
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> Trimmed | None:
-    """Estimate after - before of unpaired values (Yuen-Welch); ``None`` below two on a side."""
+    """Estimate after - before of unpaired values (Yuen-Welch); ``None`` with fewer than two."""
     a, b = trimmed(before), trimmed(after)
     if a is None or b is None:
         return None
@@ -204,7 +204,7 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Trimmed | Non
 
 
 def detectable_effect(effects: Sequence[float]) -> float | None:
-    """Take the smallest relative effect found in 80 % of comparisons with launches like these."""
+    """Return the smallest relative effect found in 80 % of comparisons with such launches."""
     launches, known = len(effects), sorted(DETECTABLE_FACTOR)
     if launches < 3:
         return None

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, cast
 from xml.etree import ElementTree
 
 from trtbench.analysis.summary import QUANTILES, Summary
-from trtbench.analysis.verdict import launches_to_reach, would_tell
+from trtbench.analysis.verdict import launches_hint, launches_to_reach
 from trtbench.core.conditions import (
     Condition,
     condition_from_text,
@@ -32,7 +32,7 @@ from trtbench.core.units import (
     text_from_seconds,
 )
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import EngineFacts, Layer, LayerTable, facts_from_run, fits, total_s
+from trtbench.layers.table import EngineFacts, Layer, LayerTable, facts_from_run, matches, total_s
 
 Outcome = Literal["pass", "fail", "unclear"]
 
@@ -44,8 +44,8 @@ EXAMPLE = "p99<5ms, gpu.median<=0.2ms or throughput>=100/s"
 
 
 def rules_from_text(text: str) -> tuple[GateRule, ...]:
-    """Read ``p99<5ms``, ``gpu.median<=0.2ms`` or several that ``and`` joins, a rule for each."""
-    # One about layers or jitter is an expectation, not about a run's times.
+    """Read one rule or several joined by ``and``: ``p99<5ms``, ``gpu.median<=0.2ms``."""
+    # Rules about layers or jitter are expectations.
     words = {match.group() for match in re.finditer(r"[A-Za-z_]+", _CALL.sub(" ", text))}
     if _CALL.search(text) or words & {"jitter", "layers", "conversions"}:
         return (rule_from_expectation(text),)
@@ -74,7 +74,7 @@ def rules_from_text(text: str) -> tuple[GateRule, ...]:
 
 
 def slowdown_rule(limit: float, *, metric: str = "headline") -> GateRule:
-    """Make the rule behind ``--max-slowdown 3%``."""
+    """Return the rule of ``--max-slowdown 3%``."""
     text = f"{'' if metric == 'headline' else metric + ' '}slowdown<={100 * limit:g}%"
     return GateRule(text=text, metric=metric, relation="slowdown", limit=limit)
 
@@ -82,10 +82,10 @@ def slowdown_rule(limit: float, *, metric: str = "headline") -> GateRule:
 def rules_from_table(
     table: Mapping[str, object], *, where: str, prefix: str = ""
 ) -> tuple[GateRule, ...]:
-    """Read the expected ranges of a TOML table: ``p99 = "<5ms"``, ``median = ["4ms", "6ms"]``.
+    """Read rules from a TOML table: ``p99 = "<5ms"``, ``median = ["4ms", "6ms"]``.
 
-    ``max_slowdown = "3%"`` is the rule against a baseline; ``gpu = {p99 = "<5ms"}`` nests;
-    ``expect = ["count(Einsum)>=1"]`` lists what is expected of the layers.
+    ``max_slowdown = "3%"`` compares with a baseline; ``gpu = {p99 = "<5ms"}`` nests;
+    ``expect = ["count(Einsum)>=1"]`` lists expectations on the layers.
     """
     found: list[GateRule] = []
     for key, value in table.items():
@@ -110,9 +110,9 @@ def rules_from_table(
 
 
 def metric_from_name(name: str) -> tuple[str, str]:
-    """Split ``gpu.p99`` into column and statistic; a part that is missing has its default."""
+    """Split ``gpu.p99`` into column and statistic; a missing part gets its default."""
     parts = name.split(".")
-    # p99.9 is one statistic although it holds a dot.
+    # p99.9 is one statistic although it contains a dot.
     if ".".join(parts[-2:]) in STATISTICS:
         parts[-2:] = [".".join(parts[-2:])]
     metric, statistic = "headline", "median"
@@ -170,7 +170,7 @@ def _evaluate(
         result = _limit_result(rule, value, interval=None, launches=1)
         return result.having(message=f"{result.message}, reported")
     if needed is not None:
-        return _unclear(rule, f"{rule.statistic} needs {needed} samples, {column.count} were taken")
+        return _unclear(rule, f"{rule.statistic} needs {needed} samples, but has {column.count}")
     over_launches = interval if summary.launches > 1 else None
     return _limit_result(rule, value, interval=over_launches, launches=summary.launches)
 
@@ -178,11 +178,11 @@ def _evaluate(
 def _limit_result(
     rule: GateRule, value: float | None, *, interval: Interval | None, launches: int
 ) -> GateResult:
-    """Compare a value with a limit; an interval over launches that holds both is unclear."""
+    """Compare a value with a limit; unclear if the interval over launches contains the limit."""
     if value is None:
-        return _unclear(rule, "not known")
+        return _unclear(rule, "unknown")
 
-    def keeps(number: float) -> bool:
+    def meets(number: float) -> bool:
         return bool(_HOLDS[rule.relation](number, rule.limit))
 
     def shown(number: float) -> str:
@@ -190,11 +190,11 @@ def _limit_result(
             return text_from_fraction(number)
         return text_from_rate(number) if rule.metric in RATES else text_from_seconds(number)
 
-    outcome: Outcome = "pass" if keeps(value) else "fail"
+    outcome: Outcome = "pass" if meets(value) else "fail"
     message = shown(value)
     if interval is not None:
         low, high = interval.low, interval.high
-        outcome = outcome if keeps(low) == keeps(high) else "unclear"
+        outcome = outcome if meets(low) == meets(high) else "unclear"
         message += f", {interval.level * 100:g} % between {shown(low)} and {shown(high)}"
     elif launches == 1:
         message += "; one launch"
@@ -202,7 +202,7 @@ def _limit_result(
 
 
 def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
-    """Ask whether a candidate is surely not slower than allowed, or surely is."""
+    """Evaluate a slowdown rule: pass or fail if the whole interval is on one side of the limit."""
     if verdict is None:
         return _unclear(rule, "there is no comparison with a baseline")
     if verdict.across_devices is not None:
@@ -215,7 +215,7 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
     most = 1 + rule.limit
     outcome: Outcome = "pass" if high <= most else "fail" if low > most else "unclear"
-    # What would leave the limit out, if the ratio stays what it is; drift does not shrink.
+    # Launches until the interval excludes the limit at this ratio; drift does not shrink.
     goal, half = abs(math.log(ratio) - math.log1p(rule.limit)), math.log(high / low) / 2
     needed = None
     if outcome == "unclear" and verdict.design != "apart" and verdict.launches > 1 and goal > 0:
@@ -232,7 +232,7 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
 
 
 def passed(results: Sequence[GateResult], *, on_unclear: Literal["fail", "pass"] = "fail") -> bool:
-    """Whether all rules hold; unclear ones as requested."""
+    """Whether all rules pass; ``on_unclear`` says whether unclear ones do."""
     allowed = ("pass", "unclear") if on_unclear == "pass" else ("pass",)
     return all(result.outcome in allowed for result in results)
 
@@ -242,7 +242,7 @@ def _unclear(rule: GateRule, message: str, *, needed: int | None = None) -> Gate
 
 
 FUNCTIONS: Mapping[str, Kind] = {"count": "count", "share": "share", "time": "time"}
-"""Of layers that fit a kind, an operator, a pattern or ``key=value``, joined by commas."""
+"""Functions of the layers that match all arguments: a kind, operator, pattern or ``key=value``."""
 QUANTITIES: Mapping[str, Kind] = {
     **dict.fromkeys(("sum", "gpu", "host", "latency", "conversions"), "time"),
     "jitter": "share",
@@ -254,7 +254,7 @@ _CALL = re.compile(r"\b(?P<function>[a-z]+)\((?P<arguments>[^()<>!]*)\)")
 
 
 def expectation_from_text(text: str) -> Condition:
-    """Read an expectation; what is wrong with it is an error at once, not when it is judged."""
+    """Read an expectation on the layers; raise ``UsageError`` if it is not valid."""
     calls: dict[str, Kind] = {}
     for match in _CALL.finditer(text):
         function = match["function"]
@@ -262,7 +262,7 @@ def expectation_from_text(text: str) -> Condition:
         keys = [key.strip() for key, equals, _ in parts if equals]
         for name, known in ((function, FUNCTIONS), *((key, KEYS) for key in keys)):
             refuse_unknown(
-                name, known, f"the expectation {text!r} asks for {name!r}, which does not exist"
+                name, known, f"the expectation {text!r} uses {name!r}, which does not exist"
             )
         calls[match.group()] = FUNCTIONS[function]
     kinds = {**QUANTITIES, **calls}
@@ -277,21 +277,21 @@ def expectation_from_text(text: str) -> Condition:
 
 
 def rule_from_expectation(text: str) -> GateRule:
-    """Make a gate's rule of an expectation, to be judged and written as the others are."""
+    """Return the gate rule of an expectation on the layers."""
     read = expectation_from_text(text)
     return GateRule(text=read.text, metric="layers", relation="expect", limit=0.0)
 
 
-def judge_all(
+def judge_expectations(
     texts: Sequence[str], table: LayerTable, facts: EngineFacts
 ) -> tuple[GateResult, ...]:
-    """Read all expectations, then judge them."""
+    """Evaluate expectations on the layers of an engine."""
     rules = [rule_from_expectation(text) for text in texts]
     return tuple(judge_expectation(rule, table, facts) for rule in rules)
 
 
 def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> GateResult:
-    """Whether an engine meets an expectation."""
+    """Evaluate one expectation on the layers of an engine."""
     expectation = expectation_from_text(rule.text)
     converting = [layer for layer in table.layers if layer.converts]
     row: dict[str, float | None] = {
@@ -309,20 +309,20 @@ def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> 
         if bracket:
             row[name] = _value(function, arguments, table)
         kind, value = {**QUANTITIES, **FUNCTIONS}[function], row.get(name)
-        shown = f"{value:g}" if value is not None else "not known"
+        shown = f"{value:g}" if value is not None else "unknown"
         if value is not None and kind in ("share", "time"):
             shown = text_from_fraction(value) if kind == "share" else text_from_seconds(value)
         message.append(f"{name} is {shown}")
     met = holds(expectation, row)
     if met is None:
         missing = ", ".join(unknown_names(expectation, row))
-        message = [f"{missing} is not known: it takes a profile and detailed layer information"]
+        message = [f"{missing} is unknown: it needs a profile and detailed layer information"]
     outcome: Outcome = "unclear" if met is None else "pass" if met else "fail"
     return GateResult(rule=rule, outcome=outcome, message=", ".join(message))
 
 
 def _value(function: str, arguments: str, table: LayerTable) -> float | None:
-    """Evaluate a function; a kind or type is not known where only names are."""
+    """Evaluate a function; ``None`` if it needs kinds or types and only names are known."""
     conditions = [part.strip() for part in arguments.split(",") if part.strip()]
     keys = {each.partition("=")[0].strip() for each in conditions if "=" in each}
     if not table.detailed and keys & {"kind", "precision", "bound", "asked"}:
@@ -334,7 +334,7 @@ def _value(function: str, arguments: str, table: LayerTable) -> float | None:
             key = "name" if any(sign in condition for sign in "*?/") else ""
             wanted = condition
         if key == "name":
-            return fits(layer, wanted)
+            return matches(layer, wanted)
         word, operators = wanted.lower(), [each.lower() for each in layer.operators]
         if key not in ("", "operator"):
             return word == str(getattr(layer, key) or "").lower()
@@ -350,7 +350,7 @@ def _value(function: str, arguments: str, table: LayerTable) -> float | None:
 
 
 class Suite(NamedTuple):
-    """One candidate: its rules are the cases."""
+    """The results of one candidate; its rules are the test cases."""
 
     name: str
     results: Sequence[GateResult]
@@ -361,7 +361,7 @@ class Suite(NamedTuple):
 def junit_from_suites(
     suites: Sequence[Suite], *, on_unclear: Literal["fail", "pass"] = "fail"
 ) -> str:
-    """Write JUnit XML: a rule is a test case; unclear is a failure or skipped, as requested."""
+    """Return JUnit XML: a rule is a test case; unclear ones are failures or skipped."""
     made = []
     for name, results, seconds, error in suites:
         count, classname = Counter(result.outcome for result in results), xml_text(name)
@@ -380,11 +380,11 @@ def junit_from_suites(
             case = ElementTree.SubElement(suite, "testcase", classname=classname, name="measured")
             ElementTree.SubElement(case, "error", message=xml_text(error))
         for result in results:
-            # One measurement serves all rules: each has its share of the time.
+            # All rules share one measurement, so its time is divided among them.
             share = f"{seconds / max(1, len(results)):.3f}"
             named = {"classname": classname, "name": xml_text(result.rule.text), "time": share}
             case = ElementTree.SubElement(suite, "testcase", named)
-            message = xml_text(f"{result.message}{would_tell(result.launches_needed)}")
+            message = xml_text(f"{result.message}{launches_hint(result.launches_needed)}")
             if result.outcome == "pass":
                 ElementTree.SubElement(case, "system-out").text = message
             elif result.outcome == "fail" or on_unclear == "fail":

@@ -1,4 +1,4 @@
-"""Where levels change: within the times of a run, and in a series of runs over time."""
+"""Find changes of level: within the times of a run, and in a series of runs over time."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from trtbench.core.units import instant_from_text
 
 PENALTY = 4.0
 PENALTY_COARSE = 10.0
-PENALTY_MOST = 40.0
+PENALTY_MAX = 40.0
 """A cut costs c sigma² ln m, c = 4 (1 + r) / (1 - r) at lag-one correlation r.
 
-r is what remains about the cuts of a coarse search, because a fine one explains correlation away.
-Calibrated on AR(1) series: at most 2 % false up to a correlation of 0.3; a step of 3 % is found in
-99 % of series of 300 and more, and of 100 if the noise is 1 % (88 % at 2 %).
+r is measured around the levels of a coarse search, because a fine one would remove correlation.
+Calibrated on AR(1) series: at most 2 % false alarms up to a correlation of 0.3; a step of 3 % is
+found in 99 % of series of 300 points or more, and of 100 points with 1 % noise (88 % with 2 %).
 """
-LEAST_CORRELATED = 20  # with fewer points nothing is known of their correlation
-RESOLUTION = 5e-4  # noise below this share is a coarse clock's; such changes never count
+MIN_CORRELATED = 20  # points needed to estimate their correlation
+RESOLUTION = 5e-4  # smaller relative noise only shows the resolution of the clock
 CLEAN_WINDOW = 200
-CLEAN_WIDTH = 3.0  # points further off than 3 (p90 - p10) are disturbances, not levels
-MOST_BLOCKS, LEAST_BLOCKS = 500, 20
-CORRELATED = 0.3  # above it blocks are enlarged first, as long as enough of them remain
-EQUAL_SHARE = 0.01  # segment means closer than 1 % are the same
+CLEAN_WIDTH = 3.0  # points farther than 3 (p90 - p10) from the median are outliers
+MAX_BLOCKS, MIN_BLOCKS = 500, 20
+CORRELATED = 0.3  # with a higher correlation blocks are enlarged, if enough of them remain
+EQUAL_SHARE = 0.01  # segment means that differ by less than 1 % are the same level
 
 P = 0.001
-LEAST_CHANGE = 0.02
-LEAST_POINTS = 5  # on each side: fewer cannot distinguish a new level from a bad day
-CONFIRM = 2  # further points that must come in before a change counts as confirmed
-NEAR = 2  # a change found earlier is the same one when it lies within so many points
-AROUND = 5  # points on each side of a change whose surroundings are compared
-TELLING = 0.8  # a fact describes a level when it holds for so large a part of these points
+MIN_CHANGE = 0.02
+MIN_POINTS = 5  # on each side: fewer cannot distinguish a new level from noise
+CONFIRM = 2  # further points needed before a change counts as confirmed
+NEAR = 2  # changes at most this many points apart are the same change
+AROUND = 5  # points on each side of a change whose facts are compared
+DOMINANT_SHARE = 0.8  # a fact must hold for this share of the points on one side of a change
 
 SteadyKind = Literal["flat", "warm-up", "slowdown", "no steady state"]
 
 
-def without_disturbances(values: Column) -> Column:
-    """Level single points that stand far off what is around them."""
+def without_outliers(values: Column) -> Column:
+    """Replace single points that are far from those around them by the local median."""
     clean: Column = np.array(values)
     for begin in range(0, len(values), CLEAN_WINDOW):
         part = values[begin : begin + CLEAN_WINDOW]
@@ -58,7 +58,7 @@ def without_disturbances(values: Column) -> Column:
 
 
 def level_cuts(values: Column, *, least: int, resolution: float) -> tuple[list[int], float]:
-    """Find where new levels begin, at least so long, and how far neighbours are correlated."""
+    """Find where new levels of at least ``least`` points begin, and the lag-one correlation."""
     m = len(values)
     if m < 2 * least:
         return [], 0.0
@@ -66,19 +66,19 @@ def level_cuts(values: Column, *, least: int, resolution: float) -> tuple[list[i
     spread = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2)
     unit = max(spread, resolution) ** 2 * math.log(m)
     correlation = 0.0
-    if m >= LEAST_CORRELATED:
-        coarse = _cheapest(values, least=least, cost=PENALTY_COARSE * unit)
-        # About the levels: a step is not correlation.
+    if m >= MIN_CORRELATED:
+        coarse = _optimal_cuts(values, least=least, cost=PENALTY_COARSE * unit)
+        # Deviations from the levels: a step is not correlation.
         rest = np.concatenate([part - part.mean() for part in np.split(values, coarse)])
         power = float(rest @ rest)
         correlation = float(rest[1:] @ rest[:-1]) / power if power > 0 else 0.0
     known = min(max(0.0, correlation), 0.99)
-    penalty = min(PENALTY_MOST, PENALTY * (1 + known) / (1 - known))
-    return _cheapest(values, least=least, cost=penalty * unit), correlation
+    penalty = min(PENALTY_MAX, PENALTY * (1 + known) / (1 - known))
+    return _optimal_cuts(values, least=least, cost=penalty * unit), correlation
 
 
-def _cheapest(values: Column, *, least: int, cost: float) -> list[int]:
-    """Find the cuts with the least squared error plus a cost for each (optimal partition)."""
+def _optimal_cuts(values: Column, *, least: int, cost: float) -> list[int]:
+    """Return the cuts with the least squared error plus a cost per cut (optimal partition)."""
     m = len(values)
     centred = values - values.mean()
     total = np.concatenate(([0.0], np.cumsum(centred)))
@@ -103,35 +103,35 @@ def _cheapest(values: Column, *, least: int, cost: float) -> list[int]:
 
 
 class Segmentation(Value, frozen=True, kw_only=True):
-    """A series cut where its level changes, and what that says about a steady state."""
+    """A series divided at changes of level, and whether it has a steady state."""
 
     kind: SteadyKind
     changes: tuple[int, ...]
-    means: tuple[float, ...]  # level of each segment in seconds; one more than changes
-    steady_from: int  # iteration from which the level equals that of the end
+    means: tuple[float, ...]  # level of each segment in seconds; one more than there are changes
+    steady_from: int  # iteration from which on the level equals the final one
     count: int
     block: int
 
     @property
     def largest_change(self) -> float:
-        """Largest distance of a segment from the last, relative to the last."""
+        """Largest difference of a segment's level from the last one, relative to the last."""
         last = self.means[-1] if self.means else 0.0
         return max((abs(m - last) / last for m in self.means), default=0.0) if last else 0.0
 
 
 def segment(column: Column) -> Segmentation:
-    """Cut a series into segments of equal level and classify it."""
+    """Divide a series into segments of equal level and classify it."""
     column = np.asarray(column, dtype=np.float64)
-    most, cuts, correlation = MOST_BLOCKS, list[int](), 0.0
+    most, cuts, correlation = MAX_BLOCKS, list[int](), 0.0
     while True:
         size = max(1, math.ceil(len(column) / most))
         m = len(column) // size
-        blocks = without_disturbances(np.median(column[: m * size].reshape(m, size), axis=1))
-        if m >= LEAST_BLOCKS:
-            least = max(LEAST_POINTS, m // 50)
+        blocks = without_outliers(np.median(column[: m * size].reshape(m, size), axis=1))
+        if m >= MIN_BLOCKS:
+            least = max(MIN_POINTS, m // 50)
             resolution = RESOLUTION * abs(float(np.median(blocks)))
             cuts, correlation = level_cuts(blocks, least=least, resolution=resolution)
-        if correlation <= CORRELATED or m < 10 * LEAST_BLOCKS:
+        if correlation <= CORRELATED or m < 10 * MIN_BLOCKS:
             break
         most = m // 2
     parts = np.split(blocks, cuts)
@@ -163,14 +163,14 @@ class ChangePoint(Value, frozen=True, kw_only=True):
     after: float
     change: float  # relative: 0.1 is 10 % more
     p: float
-    confirmed: bool  # whether it was there already when the series was ``CONFIRM`` points shorter
+    confirmed: bool  # whether it is also found without the last ``CONFIRM`` points
 
 
 def change_points(values: Sequence[float] | Column) -> tuple[ChangePoint, ...]:
-    """Find the changes of level in a series of positive values, in order."""
+    """Return the changes of level in a series of positive values, in order."""
     column = np.asarray(values, float)
     logs = np.log(column)
-    cuts, earlier = _sure_cuts(logs), _sure_cuts(logs[: len(logs) - CONFIRM])
+    cuts, earlier = _significant_cuts(logs), _significant_cuts(logs[: len(logs) - CONFIRM])
     found = []
     for (begin, cut), (_, end) in pairwise(segments(len(column), cuts)):
         before, after = (float(np.median(part)) for part in (column[begin:cut], column[cut:end]))
@@ -188,16 +188,16 @@ def change_points(values: Sequence[float] | Column) -> tuple[ChangePoint, ...]:
 
 
 def segments(count: int, points: Sequence[int]) -> list[tuple[int, int]]:
-    """List the stretches of one level that change points leave, as begin and end."""
+    """Return begin and end of the segments between change points."""
     return list(pairwise([0, *points, count]))
 
 
-def _sure_cuts(logs: Column) -> list[int]:
-    """Drop the weakest cut until all that are left are sure, large and far apart."""
-    needed = math.log1p(LEAST_CHANGE)
-    kept, _ = level_cuts(without_disturbances(logs), least=LEAST_POINTS, resolution=RESOLUTION)
+def _significant_cuts(logs: Column) -> list[int]:
+    """Remove the weakest cut until all remaining ones are significant and large enough."""
+    needed = math.log1p(MIN_CHANGE)
+    kept, _ = level_cuts(without_outliers(logs), least=MIN_POINTS, resolution=RESOLUTION)
     while kept:
-        weakness = []  # how far each cut is from counting; zero and less counts
+        weakness = []  # how far each cut is from being significant; at most 0 if it is
         for (begin, cut), (_, end) in pairwise(segments(len(logs), kept)):
             before, after = logs[begin:cut], logs[cut:end]
             change = abs(float(np.median(after) - np.median(before)))
@@ -212,7 +212,7 @@ def _sure_cuts(logs: Column) -> list[int]:
 
 
 def _welch_p(before: Column, after: Column) -> float:
-    """How likely a difference of means like this is where there is none."""
+    """Return the p-value of Welch's t-test for equal means."""
     spread = [float(part.var(ddof=1)) / len(part) for part in (before, after)]
     error, gap = sum(spread), float(after.mean() - before.mean())
     if error <= 0:
@@ -222,7 +222,7 @@ def _welch_p(before: Column, after: Column) -> float:
 
 
 class SeriesKey(Value, frozen=True, kw_only=True):
-    """What runs of one series have in common."""
+    """The properties that all runs of a series share."""
 
     model: str
     runtime: str
@@ -252,7 +252,7 @@ class Point(Value, frozen=True, kw_only=True):
 
 
 class ShiftCause(Value, frozen=True, kw_only=True):
-    """A fact that was another before a change; a suspect, not yet a proof."""
+    """A fact that changed together with the level: a possible cause."""
 
     name: str
     before: str
@@ -260,7 +260,7 @@ class ShiftCause(Value, frozen=True, kw_only=True):
 
 
 class HistoryChange(Value, frozen=True, kw_only=True):
-    """A change of level, and what changed around it."""
+    """A change of level, the first run after it, and possible causes."""
 
     at: ChangePoint
     run: str
@@ -269,7 +269,7 @@ class HistoryChange(Value, frozen=True, kw_only=True):
 
 
 class Series(Value, frozen=True, kw_only=True):
-    """Runs that are comparable, oldest first."""
+    """Comparable runs, oldest first."""
 
     key: SeriesKey
     points: tuple[Point, ...]
@@ -280,12 +280,12 @@ class Series(Value, frozen=True, kw_only=True):
         return [point.median_s for point in self.points]
 
     def levels(self) -> list[tuple[int, int]]:
-        """List the stretches of one level, as begin and end."""
+        """Return begin and end of the segments of equal level."""
         return segments(len(self.points), [change.at.index for change in self.changes])
 
 
 def key_from_record(record: RunRecord) -> SeriesKey:
-    """Find the series that a run belongs to."""
+    """Return the key of the series that a run belongs to."""
     gpu = gpu_of(record)
     own = ("model", "runtime", "precision", "inputs", "protocol")
     return SeriesKey(
@@ -301,7 +301,7 @@ def key_from_record(record: RunRecord) -> SeriesKey:
 
 
 def facts_from_record(record: RunRecord) -> dict[str, str]:
-    """Name what may explain a change: bytes, versions, machine; nothing that differs every time."""
+    """Return facts that may explain a change: model file, versions, machine."""
     e, spec = record.environment, record.spec
     gpu = gpu_of(record)
     known: dict[str, object] = {
@@ -323,31 +323,32 @@ def facts_from_record(record: RunRecord) -> dict[str, str]:
 
 
 def series_from_points(key: SeriesKey, points: Sequence[Point]) -> Series:
-    """Order the points of one series, find its changes and what changed at each."""
+    """Sort the points of one series, and find its changes with their possible causes."""
     usable = [p for p in points if p.median_s > 0 and math.isfinite(p.median_s)]
-    usable.sort(key=lambda point: instant(point.created))
+    usable.sort(key=lambda point: epoch_s(point.created))
     found = change_points([point.median_s for point in usable]) if usable else ()
     stretches = segments(len(usable), [each.index for each in found])
     changes = []
     for at, ((begin, cut), (_, end)) in zip(found, pairwise(stretches), strict=True):
         around = usable[max(begin, cut - AROUND) : cut], usable[cut : min(end, cut + AROUND)]
         run, created = usable[cut].run, usable[cut].created
-        changes.append(HistoryChange(at=at, run=run, created=created, causes=causes(*around)))
+        facts = changed_facts(*around)
+        changes.append(HistoryChange(at=at, run=run, created=created, causes=facts))
     return Series(key=key, points=tuple(usable), changes=tuple(changes))
 
 
-def instant(created: str) -> float:
-    """Compute a record's time in seconds since 1970; what cannot be read comes first."""
+def epoch_s(created: str) -> float:
+    """Return a record's time in seconds since 1970; 0 if it cannot be read."""
     return instant_from_text(created) or 0.0
 
 
 def best_point(series: Series) -> Point:
-    """Find a run that stands for the best level of the series.
+    """Return a typical run of the best level of the series.
 
-    The luckiest run of many is no level. With too few points for levels it is the lowest median.
+    The fastest single run may be chance. With too few points for levels, it is returned anyway.
     """
     points = series.points
-    if len(points) < 2 * LEAST_POINTS:
+    if len(points) < 2 * MIN_POINTS:
         return min(points, key=lambda point: point.median_s)
     levels = [points[begin:end] for begin, end in series.levels()]
     best = min(levels, key=lambda level: float(np.median([p.median_s for p in level])))
@@ -355,13 +356,13 @@ def best_point(series: Series) -> Point:
     return min(reversed(best), key=lambda point: abs(point.median_s - middle))
 
 
-def causes(before: Sequence[Point], after: Sequence[Point]) -> tuple[ShiftCause, ...]:
-    """Name the facts that held on one side of a change and were others on the other."""
+def changed_facts(before: Sequence[Point], after: Sequence[Point]) -> tuple[ShiftCause, ...]:
+    """Return the facts that differ between the points before and after a change."""
 
     def usual(points: Sequence[Point], name: str) -> str | None:
         counts = Counter(point.facts.get(name, "unknown") for point in points)
         value, count = counts.most_common(1)[0] if counts else ("", 0)
-        return value if count >= TELLING * len(points) and count else None
+        return value if count >= DOMINANT_SHARE * len(points) and count else None
 
     names = dict.fromkeys(name for point in (*before, *after) for name in point.facts)
     sides = [(name, usual(before, name), usual(after, name)) for name in names]

@@ -1,4 +1,4 @@
-"""What is known about a file, as values that a screen, a JSON document or a CSV can show."""
+"""The contents of model and engine files as values for terminal, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trtbench.core.spec import TensorSpec, Value
 
 
 class InspectionTable(Value, frozen=True, kw_only=True):
-    """Rows under named columns; a name that ends in ``_bytes`` or ``_s`` says the unit."""
+    """A table; columns whose names end in ``_bytes`` or ``_s`` have that unit."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Scalar, ...], ...]
 
 
 class Inspection(ShortView, Value, frozen=True, kw_only=True):
-    """One file, looked into."""
+    """The contents of one model, engine or profile."""
 
     kind: str
     path: str
@@ -38,7 +38,7 @@ class Inspection(ShortView, Value, frozen=True, kw_only=True):
 
 
 def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Inspection:
-    """Describe an ONNX model with estimates for every node."""
+    """Describe an ONNX model, with the estimated cost of every node."""
     domains = {domain: version for domain, version in model.opsets.items() if domain}
     stored = (f"{n:,} {t}".replace(",", " ") for t, n in model.weights_by_type.items())
     facts: dict[str, Scalar] = {
@@ -57,12 +57,12 @@ def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Ins
         "estimated_for": ", ".join(f"{k}={v}" for k, v in model.assumed.items()) or None,
         **stamp_from_metadata(model.metadata),
     }
-    # What a file says of itself comes after what was found in it, never in its place.
+    # The file's own metadata never replaces facts that were read from the graph.
     own = {k: v for k, v in model.metadata.items() if not k.startswith(PREFIX) and k not in facts}
     flops: Counter[tuple[str, str]] = Counter()
     for node in cost.nodes:
         flops[node.op, node.precision] += node.flops or 0
-    operators = tuple(  # the share is of the operations that could be counted
+    operators = tuple(  # shares are of the operations that could be counted
         (op, precision, count, flops[op, precision], flops[op, precision] / (cost.flops or 1))
         for (op, precision), count in model.operators().items()
     )
@@ -91,13 +91,13 @@ def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Ins
 
 
 def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
-    """Describe the layers of an engine, counted by kind and by the type they return, and each."""
-    inputs, outputs = edges_of(graph)
+    """Describe the layers of an engine, and count them by kind and output type."""
+    inputs, outputs = io_specs(graph)
     known = {each.name for each in (*inputs, *outputs)}
     kinds, weights = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     rows = []
     for each in graph.layers:
-        # The type that it returns, with the type it takes where the two differ.
+        # The output type, and the input type if it differs.
         taken = next((tensor.dtype for tensor in each.inputs if tensor.dtype), None)
         given = next((tensor.dtype for tensor in each.outputs if tensor.dtype), None)
         precision = given or taken or "unknown"
@@ -117,7 +117,7 @@ def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
         facts={
             "layers": len(graph.layers),
             "io_tensors": ", ".join(each for each in graph.io_tensors if each not in known) or None,
-            "parameters": parameters_of(graph),
+            "parameters": parameter_count(graph),
             "streams": len({layer.stream for layer in graph.layers if layer.stream is not None})
             or None,
         },
@@ -128,28 +128,28 @@ def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
             rows=tuple((*key, count, weights[key] or None) for key, count in kinds.most_common()),
         ),
         layers=InspectionTable(columns=columns, rows=tuple(rows)),
-        notes=() if graph.detailed else ("built with layer names only: nothing else is known",),
+        notes=() if graph.detailed else ("built with layer names only: all else is unknown",),
     )
 
 
-def edges_of(graph: EngineGraph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Inputs and outputs among the tensors of the layers, as far as layers have them."""
+def io_specs(graph: EngineGraph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Return the engine's inputs and its outputs that are tensors of the layers."""
     read = {each.name: each for layer in graph.layers for each in layer.inputs}
     made = {each.name: each for layer in graph.layers for each in layer.outputs}
     inputs = [read[name] for name in graph.io_tensors if name in read and name not in made]
     outputs = [made[name] for name in graph.io_tensors if name in made]
     names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 
-    def edge(tensor: TensorInfo) -> TensorSpec:
+    def spec(tensor: TensorInfo) -> TensorSpec:
         dims = tuple(None if dim < 0 else dim for dim in tensor.dimensions)
         dtype = tensor.dtype or "unknown"
         return TensorSpec(name=tensor.name, dtype=names.get(dtype, dtype), shape=dims)
 
-    return tuple(map(edge, inputs)), tuple(map(edge, outputs))
+    return tuple(map(spec, inputs)), tuple(map(spec, outputs))
 
 
-def parameters_of(graph: EngineGraph) -> int | None:
-    """Parameters that the inspector counts; ``None`` when it counts none."""
+def parameter_count(graph: EngineGraph) -> int | None:
+    """Return the number of parameters by the engine inspector; ``None`` if it has none."""
     counts = [each.weights_count for each in graph.layers if each.weights_count is not None]
     return sum(counts) if counts else None
 

@@ -1,7 +1,7 @@
-"""How much load a model bears: the highest rate of arrivals under a bound, and the curve.
+"""Find the highest arrival rate that meets a latency bound (SLO), and the latency curve.
 
-A rate is measured in several windows. It is accepted when the whole interval of the percentile is
-below the bound, refused when it is above or the queue grows, and otherwise looked at longer.
+A rate is measured in several windows. It is accepted if the whole interval of the percentile is
+below the bound, refused if it is above or the queue grows, and otherwise measured longer.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from trtbench.core.errors import UsageError
 from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Slo, Window
 from trtbench.core.samples import Column
 
-LOOKS = (2, 4, 8)  # windows after which a rate is looked at; more often would be to wait for luck
-MIN_QUERIES = 400  # of a window: waiting comes in clusters, which must be seen whole
-WIDER = 3  # clusters are also counted among so many times the queries above the percentile
-SERVED = 0.95  # less than this, and a queue that grows, is overload, whatever the latencies
-RESOLUTION, COARSEST = 0.05, 0.01
-"""The search ends when the rates on both sides of the bound are this close, of the upper one or of
-the highest to be tried: a hundredth of what a model can do is worth no hours."""
-HALVINGS = 6  # where 1/64 of what the model can do breaks the bound too, no rate will keep it
-CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # parts of the capacity that the curve shows
-NEAR = 0.08  # of the capacity: a part this near to a rate that was measured is not measured again
+LOOKS = (2, 4, 8)  # numbers of windows after which a rate is judged; more would favour chance
+MIN_QUERIES = 400  # per window: long waits come in clusters, which must be complete
+CLUSTER_FACTOR = 3  # clusters are also counted among three times the queries beyond the percentile
+MIN_SERVED = 0.95  # share of the offered rate; less with a growing queue is overload
+RESOLUTION, COARSE_RESOLUTION = 0.05, 0.01
+"""The search ends when accepted and refused rate differ by less than 5 % of the refused rate or
+1 % of the highest rate."""
+MAX_HALVINGS = 6  # if 1/64 of the highest rate is refused too, the search ends
+CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # fractions of the capacity in the latency curve
+NEAR = 0.08  # of the capacity: rates this close to a measured one are not measured again
 MEANING = "95 %, windows in fresh processes pooled, effective samples counted"
-MOST_PERCENT = 99.99  # a window has 36 888 queries for it
+MAX_PERCENTILE = 99.99  # needs 36 888 queries per window
 EXAMPLE = "--slo 'p99<10ms'"
 _PERCENTILE = re.compile(r"(?:host\.)?(?:median|p(\d+(?:\.\d+)?))", re.I)
 
 
 def slo_from_text(text: str) -> Slo:
-    """Read ``p99<10ms``: any percentile of the time a caller waits, and its bound."""
+    """Read a bound on a percentile of the caller's waiting time: ``p99<10ms``."""
     condition = condition_from_text(
         text.strip(), names=lambda name: True, kinds=lambda name: "time"
     )
     limits = limits_of(condition) or []
     match = _PERCENTILE.fullmatch(limits[0].name) if len(limits) == 1 else None
     percent = float(match[1] or 50) if match else 0.0
-    bounded = 0 < percent <= MOST_PERCENT and limits[0].sign in ("<", "<=")
+    bounded = 0 < percent <= MAX_PERCENTILE and limits[0].sign in ("<", "<=")
     if not bounded or not 0 < limits[0].value < math.inf:
         raise UsageError(
-            f"{text!r} is no bound on a percentile of the time a caller waits",
-            facts={"percentiles": f"one of median, p90, p99, p99.9, ... up to p{MOST_PERCENT:g}"},
+            f"{text!r} is not a bound on a percentile of the host time",
+            facts={"percentiles": f"one of median, p90, p99, p99.9, ... up to p{MAX_PERCENTILE:g}"},
             fix=EXAMPLE,
         )
     q = round(percent / 100, 9)
@@ -62,10 +62,10 @@ def point_from_windows(
     *,
     least: int = LOOKS[0],
 ) -> RatePoint:
-    """Put the windows of a rate together and decide, if they suffice."""
+    """Combine the windows of a rate; decide if there are at least ``least``."""
     pooled = np.sort(np.concatenate(columns))
-    # What waits together with others counts once.
-    shares = (slo.q, 1 - min(0.5, WIDER * (1 - slo.q)))
+    # Queries that wait in the same cluster count as one.
+    shares = (slo.q, 1 - min(0.5, CLUSTER_FACTOR * (1 - slo.q)))
     effective = sum(
         min(effective_samples_at(each, nearest_rank(each, share)) for share in shares)
         for each in columns
@@ -74,7 +74,7 @@ def point_from_windows(
     offered = float(np.mean([each.offered_hz for each in windows]))
     served = float(np.mean([each.achieved_hz for each in windows]))
     grows = [each.queue_grows for each in windows]
-    overloaded = all(grows) or (any(grows) and served < SERVED * offered)
+    overloaded = all(grows) or (any(grows) and served < MIN_SERVED * offered)
     decision: Decision = "unclear"
     if len(windows) >= least and (overloaded or (interval and interval.low > slo.limit_s)):
         decision = "refused"
@@ -95,7 +95,7 @@ def point_from_windows(
 
 
 def point_from_runs(runs: Sequence[Run]) -> RatePoint:
-    """Put stored runs at one rate together; without a bound only overload is refused."""
+    """Combine stored runs at one rate; without a bound only overload is refused."""
     slo = Slo(text="", statistic="p99", q=0.99, limit_s=math.inf)
     columns = [run.times.host for run in runs if run.times.host is not None]
     rate = runs[0].record.spec.rate_hz or 0.0
@@ -103,24 +103,24 @@ def point_from_runs(runs: Sequence[Run]) -> RatePoint:
 
 
 def window_from_run(run: Run) -> Window:
-    """Take what a run of the protocol server shows of its load."""
+    """Return the load facts of a run with the protocol server."""
     facts = run.record.facts
     rates = {name: float(facts.get(name) or 0.0) for name in ("offered_hz", "achieved_hz")}
     late, grows = float(facts.get("late_share") or 0.0), facts.get("queue_grows")
-    if grows is None:  # too few queries to see it in how long they waited
-        grows = rates["achieved_hz"] < SERVED * rates["offered_hz"]
+    if grows is None:  # too few queries to see it in their waiting times
+        grows = rates["achieved_hz"] < MIN_SERVED * rates["offered_hz"]
     return Window(run=run.id, queue_grows=bool(grows), late_share=late, **rates)
 
 
 def next_rate(search: LoadSearch, *, most_hz: float) -> float | None:
-    """Choose the next rate: halves between kept and not kept, then the rest of the curve."""
+    """Return the next rate: by bisection, then the rest of the curve; ``None`` at the end."""
     if not search.points and most_hz < search.capacity_hz:
-        return most_hz  # this one was requested
+        return most_hz  # a maximum rate was requested: try it first
     broken = [each.rate_hz for each in search.points if each.decision != "accepted"]
     low, high = search.highest_hz or 0.0, min([most_hz, *broken])
-    settled = low >= most_hz or high - low <= max(RESOLUTION * high, COARSEST * most_hz)
-    hopeless = not low and high < most_hz / 2**HALVINGS
-    if not settled and not hopeless:
+    found = low >= most_hz or high - low <= max(RESOLUTION * high, COARSE_RESOLUTION * most_hz)
+    hopeless = not low and high < most_hz / 2**MAX_HALVINGS
+    if not found and not hopeless:
         return (low + high) / 2
     near, curve = NEAR * most_hz, (part * most_hz for part in CURVE)
     rests = (x for x in curve if all(abs(x - each.rate_hz) > near for each in search.points))
@@ -128,7 +128,7 @@ def next_rate(search: LoadSearch, *, most_hz: float) -> float | None:
 
 
 def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadSearch:
-    """Add a rate and say anew what is known: everything up to the answer must keep the bound."""
+    """Add a rate and update the result: all rates up to the highest must meet the bound."""
     points = tuple(sorted((*search.points, point), key=lambda each: each.rate_hz))
     broken = [each.rate_hz for each in points if each.decision != "accepted"]
     kept = [
@@ -138,8 +138,8 @@ def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadS
     ]
     highest = kept[-1] if kept else None
     refused = [each.rate_hz for each in points if each.decision == "refused"]
-    # The rate at which the percentile reaches the bound, between two that were measured: what is
-    # left of the capacity is about as one over the latency.
+    # The rate at which the percentile reaches the bound, interpolated between two rates: spare
+    # capacity is about proportional to one over the latency.
     limit_s, crossing = search.slo.limit_s, None
     for below, above in pairwise(points):
         if crossing is None and below.percentile_s < limit_s <= above.percentile_s:

@@ -1,4 +1,4 @@
-"""Which of many parts matter, found with few trials: one by one, by bisection, and the fewest."""
+"""Find which of many parts matter with few trials: one by one, by bisection, the smallest set."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from itertools import combinations
 from trtbench.core.results import NodeGroup
 
 Restored = frozenset[int]
-Loss = tuple[float, ...]  # what is compared first stands first; less is better
+Loss = tuple[float, ...]  # compared element by element; less is better
 
-MOST_IN_PAIRS = 8  # parts of the highest rank that are tried two by two at the end
+MAX_IN_PAIRS = 8  # parts of the highest rank that are also tried alone and in pairs
 LIMITS = {"FP16": 65504.0, "BF16": 3.3895313892515355e38}  # the largest magnitudes
-SMALLEST = 2.0**-14  # of FP16's normal numbers: smaller values lose digits, if they are not zero
+SMALLEST = 2.0**-14  # FP16's smallest normal number: smaller values lose digits or become zero
 
 
 def bisect(count: int, try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
-    """Restore halves of the network, then halves of the better half; ends when time is up.
+    """Find the loss of single parts by restoring halves, then halves of the better half.
 
-    The better half is followed down to a single part, which takes twice the logarithm of their
-    number; then the best of what was left aside.
+    The better half is followed down to a single part (twice log2 of the number of parts), then
+    the best of the other halves, until time is up.
     """
     found: dict[int, Loss] = {}
     waiting: list[tuple[Loss, int, int]] = []
@@ -42,15 +42,15 @@ def bisect(count: int, try_it: Callable[[Restored], Loss | None]) -> dict[int, L
     return found
 
 
-def fewest(
+def smallest_sufficient(
     order: Sequence[int], meets: Callable[[Restored], bool | None]
 ) -> tuple[Restored | None, bool]:
-    """Find a small set of parts that meets a condition, and whether none of it can be left out.
+    """Find a small set of parts that meets a condition, and whether every part of it is needed.
 
-    First the shortest beginning of the ranking, then without each part that is not needed, then
-    any two of the highest ranks. ``meets`` returns ``None`` when time is up.
+    Tries the first parts of the ranking, removes those that are not needed, then tries single
+    parts and pairs of the highest ranks. ``meets`` returns ``None`` when time is up.
     """
-    # Double the beginning of the ranking until it meets the condition, then halve the step.
+    # Double the number of first parts until they meet the condition, then bisect it.
     failed, length = 0, 1
     while not (answer := meets(frozenset(order[:length]))):
         if answer is None or length >= len(order):
@@ -70,7 +70,7 @@ def fewest(
         if answer:
             chosen -= {part}
     for size in range(1, min(len(chosen), 3)):
-        for fewer in map(frozenset, combinations(order[:MOST_IN_PAIRS], size)):
+        for fewer in map(frozenset, combinations(order[:MAX_IN_PAIRS], size)):
             answer = meets(fewer)
             if answer is None:
                 return chosen, True
@@ -79,8 +79,8 @@ def fewest(
     return chosen, True
 
 
-def cause(group: NodeGroup) -> str | None:
-    """Say what the low type cannot hold of the values behind a group; ``None`` where it can."""
+def precision_problem(group: NodeGroup) -> str | None:
+    """Describe how a group's values exceed its low type; ``None`` if they do not."""
     limit, largest = LIMITS.get(group.type), group.largest
     if limit is not None and largest > limit:
         return f"overflows {group.type}: {largest:.6g} > {limit:.6g}"

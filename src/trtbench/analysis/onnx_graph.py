@@ -1,7 +1,7 @@
-"""An ONNX model as plain values, what its nodes cost, and what trtbench writes into its metadata.
+"""An ONNX model as plain values, the cost of its nodes, and trtbench's entries in its metadata.
 
-A multiply-add counts as two operations. Traffic is what a node must at least read and write when
-nothing is fused: a lower bound for one node alone, an upper bound for a model that an engine fuses.
+A multiply-add counts as two operations. Traffic is what nodes read and write without fusion: a
+lower bound for a single node, an upper bound for a model whose nodes are fused.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SHORT = {
     "float8e4m3fn": "fp8", "float8e4m3fnuz": "fp8", "float8e5m2": "fp8", "float8e5m2fnuz": "fp8",
     "float4e2m1": "fp4",
 }  # fmt: skip
-"""What people call a type."""
+"""Short names of types."""
 
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...]
 
 
 class OnnxTensor(Value, frozen=True, kw_only=True):
-    """A tensor at the edge of a node."""
+    """An input or output of a node."""
 
     name: str
     dtype: str | None = None
@@ -43,7 +43,7 @@ class OnnxTensor(Value, frozen=True, kw_only=True):
 
     @property
     def dims(self) -> tuple[int, ...] | None:
-        """The shape when every dimension is known."""
+        """The shape if every dimension is known, else ``None``."""
         if self.shape is None or not all(isinstance(dim, int) for dim in self.shape):
             return None
         return tuple(int(dim) for dim in self.shape if isinstance(dim, int))
@@ -64,14 +64,14 @@ class OnnxNode(Value, frozen=True, kw_only=True):
     name: str
     op: str
     domain: str = ""
-    inputs: tuple[OnnxTensor, ...] = ()  # an optional input that is left out has the empty name
+    inputs: tuple[OnnxTensor, ...] = ()  # an omitted optional input has an empty name
     outputs: tuple[OnnxTensor, ...] = ()
     attributes: dict[str, Attribute] = {}
-    quantized: str | None = None  # type behind DequantizeLinear, where all inputs have one
+    quantized: str | None = None  # type before DequantizeLinear, if all inputs come from one
 
     @property
     def precision(self) -> str:
-        """What it is computed in, as far as the file shows: ``fp16``, ``int8 (Q/DQ)``, ..."""
+        """The type it computes in, as far as the file shows: ``fp16``, ``int8 (Q/DQ)``, ..."""
         if self.quantized is not None:
             return f"{short_dtype(self.quantized)} (Q/DQ)"
         edges = [*self.inputs, *self.outputs]
@@ -81,7 +81,7 @@ class OnnxNode(Value, frozen=True, kw_only=True):
 
 
 class OnnxModel(Value, frozen=True, kw_only=True):
-    """What an ONNX file holds."""
+    """The contents of an ONNX file."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -94,7 +94,7 @@ class OnnxModel(Value, frozen=True, kw_only=True):
     weight_bytes: int
     weights_by_type: dict[str, int]
     external_files: tuple[str, ...] = ()
-    assumed: dict[str, int] = {}  # values that open dimensions were given for the estimates
+    assumed: dict[str, int] = {}  # values assumed for dynamic dimensions in the estimates
     notes: tuple[str, ...] = ()
 
     @property
@@ -102,12 +102,12 @@ class OnnxModel(Value, frozen=True, kw_only=True):
         return self.opsets.get("")
 
     def operators(self) -> dict[tuple[str, str], int]:
-        """Nodes by kind and precision, the most frequent first."""
+        """Count nodes by operator and precision, the most frequent first."""
         return dict(Counter((node.op, node.precision) for node in self.nodes).most_common())
 
 
 def short_dtype(dtype: str) -> str:
-    """A type as precisions are named: ``float16`` is ``fp16``; integers keep their names."""
+    """Return the short name of a type: ``fp16`` for ``float16``; integers keep their names."""
     return SHORT.get(dtype, dtype)
 
 
@@ -115,7 +115,7 @@ Count = int | None
 
 
 class NodeCost(Value, frozen=True, kw_only=True):
-    """What one node costs; ``None`` where the shapes or the operator are not known."""
+    """The cost of one node; ``None`` where shapes or the operator are unknown."""
 
     name: str
     op: str
@@ -140,27 +140,27 @@ class NodeCost(Value, frozen=True, kw_only=True):
 
 
 class ModelCost(Value, frozen=True, kw_only=True):
-    """What a model costs; sums are over the nodes whose cost is known."""
+    """The cost of a model; sums are over the nodes whose cost is known."""
 
     nodes: tuple[NodeCost, ...]
     flops: int
     traffic_bytes: int
-    fused_bytes: Count  # weights, inputs and outputs: all else stays on chip
+    fused_bytes: Count  # weights, inputs and outputs, if everything else stays on chip
     unknown: tuple[str, ...] = ()
 
 
 def cost_from_model(model: OnnxModel) -> ModelCost:
-    """Estimate every node, and the sums."""
+    """Estimate the cost of every node, and the sums."""
     nodes = tuple(cost_from_node(node) for node in model.nodes)
-    settled = {each.name: each for node in model.nodes for each in (*node.inputs, *node.outputs)}
+    known = {each.name: each for node in model.nodes for each in (*node.inputs, *node.outputs)}
     edges = [
-        settled.get(spec.name) or OnnxTensor(name=spec.name, dtype=spec.dtype, shape=spec.shape)
+        known.get(spec.name) or OnnxTensor(name=spec.name, dtype=spec.dtype, shape=spec.shape)
         for spec in (*model.inputs, *model.outputs)
     ]
     traffic = sum(node.traffic_bytes or 0 for node in nodes)
     fused = _total([model.weight_bytes, *(edge.size_bytes for edge in edges)])
     if fused is not None and all(node.traffic_bytes is not None for node in nodes):
-        fused = min(fused, traffic)  # of a table that is looked up, only some rows are read
+        fused = min(fused, traffic)  # lookups only read some rows of their tables
     flops = sum(node.flops or 0 for node in nodes)
     unknown = tuple(dict.fromkeys(node.op for node in nodes if node.flops is None))
     return ModelCost(
@@ -169,12 +169,12 @@ def cost_from_model(model: OnnxModel) -> ModelCost:
 
 
 def cost_from_node(node: OnnxNode) -> NodeCost:
-    """Estimate one node."""
+    """Estimate the cost of one node."""
     shape = node.outputs[0].shape if node.outputs else None
     read = weights = written = _total(each.size_bytes for each in node.outputs if each.name)
-    if node.op in _VIEWS:
+    if node.op in _NO_COPY:
         read = weights = written = 0
-    elif node.op in _PICKS:  # reads only what it gives, of a table that may be large
+    elif node.op in _PARTIAL_READS:  # reads as much as it writes, from a tensor that may be large
         weights = 0
     else:
         named = [each for each in node.inputs if each.name]
@@ -195,7 +195,7 @@ def cost_from_node(node: OnnxNode) -> NodeCost:
 
 
 def flops_of(node: OnnxNode) -> Count:
-    """Operations of one node; ``None`` when its kind or its shapes are unknown."""
+    """Count the operations of one node; ``None`` if its operator or shapes are unknown."""
     op, attributes, inputs = node.op, node.attributes, node.inputs
     taken, outputs = (
         tensors[0].elements if tensors else None for tensors in (inputs, node.outputs)
@@ -206,7 +206,7 @@ def flops_of(node: OnnxNode) -> Count:
     def bias(index: int) -> int:
         return (outputs or 0) if len(inputs) > index and inputs[index].name else 0
 
-    each: int | None = None  # for every element that comes out
+    each: int | None = None  # operations per output element
     if op in _NO_ARITHMETIC:
         return 0
     if op in _EACH_INPUT:
@@ -222,8 +222,8 @@ def flops_of(node: OnnxNode) -> Count:
         ways = {"nearest": 0, "linear": 7, "cubic": 35}
         each = ways.get(str(attributes.get("mode", "nearest")))
     elif op in ("Conv", "ConvInteger", "QLinearConv", "ConvTranspose"):
-        # A dot product over C/g channels and the kernel for every output element; a transposed
-        # one has M/g channels and the kernel for every input element.
+        # A dot product over C/g channels and the kernel per output element; transposed
+        # convolutions have M/g channels and the kernel per input element.
         weight = (dims[3] if len(dims) > 3 else None) if op == "QLinearConv" else second
         places = taken if op == "ConvTranspose" else outputs
         if weight is None or places is None or outputs is None:
@@ -235,7 +235,7 @@ def flops_of(node: OnnxNode) -> Count:
         inner = first[0] if op == "Gemm" and attributes.get("transA") else first[-1]
         return 2 * outputs * inner + (bias(2) if op == "Gemm" else 0)
     elif op == "Einsum":
-        # A multiply-add for every combination of indices; a single input needs no product.
+        # A multiply-add per combination of indices; a single input needs no product.
         terms = str(attributes.get("equation", "")).replace(" ", "").split("->")[0].split(",")
         if "." in "".join(terms) or len(terms) != len(inputs):
             return None
@@ -246,7 +246,7 @@ def flops_of(node: OnnxNode) -> Count:
             sizes.update(zip(term, shape, strict=True))
         return math.prod(sizes.values()) * (2 if len(terms) > 1 else 1)
     elif op == "Attention" and first is not None and second is not None and third is not None:
-        # Scores and weighted sum: 2·B·H·S·T·(d + e), as in 4·B·H·S²·d when all are alike.
+        # Scores and weighted sum: 2·B·H·S·T·(d + e), which is 4·B·H·S²·d for equal sizes.
         heads, shared = (attributes.get(name) for name in ("q_num_heads", "kv_num_heads"))
         if len(first) == 4:
             return 2 * first[0] * first[1] * first[2] * second[2] * (first[3] + third[3])
@@ -254,7 +254,7 @@ def flops_of(node: OnnxNode) -> Count:
             wide = first[2] // heads + third[2] // shared
             return 2 * first[0] * heads * first[1] * second[1] * wide
     elif op in ("LSTM", "GRU", "RNN") and first and second is not None and third is not None:
-        # Input and state products of every gate, step and direction.
+        # Matrix products of inputs and states, for every gate, step and direction.
         return 2 * first[0] * first[1] * (math.prod(second) + math.prod(third))
     return None if each is None or outputs is None else each * outputs
 
@@ -268,16 +268,16 @@ def _total(parts: Iterable[Count]) -> Count:
     return None if any(part is None for part in found) else sum(part or 0 for part in found)
 
 
-_VIEWS = _words(
+_NO_COPY = _words(
     "Constant ConstantOfShape DequantizeLinear Flatten Identity QuantizeLinear Reshape Shape Size "
     "Squeeze Unsqueeze"
-)  # no byte of a tensor moves; an engine makes Q/DQ pairs part of their neighbours
+)  # operators that copy no data; engines fuse Q/DQ pairs into their neighbours
 
-_PICKS = _words("Gather GatherElements GatherND Slice")
+_PARTIAL_READS = _words("Gather GatherElements GatherND Slice")
 
 _NO_ARITHMETIC = (
-    _VIEWS
-    | _PICKS
+    _NO_COPY
+    | _PARTIAL_READS
     | _words(
         "Cast CastLike Compress Concat DepthToSpace Dropout Expand NonZero OneHot Pad Range "
         "ScatterElements ScatterND SpaceToDepth Split SplitToSequence SequenceAt SequenceConstruct "
@@ -285,7 +285,7 @@ _NO_ARITHMETIC = (
         "RandomUniformLike QuantizeLinear DequantizeLinear DynamicQuantizeLinear "
         "Where And Or Not Xor Equal Greater GreaterOrEqual Less LessOrEqual IsNaN IsInf"
     )
-)  # moves, chooses, compares, or only says how a tensor is stored
+)  # operators that only move, select, compare or convert
 
 _EACH_OUTPUT = {
     **dict.fromkeys(
@@ -303,7 +303,7 @@ _EACH_OUTPUT = {
     **dict.fromkeys(("RMSNormalization", "LpNormalization", "MeanVarianceNormalization"), 4),
     "LRN": 8,
     "GridSample": 7,
-}  # operations for each element that comes out: a function counts as one, a formula as its steps
+}  # operations per output element: a function counts as one, a formula as its steps
 
 _EACH_INPUT = {
     **dict.fromkeys(
@@ -315,12 +315,11 @@ _EACH_INPUT = {
     ),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"), 2),
     "ReduceLogSumExp": 3,
-}  # operations for each element that goes in
-
+}  # operations per input element
 
 PREFIX = "trtbench."
 RANDOM = "random"
-RANDOM_DATA = "random data"  # what every note about such scales says, on whatever is made from them
+RANDOM_DATA = "random data"  # in every note about scales from random calibration data
 
 PREPARATION = "preparation"  # how images for calibration were prepared, as JSON
 
@@ -328,40 +327,40 @@ KEYS = (
     "step", "precision", "method", "calibration", "calibration_sha256", "source_sha256",
     PREPARATION,
 )  # fmt: skip
-"""In metadata_props, each with the prefix."""
+"""Keys in metadata_props, each with the prefix."""
 
 
 def stamp_from_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """What a conversion wrote, without the prefix; empty for any other model."""
+    """Return trtbench's entries in the metadata, without the prefix."""
     return {key: metadata[PREFIX + key] for key in KEYS if metadata.get(PREFIX + key) is not None}
 
 
 def text_from_preparation(facts: Mapping[str, object]) -> str:
-    """How images were prepared, as one text."""
+    """Encode how images were prepared as JSON."""
     return msgspec.json.encode(dict(facts), order="sorted").decode()
 
 
 def preparation_from_text(text: object) -> dict[str, Scalar]:
-    """That text read back; empty for anything else."""
+    """Decode the JSON of `text_from_preparation`; empty if it is not valid."""
     try:
         return msgspec.json.decode(str(text), type=dict[str, Scalar])
     except msgspec.MsgspecError:
         return {}
 
 
-def words_from_preparation(facts: Mapping[str, object]) -> str:
-    """How images were prepared, for people to read."""
+def describe_preparation(facts: Mapping[str, object]) -> str:
+    """Describe how images were prepared, for tables and messages."""
     return ", ".join(f"{key} {value}" for key, value in facts.items())
 
 
 def notes_from_metadata(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    """What whoever uses the model's numbers must know of how it was made."""
+    """Return warnings about how the model was made."""
     stamp = stamp_from_metadata(metadata)
     if stamp.get("calibration") == RANDOM:
-        return (random_note(stamp.get("precision", "int8")),)
+        return (random_calibration_note(stamp.get("precision", "int8")),)
     return ()
 
 
-def random_note(precision: str) -> str:
-    """What scales from random data are good for."""
+def random_calibration_note(precision: str) -> str:
+    """Return the warning about scales from random calibration data."""
     return f"{precision} calibrated with {RANDOM_DATA}: speed is meaningful, accuracy is not"

@@ -13,11 +13,11 @@ from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
 
 PARTS = ("load", "preprocess", "inference", "model", "postprocess")
-"""Columns of ``times.npz`` beside ``items``: seconds, one row per batch."""
+"""Columns of ``times.npz`` besides ``items``: seconds, one row per batch."""
 
 
 class PassPart(Value, frozen=True, kw_only=True):
-    """What one part of the work took per batch, in seconds."""
+    """The time of one part of the work per batch."""
 
     mean_s: float
     median_s: float
@@ -25,9 +25,9 @@ class PassPart(Value, frozen=True, kw_only=True):
 
 
 class Split(Value, frozen=True, kw_only=True):
-    """Where the time of a pass went; batches of the warm-up are left out.
+    """The time of a pass by parts, without the batches of the warm-up.
 
-    ``inference`` is what a caller waits for, transfers included (ArtTRT's Latency-all);
+    ``inference`` is the caller's waiting time, transfers included (ArtTRT's Latency-all);
     ``model`` the network alone, synchronised (Latency-model).
     """
 
@@ -38,7 +38,7 @@ class Split(Value, frozen=True, kw_only=True):
     item_batches: int = 0
     item_batch: int = 0
     items_per_s: float | None  # items over the time of inference alone
-    items_per_s_all: float | None  # items over the time of everything, one after another
+    items_per_s_all: float | None  # items over the time of all parts in sequence
 
 
 def split_from_columns(columns: Mapping[str, AnyArray], *, warmup: float = 0.1) -> Split:
@@ -74,8 +74,8 @@ def split_from_columns(columns: Mapping[str, AnyArray], *, warmup: float = 0.1) 
     )
 
 
-def times_in_words(split: Split) -> str:
-    """How times per item were taken."""
+def describe_times(split: Split) -> str:
+    """Describe how the times per item were measured."""
     return (
         f"median per item over {split.item_batches} batch{'es' * (split.item_batches != 1)} of "
         f"{split.item_batch}, after {split.warmup_batches} of warm-up, in the pass that "
@@ -84,12 +84,12 @@ def times_in_words(split: Split) -> str:
 
 
 def warmup_batches(count: int, part: float) -> int:
-    """Count the batches at the start that are left out: this part, one at least, never all."""
+    """Return how many batches at the start are warm-up: a fraction, at least one, never all."""
     return max(0, min(max(int(count * part), 1), count - 1))
 
 
 class Evaluated(Value, frozen=True, kw_only=True):
-    """One model: how right, how fast, how large."""
+    """The accuracy, times and size of one model."""
 
     label: str
     place: int = 0
@@ -114,7 +114,7 @@ class Evaluated(Value, frozen=True, kw_only=True):
 
 
 class TableValue(Value, frozen=True, kw_only=True):
-    """A table of a task, as JSON has it."""
+    """A table from a task."""
 
     id: str
     title: str
@@ -123,7 +123,7 @@ class TableValue(Value, frozen=True, kw_only=True):
 
 
 class PictureValue(Value, frozen=True, kw_only=True):
-    """A picture of what models predict, and the place of the model it shows; else of all."""
+    """A picture of predictions; ``model`` is the index of the model shown, ``None`` for all."""
 
     path: str
     title: str
@@ -131,7 +131,7 @@ class PictureValue(Value, frozen=True, kw_only=True):
 
 
 class Evaluation(ShortView, Value, frozen=True, kw_only=True):
-    """What an evaluation found."""
+    """The result of an evaluation."""
 
     task: str
     data: str
@@ -141,15 +141,15 @@ class Evaluation(ShortView, Value, frozen=True, kw_only=True):
     tables: tuple[TableValue, ...] = ()
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
-    joined: dict[str, tuple[str, ...]] = {}  # runs of the same bytes that carry the scores
+    joined: dict[str, tuple[str, ...]] = {}  # by model: stored runs that the scores were added to
     failed: tuple[Failed, ...] = ()
-    preparation: dict[str, Scalar] = {}  # what of that is the same for all models
+    preparation: dict[str, Scalar] = {}  # how images were prepared, if the same for all models
     findings: tuple[Finding, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """Everything worth saying, once: what is true of the data, then what of single models."""
+        """All findings and notes without repetitions: of the data, then of single models."""
         own = [
             note if note in self.notes or len(self.models) == 1 else f"{model.label}: {note}"
             for model in self.models

@@ -1,4 +1,4 @@
-"""How right outputs are: tensors against a reference, class scores, and depth maps."""
+"""Accuracy of outputs: tensors against a reference, class scores, and depth maps."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ TOLERANCES: Mapping[str, tuple[float, float]] = {
     "int8": (1e-1, 1e-2),
     "fp8": (1e-1, 1e-2),
     "best": (1e-1, 1e-2),
-}  # rtol and atol by precision: a few units in the last place of the type, summed over a network
+}  # rtol and atol by precision: a few units in the last place, accumulated over a network
 
 USUAL_SQNR_DB: Mapping[str, float] = {
     "fp32": 80.0, "tf32": 50.0, "fp16": 50.0, "bf16": 35.0, "int8": 20.0, "fp8": 20.0,
 }  # fmt: skip
-"""Below this, a conversion to the precision went worse than it usually does."""
+"""Least signal-to-noise ratio that conversions to a precision usually reach."""
 
 
 def is_unusual(diff: TensorDiff, *, precision: str) -> bool:
-    """Return whether a conversion to this precision went worse than it usually does."""
+    """Return whether a conversion to this precision is less accurate than usual."""
     if diff.nonfinite or (diff.rel_l2 is None and diff.elements > 0):
         return True
     limit = USUAL_SQNR_DB.get(precision)
@@ -40,7 +40,7 @@ def is_unusual(diff: TensorDiff, *, precision: str) -> bool:
 
 
 def sqnr_from_rel_l2(rel_l2: float) -> float | None:
-    """Return signal to quantization noise in dB; ``None`` when there is no noise or no signal."""
+    """Return the signal-to-quantization-noise ratio in dB; ``None`` without noise or signal."""
     return -20.0 * math.log10(rel_l2) if 0.0 < rel_l2 < math.inf else None
 
 
@@ -49,7 +49,7 @@ _Z = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
 def rank_of_label(scores: AnyArray, labels: AnyArray) -> NDArray[np.int64]:
-    """Find the place of each label among the scores, 1 for the best; ties go to the lower class."""
+    """Return the rank of each label's score, 1 for the best; of equal scores, the lower class."""
     own = np.take_along_axis(scores, labels[:, None], axis=1)
     better = scores > own
     earlier = (scores == own) & (np.arange(scores.shape[1]) < labels[:, None])
@@ -57,12 +57,12 @@ def rank_of_label(scores: AnyArray, labels: AnyArray) -> NDArray[np.int64]:
 
 
 def top_k(ranks: AnyArray, *, k: int = 1) -> Score:
-    """Share of examples whose label is among the k best, with Wilson's interval."""
+    """Return the share of examples whose label is among the k best, with Wilson's interval."""
     return _share(f"top{k}", ranks <= k)
 
 
 def agreement(first: AnyArray, second: AnyArray) -> Score:
-    """Share of examples for which two models name the same class."""
+    """Return the share of examples for which two models predict the same class."""
     return _share("agreement", first == second)
 
 
@@ -72,7 +72,7 @@ def _share(metric: str, hits: AnyArray) -> Score:
 
 
 class McNemar(Value, frozen=True, kw_only=True):
-    """Two models on the same examples: how often only one is right, and whether that is chance."""
+    """McNemar's test of two models on the same examples: how often only one is correct."""
 
     only_first: int
     only_second: int
@@ -82,7 +82,7 @@ class McNemar(Value, frozen=True, kw_only=True):
 
 
 class ClassRow(Value, frozen=True, kw_only=True):
-    """One class of a data set."""
+    """The accuracy of one class of a data set."""
 
     label: int
     count: int
@@ -91,7 +91,7 @@ class ClassRow(Value, frozen=True, kw_only=True):
 
 
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
-    """Test whether two models that judged the same examples are equally right."""
+    """Test whether two models are equally accurate on the same examples."""
     lost = int((first & ~second).sum())
     won = int((~first & second).sum())
     apart, count = lost + won, len(first)
@@ -105,7 +105,7 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
 
 
 def per_class(ranks: AnyArray, labels: AnyArray) -> tuple[ClassRow, ...]:
-    """Compute accuracy of every class that has examples, in order of labels."""
+    """Return the accuracy of every class that has examples, in order of labels."""
     return tuple(
         ClassRow(
             label=int(label),
@@ -119,7 +119,7 @@ def per_class(ranks: AnyArray, labels: AnyArray) -> tuple[ClassRow, ...]:
 
 
 def wilson(hits: int, count: int) -> Interval:
-    """Compute Wilson's interval of a proportion, honest near 0 and 1."""
+    """Return Wilson's interval of a proportion, which is also valid near 0 and 1."""
     share, spread = hits / count, _Z**2 / count
     centre = (share + spread / 2) / (1 + spread)
     half = _Z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
@@ -129,7 +129,7 @@ def wilson(hits: int, count: int) -> Interval:
 
 
 # A depth map holds depth, inverse depth (1 / depth) or disparity (baseline times focal length /
-# depth). Alignment happens in the prediction's own kind, metrics in the kind that was requested.
+# depth). Predictions are aligned in their own kind; metrics are computed in the requested kind.
 DepthKind = Literal["depth", "inverse", "disparity"]
 Align = Literal["median", "least-squares", "none"]
 
@@ -137,7 +137,7 @@ DEPTH_METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1"
 
 
 class DepthRules(Value, frozen=True, kw_only=True):
-    """How a prediction is compared with the truth."""
+    """How a prediction is compared with the ground truth."""
 
     truth_kind: DepthKind = "depth"
     output_kind: DepthKind = "inverse"
@@ -149,7 +149,7 @@ class DepthRules(Value, frozen=True, kw_only=True):
     disparity_scale: float = 1.0
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return (
             f"predictions are {self.output_kind}, ground truth is {self.truth_kind}; aligned by "
             f"{self.align} as {self.output_kind}, compared as {self.space}, valid from "
@@ -159,16 +159,16 @@ class DepthRules(Value, frozen=True, kw_only=True):
 
 
 class DepthResult(Value, frozen=True, kw_only=True):
-    """One image; ``metrics`` is ``None`` when it cannot be judged, and ``reason`` says why."""
+    """The result of one image; without ``metrics``, ``reason`` says why."""
 
     metrics: dict[str, float] | None
     reason: str | None = None
     valid: int = 0
-    nonfinite: int = 0  # valid pixels where the prediction is not finite; left out
+    nonfinite: int = 0  # valid pixels that are left out because the prediction is not finite
 
 
-def judge_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> DepthResult:
-    """Compare a prediction with a ground truth of the same size."""
+def judge_depth_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> DepthResult:
+    """Compare a predicted depth map with a ground truth of the same size."""
     depth = to_depth(truth.astype(np.float64), rules.truth_kind, rules.disparity_scale)
     mask = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
     finite = np.isfinite(prediction)
@@ -179,7 +179,7 @@ def judge_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> Depth
         reason = "the prediction is not finite" if lost else "no valid ground truth"
         return DepthResult(metrics=None, reason=reason, nonfinite=lost)
     own, wanted = prediction[mask].astype(np.float64), depth[mask]
-    # The way from depth to another kind is the same formula as the way back.
+    # Converting from depth to another kind uses the same formula as the reverse.
     in_own_kind = to_depth(wanted, rules.output_kind, rules.disparity_scale)
     aligned, problem = align(own, in_own_kind, how=rules.align)
     if aligned is None:
@@ -190,12 +190,12 @@ def judge_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> Depth
     found = np.asarray(np.clip(aligned, rules.min_depth, rules.max_depth), np.float64)
     if rules.space == "inverse":
         found, wanted = 1.0 / found, 1.0 / wanted
-    metrics = metrics_of(found, wanted, silog_lambda=rules.silog_lambda)
+    metrics = depth_metrics(found, wanted, silog_lambda=rules.silog_lambda)
     return DepthResult(metrics=metrics, valid=valid, nonfinite=lost)
 
 
-def metrics_of(found: Floats, wanted: Floats, *, silog_lambda: float = 0.5) -> dict[str, float]:
-    """List all metrics of positive values."""
+def depth_metrics(found: Floats, wanted: Floats, *, silog_lambda: float = 0.5) -> dict[str, float]:
+    """Return all depth metrics; values must be positive."""
     error = found - wanted
     logs = np.log(found) - np.log(wanted)
     ratio = np.maximum(found / wanted, wanted / found)
@@ -211,7 +211,7 @@ def metrics_of(found: Floats, wanted: Floats, *, silog_lambda: float = 0.5) -> d
 
 
 def align(own: Floats, wanted: Floats, *, how: Align) -> tuple[Floats | None, str | None]:
-    """Scale, or scale and shift, a prediction to the truth; ``None`` with the reason if not."""
+    """Scale, or scale and shift, a prediction to the truth; ``None`` and the reason on failure."""
     if how == "none":
         return own, None
     if how == "median":
@@ -225,12 +225,12 @@ def align(own: Floats, wanted: Floats, *, how: Align) -> tuple[Floats | None, st
         return None, "the prediction is constant"
     scale = (count * float((own * wanted).sum()) - float(own.sum()) * float(wanted.sum())) / spread
     if scale <= 0:
-        return None, "the best fit is upside down"
+        return None, "the best fit has a negative scale"
     return scale * own + (float(wanted.sum()) - scale * float(own.sum())) / count, None
 
 
 def to_depth(values: AnyArray, kind: DepthKind, scale: float = 1.0) -> Floats:
-    """Make depth of a map of any kind; zero inverse depth is infinitely far."""
+    """Convert a map of any kind to depth; zero inverse depth is infinitely far."""
     if kind == "depth":
         return np.asarray(values, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -238,10 +238,10 @@ def to_depth(values: AnyArray, kind: DepthKind, scale: float = 1.0) -> Floats:
 
 
 def map_differences(reference: AnyArray, candidate: AnyArray) -> dict[str, float] | None:
-    """Return how far a map is from a reference's, as fractions of the reference's range.
+    """Return differences between two maps, as fractions of the reference's range.
 
-    ``own_*`` normalises each map by its own range, as depth-anything-win does: that hides a wrong
-    scale.
+    ``own_*`` normalises each map by its own range, as depth-anything-win does, which hides a
+    wrong scale.
     """
     a, b = reference.astype(np.float64), candidate.astype(np.float64)
     usable = np.isfinite(a) & np.isfinite(b)
@@ -265,7 +265,7 @@ def map_differences(reference: AnyArray, candidate: AnyArray) -> dict[str, float
 
 
 def resize_map(values: AnyArray, shape: tuple[int, int]) -> Floats:
-    """Resize bilinearly, with pixels at their centres (half-pixel), as networks are trained."""
+    """Resize bilinearly with half-pixel centres."""
     found = np.asarray(values, np.float64)
     if found.shape == shape:
         return found

@@ -1,11 +1,11 @@
-"""Verdicts on stored runs that were measured apart, as good as machine drift allows.
+"""Verdicts on stored runs that were measured apart, limited by the drift of the machine.
 
-Runs measured one after the other differ by what the machine did meanwhile: adjacent launches of
-one model differed by 40 % at the 99th percentile on a shared virtual machine, and a correct
-launch-level test on consecutive blocks called 11 % of equal pairs different. So the interval is
-widened by a drift bound: from recorded history where there is some, else from the table below.
+The machine changes between runs: adjacent launches of one model differed by 40 % at the 99th
+percentile on a shared virtual machine, and a correct launch-level test on consecutive blocks
+called 11 % of equal pairs different. So intervals are widened by a drift bound, from stored runs
+if there are enough, else from the constants below.
 
-Also the evaluation toolkit's comparison, and the difference of two runs condition by condition.
+Also the evaluation toolkit's comparison, and what explains the difference of two runs.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from trtbench.core.spec import Value
 from trtbench.core.units import text_from_fraction, text_from_seconds
 from trtbench.layers.table import EngineFacts, facts_from_run
 
-CPU_DRIFT = 0.40  # adjacent launches on a shared virtual machine, p99, measured
-ENQUEUE_DRIFT = 0.30  # GPU work launched call by call wanders by 10 to 30 % between runs
+CPU_DRIFT = 0.40  # measured: p99 of adjacent launches on a shared virtual machine
+ENQUEUE_DRIFT = 0.30  # GPU work launched kernel by kernel differs by 10 to 30 % between runs
 GRAPH_DRIFT = 0.01  # CUDA graphs repeat within 0.2 %; five times that on other days
-FEWEST_IN_HISTORY = 5  # sessions that must be on record before their spread replaces the table
+MIN_SESSIONS = 5  # stored sessions needed before their spread replaces these constants
 
 
 class Drift(Value, frozen=True, kw_only=True):
-    """How far two runs of the same thing may lie apart because of the machine alone."""
+    """How much two runs of the same model may differ because of the machine alone."""
 
     bound: float
     source: str
 
 
 def drift_from_history(medians: Sequence[float]) -> Drift | None:
-    """Bound the drift by the spread of medians of one thing in separate sessions."""
-    if len(medians) < FEWEST_IN_HISTORY or min(medians) <= 0:
+    """Bound the drift by the spread of a model's medians in separate sessions."""
+    if len(medians) < MIN_SESSIONS or min(medians) <= 0:
         return None
     logs = np.log(np.asarray(medians))
     t = t_quantile((1 + LEVEL) / 2, df=len(logs) - 1)
@@ -74,7 +74,7 @@ def drift_from_history(medians: Sequence[float]) -> Drift | None:
 
 
 def drift_from_records(baseline: RunRecord, candidate: RunRecord, *, metric: str) -> Drift:
-    """Choose the drift bound from how the runs were measured."""
+    """Return the default drift bound for the way the runs were measured."""
     records = (baseline, candidate)
     if not all(record.environment.gpus for record in records):
         return Drift(bound=CPU_DRIFT, source="launches on a shared machine, no history")
@@ -92,29 +92,29 @@ def compare_apart(
     accept: Collection[str] = (),
     margin: float = MARGIN,
 ) -> Comparison:
-    """Compare two stored runs: a verdict per metric both sides have, or why there is none."""
+    """Compare two stored runs: a verdict, or a reason for none, per metric that both have."""
     runs = (baseline, candidate)
     found = differences(baseline.record, candidate.record, accept=accept)
     across = across_devices(baseline.record, candidate.record)
     if across is not None:
-        found = tuple(each for each in found if not each.of_machine)
+        found = tuple(each for each in found if not each.of_device)
     named = zip(("baseline", "candidate"), runs, strict=True)
     printed = " and ".join(side for side, run in named if not len(run.times))
     verdicts: list[Verdict] = []
     for metric in _shared_metrics(baseline, candidate, found):
-        reason = blocking_reasons(found, metric=metric) or too_coarse(metric, *runs)
+        reason = blocking_reasons(found, metric=metric) or coarse_reason(metric, *runs)
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))
             continue
         statistic, sides = _values(metric, runs)
-        bound = _drift_of(metric, baseline, candidate, known=drift)
+        bound = _drift_bound(metric, baseline, candidate, known=drift)
         verdict = _verdict_apart(metric, sides, bound, margin=margin)
         reason = verdict.reason
         if verdict.ratio is not None:
             if printed:
                 reason += f"; {printed} as printed, without samples"
             if printed and statistic == "mean" and metric != "throughput":
-                reason += "; means, since no median was printed"
+                reason += "; by means, because no median was printed"
             if across is not None:
                 reason = f"across devices, {across}; {reason}"
             verdict = verdict.having(reason=reason, across_devices=across)
@@ -124,8 +124,8 @@ def compare_apart(
     )
 
 
-def _drift_of(metric: str, baseline: Run, candidate: Run, *, known: Drift | None) -> Drift:
-    """Bound the drift of a metric by what its times are: equal data get equal verdicts."""
+def _drift_bound(metric: str, baseline: Run, candidate: Run, *, known: Drift | None) -> Drift:
+    """Return the drift bound of a metric; metrics with equal times get the same bound."""
     runs = (baseline, candidate)
     own, names = _values(metric, runs)[1], [metric]
     for name in _shared_metrics(*runs, ()):
@@ -143,7 +143,7 @@ def _drift_of(metric: str, baseline: Run, candidate: Run, *, known: Drift | None
 def _verdict_apart(
     metric: str, sides: tuple[list[float], list[float]], drift: Drift, *, margin: float
 ) -> Verdict:
-    """Judge two runs from one value per launch on each side, widened by the drift bound."""
+    """Judge two runs by one value per launch; the interval is widened by the drift bound."""
     if not all(sides):
         return incomparable(metric, reason=f"{metric} was not measured on both sides")
     if min(map(min, sides)) <= 0:
@@ -155,7 +155,7 @@ def _verdict_apart(
         meaning = f"99 % over launches, widened by a drift of {percent} ({drift.source})"
         how = {"widen": widen, "margin": margin}
         return judge(estimate, metric=metric, design="apart", meaning=meaning, **how)
-    # One launch on a side: only what exceeds drift counts, and nothing is ever the same.
+    # One launch on a side: only effects larger than the drift count, and "same" is impossible.
     effect = float(np.median(logs[1]) - np.median(logs[0]))
     low, high = effect - widen, effect + widen
     kind, _ = decide(metric, effect, low, high, margin=0.0)
@@ -173,8 +173,8 @@ def _verdict_apart(
     )
 
 
-def too_coarse(metric: str, *runs: Run) -> str | None:
-    """Refuse enqueue times that a file of rounded stamps gives in steps as long as themselves."""
+def coarse_reason(metric: str, *runs: Run) -> str | None:
+    """Return why enqueue times from rounded time stamps are too coarse, else ``None``."""
     steps = [run.record.facts.get("enqueue_resolution_s") for run in runs]
     step = max((each for each in steps if isinstance(each, float)), default=None)
     if metric != "enqueue" or step is None:
@@ -182,11 +182,11 @@ def too_coarse(metric: str, *runs: Run) -> str | None:
     shortest = min(min(_launch_values(run, metric, "median"), default=0.0) for run in runs)
     if step <= COARSE * shortest:
         return None
-    return f"enqueue times are known in steps of {step * 1e6:g} µs only"
+    return f"enqueue times are only known in steps of {step * 1e6:g} µs"
 
 
 def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, tuple[list[float], list[float]]]:
-    """One value per launch of both: medians or, where a side printed means only, means."""
+    """Return the statistic and one value per launch of both runs: medians, else means."""
     printed = [reported_statistics(run.record, metric) for run in runs if not len(run.times)]
     lacking = any("median" not in each for each in printed)
     statistic = "mean" if lacking and all("mean" in each for each in printed) else "median"
@@ -196,7 +196,7 @@ def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, tuple[list[float],
 
 def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
     rates = metric == "throughput"
-    if not len(run.times):  # what another tool printed is one launch, whatever it was made of
+    if not len(run.times):  # printed statistics count as one launch
         value = (
             reported_rate(run.record)
             if rates
@@ -218,7 +218,7 @@ def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
 
 
 def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]) -> list[str]:
-    """List what the sides can be judged by, the headline that both have first."""
+    """List the metrics that both runs have, the headline first."""
 
     def columns(run: Run) -> list[str]:
         if len(run.times):
@@ -237,7 +237,7 @@ def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]
 
 COMPARISON_COLUMNS = ("host", "h2d", "gpu", "d2h")
 COMPARISON_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio", "note")
-NEARLY_ZERO = 1e-12  # a denominator below this gives no ratio
+NEARLY_ZERO = 1e-12  # no ratio is computed with a smaller denominator
 
 
 class CompareRow(Value, frozen=True, kw_only=True):
@@ -248,17 +248,17 @@ class CompareRow(Value, frozen=True, kw_only=True):
     engine: float | str | None
     engine_minus_pt: float | None = None
     engine_over_pt_ratio: float | None = None
-    note: str = ""  # why the ratio is no evidence: other conditions, or too few samples
+    note: str = ""  # why the ratio is not valid: other conditions, or too few samples
 
     def cells(self) -> tuple[str, ...]:
-        """Write the row as its CSV does: six decimals, unknown is empty."""
+        """Return the cells of a CSV row: six decimals, unknown values are empty."""
         values = (self.pt, self.engine, self.engine_minus_pt, self.engine_over_pt_ratio)
         texts = (f"{each:.6f}" if isinstance(each, float) else each or "" for each in values)
         return (self.metric, *("" if text == "nan" else text for text in texts), self.note)
 
 
 def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
-    """Make the rows of the trtexec evaluation toolkit's comparison; notes mark unfair ratios."""
+    """Return the rows of the trtexec evaluation toolkit's comparison; notes mark invalid ratios."""
     runs = (pt, engine)
     found = differences(pt.record, engine.record)
     names = (*COMPARISON_COLUMNS, "throughput")
@@ -311,8 +311,8 @@ def _row(metric: str, pt: float | None, engine: float | None, *, note: str | Non
 
 
 def _metrics(run: Run, column: str) -> tuple[dict[str, float], dict[str, str]]:
-    """Statistics in milliseconds, and which percentiles need how many samples."""
-    # trtexec has no host time, and the toolkit shows its latency.
+    """Return statistics in milliseconds, and notes for percentiles with too few samples."""
+    # trtexec has no host time; the toolkit shows its latency instead.
     name = "latency" if column == "host" and run.times.host is None else column
     values: Column | None = getattr(run.times, name)
     if values is None or not len(values):
@@ -327,33 +327,33 @@ def _metrics(run: Run, column: str) -> tuple[dict[str, float], dict[str, str]]:
 
 Certainty = Literal["measured", "at most", "by exclusion", "stated"]
 
-COUNTS: tuple[Certainty, ...] = ("measured", "by exclusion")
-"""Evidence that is good enough to be added up."""
+CERTAIN: tuple[Certainty, ...] = ("measured", "by exclusion")
+"""Evidence that is reliable enough to be added up."""
 
-SILENT = {"unknown", "None"}  # words of a side on which it is not known
+UNKNOWN_TEXTS = {"unknown", "None"}  # texts of unknown values
 
 COUNTED = {
-    "host": "a caller's time, from before the call to after its end",
-    "latency": "copies and computing on the device",
-    "gpu": "computing on the device alone",
-    "end_to_end": "from the start of the first copy to the end of the last, queueing included",
-}  # what each of the numbers counts that stand for a run
+    "host": "the caller's time, from before the call to after its end",
+    "latency": "copies and computation on the device",
+    "gpu": "computation on the device alone",
+    "end_to_end": "from the start of the first copy to the end of the last, including queueing",
+}  # what each metric includes
 
 
 class Rung(Value, frozen=True):
-    """One difference, on the way from the first run to the other."""
+    """One difference between two runs, and how much of their difference in time it explains."""
 
     key: str
     title: str
     a: str
     b: str
-    seconds: float | None  # added from the first to the other; ``None``: not known
+    seconds: float | None  # time it adds to the second run; ``None``: unknown
     evidence: Certainty
     because: str
 
 
 class Ladder(Value, frozen=True, kw_only=True):
-    """The way from one number to another."""
+    """The differences that lead from the time of one run to that of another."""
 
     metric_a: str
     metric_b: str
@@ -364,11 +364,11 @@ class Ladder(Value, frozen=True, kw_only=True):
 
 
 def ladder_from_runs(a: Run, b: Run) -> Ladder:
-    """List what differs between two runs and how much of their difference it is."""
+    """List the differences between two runs, and how much of the time each explains."""
     left, right = facts_from_run(a), facts_from_run(b)
     (metric_a, a_s), (metric_b, b_s) = headline_of(left), headline_of(right)
     rungs = []
-    if metric_a != metric_b:  # a run that knows both shows the difference
+    if metric_a != metric_b:  # a run that has both metrics shows their difference
         names = (f"{metric_a}_s", f"{metric_b}_s")
         known = (tuple(getattr(each, name) for name in names) for each in (left, right))
         both = next(((one, other) for one, other in known if one and other), None)
@@ -379,7 +379,7 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
         rungs.append(
             Rung("metric", "what is counted", metric_a, metric_b, seconds, evidence, because)
         )
-    # Each difference once; what only says that a side is silent comes too, without size.
+    # Each difference once; unknown values are listed without a time.
     seen = set()
     for each in differences(a.record, b.record):
         if each.key in seen or each.baseline == each.candidate:
@@ -399,13 +399,13 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
         because = "a GPU that was idle takes up to seconds to raise its clocks"
         rungs.append(Rung("warmup", "warm-up", words[0], words[1], None, "stated", because))
     total = None if a_s is None or b_s is None else b_s - a_s
-    unsized = [x for x in rungs if x.seconds is None and not SILENT & {x.a, x.b}]
+    unsized = [x for x in rungs if x.seconds is None and not UNKNOWN_TEXTS & {x.a, x.b}]
     if total is not None and len(unsized) == 1 and all(x.evidence != "at most" for x in rungs):
         left_s = total - math.fsum(each.seconds or 0.0 for each in rungs)
         because = f"{unsized[0].because}; no other difference is stated"
         sized = unsized[0].having(seconds=left_s, evidence="by exclusion", because=because)
         rungs[rungs.index(unsized[0])] = sized
-    sure = math.fsum(each.seconds or 0.0 for each in rungs if each.evidence in COUNTS)
+    sure = math.fsum(each.seconds or 0.0 for each in rungs if each.evidence in CERTAIN)
     return Ladder(
         metric_a=metric_a,
         metric_b=metric_b,
@@ -417,7 +417,7 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
 
 
 def headline_of(facts: EngineFacts) -> tuple[str, float | None]:
-    """Name the number that stands for a run, and give it."""
+    """Return the name and the value of a run's headline time."""
     known = {"host": facts.host_s, "latency": facts.latency_s, "gpu": facts.gpu_s}
     return next(
         ((name, value) for name, value in known.items() if value is not None), ("host", None)
@@ -427,27 +427,27 @@ def headline_of(facts: EngineFacts) -> tuple[str, float | None]:
 def _effect(
     key: str, a: EngineFacts, b: EngineFacts, *, counted: bool
 ) -> tuple[float | None, Certainty, str]:
-    """What the facts allow to say about one difference; ``counted`` where both count the same."""
+    """Return time, evidence and reason of one difference; ``counted``: both have one metric."""
     if key == "transfers":
         before, after = ((each.h2d_s or 0.0) + (each.d2h_s or 0.0) for each in (a, b))
-        words = f"copies take {text_from_seconds(max(before, after))} where they are made"
+        words = f"copies take {text_from_seconds(max(before, after))} on the side that has them"
         if before != after and counted:
             return after - before, "measured", words
-        holds = f"{words}; what is counted differs too, and holds them"
-        return None, "stated", holds if before != after else ""
+        included = f"{words}; they are included in the different metrics"
+        return None, "stated", included if before != after else ""
     if key == "clock" and a.sm_clock_hz and b.sm_clock_hz and a.gpu_s:
         seconds = a.gpu_s * (a.sm_clock_hz / b.sm_clock_hz - 1)
-        return seconds, "at most", "if all of the GPU time goes with the clock"
+        return seconds, "at most", "if all of the GPU time scales with the clock"
     without = next((each for each in (a, b) if each.cuda_graph is False), None)
     if key == "cuda_graph" and without and without.enqueue_s and without.gpu_s:
-        # Launching kernel by kernel shows where the host is slower than the GPU.
+        # Launching kernel by kernel costs time if the host is slower than the GPU.
         share = without.enqueue_s / without.gpu_s
-        hidden = "it hides behind computing" if share < 0.5 else "the GPU waits for it"
+        hidden = "it overlaps with computation" if share < 0.5 else "the GPU waits for it"
         words = f"launching takes {text_from_seconds(without.enqueue_s)} without a graph, "
         words += f"{text_from_fraction(share, digits=0)} of the GPU time; {hidden}"
         return None, "stated", words
     majors = {(each.tensorrt or "").split(".")[0] for each in (a, b)}
     if key == "versions" and majors in ({"10", "11"}, {"8", "11"}, {"9", "11"}):
-        words = "TensorRT 11's trtexec leaves copies out, launches as a CUDA graph and spins while "
-        return None, "stated", words + "it waits; TensorRT 10's does none of that"
+        words = "trtexec of TensorRT 11 leaves out copies, uses a CUDA graph and spin-waits by "
+        return None, "stated", words + "default; earlier versions do not"
     return None, "stated", ""

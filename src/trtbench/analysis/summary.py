@@ -1,8 +1,8 @@
 """Statistics of one run: effective samples, percentiles with intervals, modes, throughput.
 
-Samples of one process follow one another: a disturbed moment disturbs many. Intervals that count
-them as independent are too narrow (measured: 0 to 13 % coverage instead of 95 %), so every count
-here is of effective samples. Where a run has no samples, the numbers another tool printed stand in.
+Consecutive samples of one process are correlated: one disturbance affects many. Intervals that
+treat them as independent are too narrow (measured: 0 to 13 % coverage instead of 95 %), so
+effective samples are counted. For runs without samples, printed statistics are used.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from trtbench.core.spec import Value
 
 QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
 SAMPLE_LEVEL = 0.95
-LEAST_EFFECTIVE = 30  # with fewer effective samples no interval within a launch is given at all
+MIN_EFFECTIVE = 30  # effective samples needed for an interval within a launch
 WITHIN_LAUNCH = "95 % for this launch only, effective samples counted; another launch may differ"
 OVER_LAUNCHES = "95 % for launches like these, on this machine in this period"
 OVER_EXAMPLES = "95 % for other examples of the same kind (bootstrap over examples)"
 ONE_LAUNCH = "unknown (1 launch; use --launches 5)"
 
-BLOCK = 1 << 16  # longer series are correlated block by block
-BATCHES = (20, 8)  # long batches show changes too slow for correlations at small lags
-LEAST_BATCH = 20
+BLOCK = 1 << 16  # autocorrelation of longer series is computed block by block
+BATCHES = (20, 8)  # numbers of batches; their means show slow changes
+MIN_BATCH_SIZE = 20
 TAU_SPREAD = 12.0  # relative variance of a correlation time, times effective samples
-BINS = 1 << 15  # indicators of longer series are summed into this many bins
-RESOLUTION_S = 1e-10  # below tenths of nanoseconds floating point makes differences
-COARSE = 0.05  # enqueue times in longer steps than this part of themselves are a guess
+BINS = 1 << 15  # longer series are summed into this many bins
+RESOLUTION_S = 1e-10  # smaller differences are floating-point noise
+COARSE = 0.05  # enqueue times in steps above this share of their median are too coarse
 
 
 def effective_samples(column: Column, *, order: NDArray[np.integer] | None = None) -> float:
@@ -47,7 +47,7 @@ def effective_samples(column: Column, *, order: NDArray[np.integer] | None = Non
     ordered = column[order]
     if n < 4 or ordered[0] == ordered[-1]:
         return float(n)
-    # Equal values share the mean of their ranks: clocks make many ties, and in order of time
+    # Equal values get the mean of their ranks: clocks produce many, and ranked in order of time
     # they would look like a trend.
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     sizes = np.diff(np.append(starts, n))
@@ -59,9 +59,9 @@ def effective_samples(column: Column, *, order: NDArray[np.integer] | None = Non
 def effective_samples_at(column: Column, threshold: float) -> float:
     """Count effective samples for the share of samples below a threshold.
 
-    A percentile is known well when its exceedances do not come in clusters. A slow drift of the
-    level says little about rare, scattered disturbances, so each percentile has its own count.
-    Sums over bins keep it fast: the variance of a sum is that of its bins and their correlation.
+    A percentile is reliable if the samples above it do not come in clusters. A slow drift of the
+    level does not affect rare, scattered outliers, so each percentile has its own count. Sums
+    over bins keep it fast: the variance of a sum follows from that of its bins.
     """
     n = len(column)
     below = column <= threshold
@@ -76,21 +76,21 @@ def effective_samples_at(column: Column, threshold: float) -> float:
         return float(n)
     variance = share * (1 - share)
     tau = max(1.0, _geyer_tau(sums) * spread / (width * variance))
-    for batches in BATCHES:  # how far the means of long batches lie apart
+    for batches in BATCHES:  # the variance between long batches
         size = n // batches
-        if size >= LEAST_BATCH:
+        if size >= MIN_BATCH_SIZE:
             means = below[: batches * size].reshape(batches, size).mean(axis=1)
             tau = max(tau, size * float(means.var(ddof=1)) / variance)
-    # The correlation time of few effective samples is hardly known: count fewer.
+    # With few effective samples the correlation time is uncertain: count fewer.
     return n / (tau * (1 + (1 - 1 / tau) * math.sqrt(TAU_SPREAD * tau / n)))
 
 
 def _geyer_tau(series: Column) -> float:
-    """Sum the autocorrelation (FFT, block by block) up to its first pair that is not positive."""
+    """Sum the autocorrelation (FFT, block by block) up to the first pair that is not positive."""
     n = len(series)
     centred = series - series.mean()
     for block in (min(BLOCK, n), n):
-        # A length an FFT is fast at: a power of two times 1, 3 or 5, whichever wastes least.
+        # An efficient length for the FFT: the smallest power of two times 1, 3 or 5.
         size = min(factor << (-(-2 * block // factor) - 1).bit_length() for factor in (1, 3, 5))
         power, pairs = np.zeros(size // 2 + 1), np.zeros(block)
         for begin in range(0, n, block):
@@ -101,7 +101,7 @@ def _geyer_tau(series: Column) -> float:
         if sums[0] <= 0:
             return 0.0
         if n > block:
-            # Each lag sees fewer pairs than n - lag, because pairs across blocks are left out.
+            # Each lag has fewer pairs than n - lag, because pairs across blocks are left out.
             sums = sums / pairs * (n - np.arange(block))
         paired = (sums / sums[0])[: block // 2 * 2].reshape(-1, 2).sum(axis=1)
         ends = np.flatnonzero(paired <= 0)
@@ -111,7 +111,7 @@ def _geyer_tau(series: Column) -> float:
 
 
 def mean_interval(values: AnyArray, *, resamples: int = 2000) -> Interval | None:
-    """Bootstrap interval of a mean; ``None`` with fewer than two examples."""
+    """Return the bootstrap interval of a mean; ``None`` with fewer than two examples."""
     numbers = np.asarray(values, np.float64)
     count = len(numbers)
     if count < 2:
@@ -126,7 +126,7 @@ def mean_interval(values: AnyArray, *, resamples: int = 2000) -> Interval | None
 def statistic_intervals(
     statistics: Callable[[NDArray[np.int64]], Mapping[str, float]], *, examples: int, resamples: int
 ) -> dict[str, Interval]:
-    """Bootstrap intervals of several statistics of the same draws, where they are finite."""
+    """Return bootstrap intervals of several statistics of the same draws, if finite."""
     rng = np.random.default_rng(0)
     draws: dict[str, list[float]] = {}
     for _ in range(resamples if examples > 1 else 0):
@@ -138,7 +138,7 @@ def statistic_intervals(
 
 
 def interval_from_draws(draws: AnyArray) -> Interval:
-    """Interval that the middle 95 % of the draws lie in."""
+    """Return the interval of the middle 95 % of the draws."""
     low, high = np.quantile(draws, ((1 - SAMPLE_LEVEL) / 2, (1 + SAMPLE_LEVEL) / 2))
     return _interval(float(low), float(high), OVER_EXAMPLES)
 
@@ -154,12 +154,12 @@ class Modes:
     low: float
     high: float
     minor_share: float
-    separation: float  # Ashman's D: above 2 the modes are distinct, above 4 beyond doubt
-    gap: float  # from p90 of the lower to p10 of the upper group, over the median
+    separation: float  # Ashman's D: above 2 the modes are distinct, above 4 clearly so
+    gap: float  # from p90 of the lower to p10 of the upper group, relative to the median
 
 
 def modes(column: Column) -> Modes | None:
-    """Split samples by Otsu's rule between their 0.5th and 98th percentile."""
+    """Split samples into two groups by Otsu's method, without the extreme percentiles."""
     ordered = np.sort(np.asarray(column, dtype=np.float64))
     n = len(ordered)
     ordered = ordered[math.floor(0.005 * n) : math.ceil(0.98 * n)]
@@ -181,13 +181,13 @@ def modes(column: Column) -> Modes | None:
     )
 
 
-def worst(column: Column, *, count: int = 5) -> list[int]:
-    """List the positions of the largest samples, the worst first."""
+def slowest_samples(column: Column, *, count: int = 5) -> list[int]:
+    """Return the indices of the largest samples, the largest first."""
     return [int(index) for index in np.argsort(-column, kind="stable")[:count]]
 
 
-def quantum(column: Column) -> tuple[float | None, float]:
-    """Find the step in which values move, and the share of the commonest value."""
+def value_step(column: Column) -> tuple[float | None, float]:
+    """Return the smallest step between values, and the share of the most frequent value."""
     if len(column) < 20:
         return None, 0.0
     values, counts = np.unique(np.round(column / RESOLUTION_S), return_counts=True)
@@ -198,13 +198,13 @@ def quantum(column: Column) -> tuple[float | None, float]:
 
 
 class Quantile(Value, frozen=True, kw_only=True):
-    """One percentile by nearest rank, or how many samples it would take to know it."""
+    """One percentile by nearest rank, or the number of samples it needs."""
 
     q: float
-    value: float | None = None  # ``None`` when the effective samples do not suffice for an interval
+    value: float | None = None  # ``None`` if there are too few effective samples
     interval: Interval | None = None
-    needed: int | None = None  # samples needed, at this correlation, before the percentile is shown
-    effective: float | None = None  # independent samples: those in clusters count less
+    needed: int | None = None  # samples needed, at this correlation, if there are too few
+    effective: float | None = None  # number of effective samples
 
     @property
     def name(self) -> str:
@@ -223,24 +223,24 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
     median: float
     mean: float
     std: float  # of the sample (n - 1); not a number for a single sample
-    mad: float = math.nan  # median distance from the median, not scaled
+    mad: float = math.nan  # median absolute deviation, not scaled
     cov: float
     quantiles: tuple[Quantile, ...]
-    median_interval: Interval | None  # over launches when there are several, else within the launch
-    reported: bool = False  # printed by another tool, without samples; unknown is nan
+    median_interval: Interval | None  # over launches if there are several, else within the launch
+    reported: bool = False  # printed by another tool, without samples; unknown values are NaN
 
     @property
     def typical(self) -> float:
-        """The median or, where another tool printed no more than that, the mean."""
+        """The median, or the mean if no median was printed."""
         return self.mean if math.isnan(self.median) else self.median
 
     @property
     def typical_of(self) -> str:
-        """Which statistic :attr:`typical` is."""
+        """The name of the statistic in :attr:`typical`."""
         return "mean" if math.isnan(self.median) else "median"
 
     def statistic(self, name: str) -> float | None:
-        """Statistic by name (``median``, ``mean``, ``p99``); ``None`` when it is not known."""
+        """Return a statistic by name (``median``, ``mean``, ``p99``); ``None`` if unknown."""
         value: float | None
         if name.startswith("p") and name[1:].replace(".", "", 1).isdecimal():
             value = next((each.value for each in self.quantiles if each.name == name), None)
@@ -249,12 +249,12 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
         return None if value is None or math.isnan(value) else value
 
     def quantile(self, q: float) -> Quantile:
-        """Find a percentile; one that was not computed is a ``KeyError``."""
+        """Return a percentile; raises ``KeyError`` if it was not computed."""
         return {round(each.q, 9): each for each in self.quantiles}[round(q, 9)]
 
 
 class _Launch:
-    """One launch: its samples in order of time and of size."""
+    """The samples of one launch, in order of time and sorted."""
 
     def __init__(self, column: Column) -> None:
         self.column = column[np.isfinite(column)]
@@ -263,18 +263,18 @@ class _Launch:
         self.effective = effective_samples(self.column, order=order)
 
     def at(self, q: float) -> float:
-        """Compute the median as usual, and every other quantile by nearest rank."""
+        """Return the median, or any other quantile by nearest rank."""
         if q == 0.5:
-            return _middle(self.ordered)
+            return _median(self.ordered)
         return float(self.ordered[rank(len(self.ordered), q) - 1])
 
 
 def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
-    """Compute the statistics of one column, given launch by launch."""
+    """Return the statistics of one column; ``launches`` are its samples by launch."""
     parts = [_Launch(column) for column in launches]
     ordered = _pooled(parts)
     count, some = len(ordered), len(ordered) > 0
-    mean, median = (float(ordered.mean()), _middle(ordered)) if some else (math.nan, math.nan)
+    mean, median = (float(ordered.mean()), _median(ordered)) if some else (math.nan, math.nan)
     std = float(ordered.std(ddof=1)) if count > 1 else math.nan
     return ColumnSummary(
         column=name,
@@ -285,7 +285,7 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
         median=median,
         mean=mean,
         std=std,
-        mad=_middle(np.sort(np.abs(ordered - median))) if some else math.nan,
+        mad=_median(np.sort(np.abs(ordered - median))) if some else math.nan,
         cov=std / mean if mean else math.nan,
         quantiles=_quantiles(QUANTILES, ordered, parts),
         median_interval=_quantile_interval(0.5, parts, _effective_at(0.5, parts)) if some else None,
@@ -293,7 +293,7 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
 
 
 def quantiles_of(launches: Sequence[Column], wanted: Sequence[float]) -> tuple[Quantile, ...]:
-    """Compute the requested percentiles; one is known here where a table of the run shows it."""
+    """Return the requested percentiles, with the same rules as in the table of a run."""
     parts = [_Launch(column) for column in launches]
     every = _quantiles(sorted({*QUANTILES, *wanted}), _pooled(parts), parts)
     found = {each.q: each for each in every}
@@ -309,10 +309,9 @@ def _pooled(parts: Sequence[_Launch]) -> Column:
 def _quantiles(
     wanted: Iterable[float], ordered: Column, parts: Sequence[_Launch]
 ) -> tuple[Quantile, ...]:
-    """Compute percentiles, none beyond one that cannot be shown.
+    """Return percentiles; if one needs more samples, those farther out are not shown either.
 
-    A tail needs more samples, not fewer: exceedances of a far percentile may look scattered only
-    because there are so few of them.
+    Samples beyond a far percentile may only look independent because they are so few.
     """
     found: dict[float, Quantile] = {}
     for q in wanted:
@@ -338,7 +337,7 @@ def _quantiles(
 
 
 def _effective_at(q: float, parts: Sequence[_Launch]) -> list[float]:
-    # Without enough samples even if independent, clusters need not be looked for.
+    # With too few samples even if independent, their correlation does not matter.
     if sum(len(part.column) for part in parts) < samples_needed(q):
         return [float(len(part.column)) for part in parts]
     return [
@@ -350,7 +349,7 @@ def _quantile_interval(
     q: float, parts: Sequence[_Launch], effective: Sequence[float]
 ) -> Interval | None:
     if len(parts) == 1:
-        enough = effective[0] >= LEAST_EFFECTIVE
+        enough = effective[0] >= MIN_EFFECTIVE
         return order_interval(parts[0].ordered, q, effective=effective[0]) if enough else None
     values = [part.at(q) for part in parts if len(part.column)]
     lacking = q != 0.5 and min(effective) < samples_needed(q)
@@ -360,27 +359,27 @@ def _quantile_interval(
     logs, k = np.log(np.asarray(values)), len(values)
     half = t_quantile((1 + SAMPLE_LEVEL) / 2, df=k - 1) * float(logs.std(ddof=1)) / math.sqrt(k)
     middle = float(logs.mean())
-    # Beyond e^690 a ratio says only that nothing is known, and infinity has no JSON form.
+    # Limited to e^690, because JSON cannot hold infinity.
     low, high = (math.exp(min(end, 690.0)) for end in (middle - half, middle + half))
     return _interval(low, high, OVER_LAUNCHES)
 
 
 def nearest_rank(column: Column, q: float) -> float:
-    """Take the smallest observed value that at least a share ``q`` of the samples do not exceed."""
+    """Return the smallest sample that at least a share ``q`` of the samples do not exceed."""
     index = rank(len(column), q) - 1
     return float(np.partition(column, index)[index])
 
 
 def rank(n: int, q: float) -> int:
-    """Compute the nearest rank, from 1, of a quantile among n samples."""
-    # 0.07 * 100 is 7.000000000000001 in floating point, and the rank is 7.
+    """Return the nearest rank, from 1, of a quantile among n samples."""
+    # 0.07 * 100 is 7.000000000000001 in floating point, but the rank is 7.
     return min(n, max(1, math.ceil(round(q * n, 9))))
 
 
 def order_interval(
     ordered: Column, q: float, *, effective: float, meaning: str = WITHIN_LAUNCH
 ) -> Interval | None:
-    """Enclose a quantile between two order statistics, counting effective samples."""
+    """Return the interval of a quantile between two order statistics, by effective samples."""
     worth = math.floor(effective)
     ranks = interval_ranks(worth, q) if worth else None
     if ranks is None:
@@ -391,19 +390,19 @@ def order_interval(
     return _interval(float(ordered[low]), float(ordered[high]), meaning)
 
 
-def _middle(ordered: Column) -> float:
+def _median(ordered: Column) -> float:
     half = len(ordered) // 2
     return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 SUMMARY_PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 99, 99.5, 99.9, 100)
-"""Of the trtexec evaluation toolkit's summary.json."""
+"""Percentiles in the trtexec evaluation toolkit's summary.json."""
 COMPARED_STATISTICS = ("min", "max", "mean", "median", "p90", "p95", "p99")
-"""Statistics in the rows of its PyTorch benchmark and its comparison."""
+"""Statistics in the toolkit's PyTorch benchmark and comparison."""
 
 
 def summary_block(column_s: Column) -> dict[str, Any]:
-    """Make one block of the trtexec evaluation toolkit's summary.json, in milliseconds."""
+    """Return one block of the trtexec evaluation toolkit's summary.json, in milliseconds."""
     ms = np.asarray(column_s, dtype=np.float64) * 1e3
     if not len(ms):
         return {"count": 0}
@@ -421,7 +420,7 @@ def summary_block(column_s: Column) -> dict[str, Any]:
 
 
 def torch_benchmark_metrics(column_s: Column) -> dict[str, float]:
-    """Make one row of its PyTorch benchmark: min to p99 in milliseconds, interpolated."""
+    """Return one row of the toolkit's PyTorch benchmark in milliseconds."""
     ms = np.asarray(column_s, dtype=np.float64) * 1e3
     values = (ms.min(), ms.max(), ms.mean(), np.median(ms), *np.percentile(ms, (90, 95, 99)))
     return dict(zip(COMPARED_STATISTICS, map(float, values), strict=True))
@@ -436,7 +435,7 @@ class Reported(NamedTuple):
 
 
 def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
-    """Collect all that was printed of a column, in seconds, by the name of the statistic."""
+    """Return the printed statistics of a column in seconds, by name."""
     prefix = {
         "enqueue": "enqueue_time_",
         "h2d": "h2d_latency_",
@@ -453,9 +452,9 @@ def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
 
 
 def reported_headline(record: RunRecord) -> Reported | None:
-    """Find the printed number that stands for a run; TensorRT 5 and 6 print means only."""
+    """Return the printed headline statistic of a run; TensorRT 5 and 6 only print means."""
     printed = {column: reported_statistics(record, column) for column in DURATIONS}
-    # Of means, the column that more was printed about was the one meant.
+    # Without medians, the column with the most statistics is the headline.
     by_size = sorted(DURATIONS, key=lambda column: -len(printed[column]))
     ways = [*(("median", column) for column in DURATIONS), *(("mean", each) for each in by_size)]
     found = (Reported(c, s, printed[c][s]) for s, c in ways if s in printed[c])
@@ -463,7 +462,7 @@ def reported_headline(record: RunRecord) -> Reported | None:
 
 
 def reported_rate(record: RunRecord) -> float | None:
-    """Printed throughput in queries per second; an implicit batch was multiplied in."""
+    """Return the printed throughput in queries per second."""
     items = record.facts.get("items_per_s")
     if isinstance(items, (int, float)):
         return float(items) / record.items_per_query
@@ -481,24 +480,24 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
     queries_per_s: float | None
     items_per_s: float | None
     interval: Interval | None = None
-    """Over launches, of the headline's median; ``None`` with one launch."""
+    """Interval of the headline's median over launches; ``None`` with one launch."""
     throughput_from: str | None = None
-    """What the throughput was computed from: wall time, host times, device stamps."""
+    """Source of the throughput: wall time, host times or device time stamps."""
     reported: bool = False
 
     @property
     def head(self) -> ColumnSummary | None:
-        """The column that stands for the run; ``None`` when nothing is known."""
+        """The headline column of the run; ``None`` if nothing is known."""
         found = (each for each in self.columns if each.column == self.headline)
         return next((each for each in found if each.count or each.reported), None)
 
     def column(self, name: str) -> ColumnSummary:
-        """Find one column; one that was not measured is a ``KeyError``."""
+        """Return one column; raises ``KeyError`` if it was not measured."""
         return {each.column: each for each in self.columns}[name]
 
     @property
     def repeatability(self) -> str:
-        """What is known about repeating the run, in words."""
+        """The meaning of the interval, or that it is unknown."""
         return self.interval.meaning if self.interval else ONE_LAUNCH
 
 
@@ -509,10 +508,10 @@ def summarize(
     wall_s: float | None = None,
     closed_loop: bool = True,
 ) -> Summary:
-    """Compute every statistic of a run.
+    """Compute all statistics of a run.
 
-    ``wall_s`` is the wall time of all measured queries; without it the throughput of a closed
-    loop of one stream follows from the host times. ``closed_loop=False`` forbids that.
+    ``wall_s`` is the wall time of all measured queries; without it, the throughput of a closed
+    loop with one stream is computed from the host times.
     """
     columns = tuple(
         summarize_column(name, times.by_launch(name)) for name in times.durations() if len(times)
@@ -532,7 +531,7 @@ def summarize(
 
 
 def summary_from_run(run: Run) -> Summary:
-    """Collect every statistic of a run: of its samples or, without any, as they were printed."""
+    """Return all statistics of a run: from its samples, else as printed."""
     record, rate, head = run.record, reported_rate(run.record), reported_headline(run.record)
     if not len(run.times) and (head is not None or rate is not None):
         found = {name: reported_statistics(record, name) for name in DURATIONS}
@@ -559,14 +558,14 @@ def summary_from_run(run: Run) -> Summary:
 
 
 def coarse_step_s(record: RunRecord, median_s: float) -> float | None:
-    """Step of enqueue times where it is too long to read the times by."""
+    """Return the step of enqueue times if it is too coarse for their median, else ``None``."""
     step = record.facts.get("enqueue_resolution_s")
     coarse = isinstance(step, (int, float)) and step > COARSE * median_s
     return float(step or 0.0) if coarse else None
 
 
 def summary_from_samples(run: Run) -> Summary:
-    """Compute every statistic of a run with the wall time and batch of its record."""
+    """Compute all statistics of a run's samples, with the wall time and batch of its record."""
     wall_s, closed = _span(run)
     items = run.record.known_items
     return summarize(run.times, items_per_query=items, wall_s=wall_s, closed_loop=closed)
@@ -589,7 +588,7 @@ def _reported_column(name: str, values: dict[str, float], record: RunRecord) -> 
 
 
 def headline_from_run(run: Run) -> tuple[int, float, float | None]:
-    """Compute what a list shows of a run: samples, median, and items per second."""
+    """Return what lists show of a run: samples, median, and items per second."""
     column: Column = getattr(run.times, run.times.headline)
     finite = column[np.isfinite(column)]
     median = float(np.median(finite)) if len(finite) else math.nan
@@ -603,9 +602,9 @@ def _times_items(rate: float | None, items: int | None) -> float | None:
 
 
 def _span(run: Run) -> tuple[float | None, bool]:
-    """Wall time of all queries, and whether they came one after another."""
+    """Return the wall time of all queries, and whether they ran one after the other."""
     protocol, walls = protocol_of(run.record), [each.wall_s for each in run.record.launches]
-    # With a cold cache, much of the time went into emptying it.
+    # With a cold cache, the wall time includes clearing it.
     known = walls and None not in walls and protocol != "coldl2"
     alone = streams_of(run.record) == 1 and gap_of(run.record) == 0
     return sum(w or 0.0 for w in walls) if known else None, alone and protocol in ("serve", "gpu")
@@ -614,7 +613,7 @@ def _span(run: Run) -> tuple[float | None, bool]:
 def throughput(
     times: IterationTimes, *, wall_s: float | None, closed_loop: bool
 ) -> tuple[float | None, str | None]:
-    """Compute queries per second and their source; ``None`` where no time allows it."""
+    """Return queries per second and the source of the time; ``None`` if it is unknown."""
     begin, end = times.stamps.get("start_h2d"), times.stamps.get("end_d2h")
     span, source = 0.0, "device stamps"
     if wall_s:

@@ -1,4 +1,4 @@
-"""Rows of a sweep: one case each with all its rounds, measured or failed; the best, the front."""
+"""Rows of a sweep, one per case with all its rounds; the best rows and the Pareto front."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ QUANTITIES = (
     "items", "size", "layers", "parameters", "top1", "top5", "batch", "model", "precision",
     "runtime", "engine", "per_item",
 )  # fmt: skip
-"""What a condition may ask for, beside percentiles, scores and the options of the sweep."""
+"""Quantities for conditions, besides percentiles, scores and the options of the sweep."""
 
 
 def pareto_front(
     points: Sequence[Mapping[str, float | None]], *, better: Mapping[str, Better]
 ) -> list[int]:
-    """List the places of the points that know all quantities and that no other one beats."""
+    """Return the indices of the points that have all quantities and that no other one beats."""
     known: dict[int, list[float]] = {}
     for place, point in enumerate(points):
         values = [(point.get(name), way) for name, way in better.items()]
@@ -47,12 +47,12 @@ class SweepRow(Value, frozen=True, kw_only=True):
     runtime: str
     precision: str | None = None
     batch: int | None = None
-    engine: str | None = None  # ``static`` or ``dynamic``, where an engine was built
+    engine: str | None = None  # ``static`` or ``dynamic``, if an engine was built
     options: dict[str, Scalar] = {}
     name: str | None = None
     runs: tuple[str, ...] = ()
     reason: str | None = None
-    remark: str | None = None  # what did not work beside the measurement: the accuracy, a round
+    remark: str | None = None  # what else failed: the evaluation, or a round
     summary: Summary | None = None  # over the launches of all rounds
     size_bytes: int | None = None
     layers: int | None = None
@@ -75,7 +75,7 @@ class SweepRow(Value, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Name the row among those of its model and batch."""
+        """The name of the row among those of its model and batch."""
         if self.name is not None:
             return self.name
         return " ".join(part for part in (self.runtime, self.precision, self.engine) if part) + (
@@ -88,13 +88,13 @@ class SweepRow(Value, frozen=True, kw_only=True):
 
 
 def quantities(rows: Sequence[SweepRow]) -> list[str]:
-    """List the names a condition on these rows may use."""
+    """Return the names that a condition on these rows may use."""
     further = [name for row in rows for name in (*row.options, *row.scores)]
     return list(dict.fromkeys((*QUANTITIES, *PERCENTILES, *further)))
 
 
 def quantities_of(row: SweepRow) -> dict[str, Content]:
-    """Collect the quantities of a row; shares as such: 0.7 is 70 %."""
+    """Return the quantities of a row by name; 70 % is 0.7."""
     own = ("model", "precision", "runtime", "engine", "batch", "layers", "parameters")
     found: dict[str, Content] = {name: getattr(row, name) for name in own}
     found["size"] = row.size_bytes
@@ -114,20 +114,20 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
 
 
 class Chosen(Value, frozen=True, kw_only=True):
-    """What a condition leaves, the best first."""
+    """The rows that meet a condition, the best first."""
 
     rows: tuple[SweepRow, ...]
-    unknown: dict[str, int] = {}  # quantities that were not known, and rows left out
+    unknown: dict[str, int] = {}  # unknown quantities, and the number of rows left out for it
 
 
 def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items") -> Chosen:
-    """Find the rows that meet a condition, best first: most items per second, or least time."""
+    """Return the rows that meet a condition, the best ``by`` a quantity first."""
     unknown: dict[str, int] = {}
     met = []
     every, measured = compares_models(rows), [each for each in rows if each.summary]
     for row in (each for each in rows if each.reason is None):
-        # The first row with the same model and batch, else with the same model; where models are
-        # what is compared, any model will do.
+        # The baseline is the first row with the same model and batch, else with the same model;
+        # if the sweep compares models, the model does not matter.
         same = [each for each in measured if every or each.model == row.model]
         baseline = next((each for each in same if each.batch == row.batch), next(iter(same), None))
         values = quantities_of(row)
@@ -146,8 +146,8 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items")
     return Chosen(rows=tuple(sorted(met, key=order)), unknown=unknown)
 
 
-def is_one_table(rows: Sequence[tuple[str, str]]) -> bool:
-    """Whether models are what a sweep compares: several, each with one label."""
+def compares_only_models(rows: Sequence[tuple[str, str]]) -> bool:
+    """Whether a sweep only compares models: several, each with one label."""
     labels: dict[str, set[str]] = {}
     for model, label in rows:
         labels.setdefault(model, set()).add(label)
@@ -155,12 +155,12 @@ def is_one_table(rows: Sequence[tuple[str, str]]) -> bool:
 
 
 def compares_models(rows: Sequence[SweepRow]) -> bool:
-    """The same of rows; of those that failed it is not known what they would have been."""
-    return is_one_table([(row.model, row.label) for row in rows if row.summary is not None])
+    """Whether the rows that were measured only differ in their models."""
+    return compares_only_models([(row.model, row.label) for row in rows if row.summary is not None])
 
 
-def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
-    """Mark the rows that none beats in latency, throughput and accuracy, of each model or all."""
+def mark_pareto_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
+    """Mark the rows on the Pareto front of latency, throughput and accuracy of their model."""
     chosen: set[int] = set()
     for model in [None] if compares_models(rows) else dict.fromkeys(row.model for row in rows):
         places = [k for k, row in enumerate(rows) if model in (None, row.model) and row.summary]
@@ -179,6 +179,6 @@ def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
 
 
 def _declared(name: str, rows: Sequence[SweepRow]) -> Metric:
-    """What is declared of a metric: by the task that took the scores, else in general."""
+    """Return the declaration of a metric: of the scores' task, else the general one."""
     scores = (row.scores[name] for row in rows if name in row.scores)
     return next((each.declared for each in scores), metric(name))

@@ -1,9 +1,9 @@
-"""Verdicts: faster, slower, same, unclear or incomparable, with what they rest on.
+"""Verdicts: faster, slower, same, unclear or incomparable, with interval and reason.
 
-The launch is the unit: per launch one effect, over launches Yuen's trimmed t at 99 %. An effect
-counts from 1 % on; "same" means that the whole interval lies within the margin, never that a
-test found nothing. Tails are compared by a cluster bootstrap: launches are drawn, not samples,
-because samples of one launch share its fate.
+Each launch gives one effect (a log-ratio); over launches Yuen's trimmed t is used at 99 %. Effects
+below 1 % do not count; "same" means that the whole interval lies within the margin, not that a
+test found no difference. Tails are compared by a cluster bootstrap that draws launches instead of
+samples, because samples of one launch are correlated.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ from trtbench.core.samples import Column, IterationTimes
 from trtbench.core.units import text_from_fraction
 
 GPU = "gpu"
-GATE = 0.01  # smaller effects are no difference (measured: 0 of 40 000 equal pairs were)
-BURSTS_GATE = 0.005  # the same for GPU times of bursts: launches agree within 0.1 to 0.8 %
-MARGIN = 0.02  # the same means: within 2 %, interval and all
-WIDEST = math.log(1e6)  # an interval that reaches a millionfold shows that nothing is known
-WORTHLESS = math.log(100)  # a wider interval that decides nothing is not shown
-LOOKED_AT: tuple[Design, ...] = ("duet", "launches", "bursts")
-SURE = 0.998  # of differences, where launches are added while unclear: each look is a chance
-NEARLY = "99 % sure of a difference; 99.8 % is needed, because results are checked repeatedly"
+THRESHOLD = 0.01  # smaller effects are no difference (measured: 0 of 40 000 equal pairs were)
+BURSTS_THRESHOLD = 0.005  # for GPU times of bursts: launches agree within 0.1 to 0.8 %
+MARGIN = 0.02  # "same" means that the whole interval is within 2 %
+WIDEST = math.log(1e6)  # limit of intervals: beyond a factor of a million nothing is known
+WIDEST_SHOWN = math.log(100)  # a wider interval of an unclear verdict is not shown
+# Designs that add launches while unclear: testing repeatedly needs a stricter level.
+SEQUENTIAL: tuple[Design, ...] = ("duet", "launches", "bursts")
+STRICT_LEVEL = 0.998
+ALMOST_SURE = "99 % sure of a difference; 99.8 % is needed, because results are checked repeatedly"
 MEANING = f"{100 * LEVEL:g} % for the ratio over fresh launches on this machine"
-WORTH_WHILE = 1000  # launches beyond which an answer is not worth waiting for
-REPEATS = 2000  # of the bootstrap
-FEWEST_LAUNCHES = 5  # with fewer launches there are too few ways to draw them
-MOST_SAMPLES = 2000  # per launch and side; more do not help, because launches are what differs
-REPEATED = 0.5  # places repeat where effects by place lie this much nearer than by launch
-BOUND = 0.9  # enqueueing that takes so much of a query's time keeps the GPU waiting
+MAX_LAUNCHES = 1000  # if more are needed, the result counts as too noisy
+REPEATS = 2000  # draws of the bootstrap
+MIN_LAUNCHES = 5  # for a bootstrap over launches
+MAX_SAMPLES = 2000  # per launch and side; more do not help, because launches differ more
+SAME_BY_ORDER = 0.5  # effects by load order are used if they spread less than this share
+ENQUEUE_BOUND = 0.9  # the GPU waits if enqueueing takes this share of a query's time
 
 ColumnPair = tuple[Column, Column]  # times of baseline and candidate in one launch
 
@@ -58,25 +59,25 @@ def verdict_from_effects(
     *,
     metric: str = "host",
     design: Design = "duet",
-    gate: float = GATE,
+    threshold: float = THRESHOLD,
     margin: float = MARGIN,
-    otherwise: Sequence[Trimmed | None] = (),
+    alternatives: Sequence[Trimmed | None] = (),
 ) -> Verdict:
-    """Judge a metric from one log-ratio per launch.
+    """Return the verdict on a metric from one log-ratio per launch.
 
-    ``otherwise`` is the same difference of the same launches, put side by side in other ways: the
-    one with which it is known best holds.
+    ``alternatives`` are other estimates of the same difference from the same launches; the most
+    precise one is used.
     """
     estimate = trimmed([effect for effect in effects if math.isfinite(effect)])
     if estimate is None:
-        reason = "one launch says nothing about repeatability"
+        reason = "repeatability is unknown with one launch"
         ratio, count = math.exp(effects[0]) if effects else None, len(effects)
         unclear = Verdict(metric=metric, kind="unclear", reason=reason, design=design)
-        return unclear.having(ratio=ratio, launches=count, launches_needed=FEWEST_LAUNCHES)
-    ways = (estimate, *(each for each in otherwise if each is not None))
-    best = min(ways, key=lambda way: way.half_width(SURE))
+        return unclear.having(ratio=ratio, launches=count, launches_needed=MIN_LAUNCHES)
+    ways = (estimate, *(each for each in alternatives if each is not None))
+    best = min(ways, key=lambda way: way.half_width(STRICT_LEVEL))
     estimate = replace(best, count=estimate.count)
-    return judge(estimate, metric=metric, design=design, gate=gate, margin=margin)
+    return judge(estimate, metric=metric, design=design, threshold=threshold, margin=margin)
 
 
 def judge(
@@ -84,30 +85,30 @@ def judge(
     *,
     metric: str,
     design: Design = "duet",
-    gate: float = GATE,
+    threshold: float = THRESHOLD,
     margin: float = MARGIN,
     widen: float = 0.0,
     meaning: str = MEANING,
 ) -> Verdict:
-    """Turn an estimated log-ratio into a verdict; ``widen`` is added to both ends."""
+    """Return the verdict on an estimated log-ratio; ``widen`` is added to both ends."""
     low, high = estimate.interval()
     low, high = low - widen, high + widen
-    kind, reason = decide(metric, estimate.mean, low, high, gate=gate, margin=margin)
-    sure = design not in LOOKED_AT or abs(estimate.mean) > estimate.half_width(SURE)
-    if kind in ("faster", "slower") and not sure:
-        kind, reason = "unclear", NEARLY
+    kind, reason = decide(metric, estimate.mean, low, high, threshold=threshold, margin=margin)
+    doubtful = design in SEQUENTIAL and abs(estimate.mean) <= estimate.half_width(STRICT_LEVEL)
+    if kind in ("faster", "slower") and doubtful:
+        kind, reason = "unclear", ALMOST_SURE
     needed: int | None = None
     interval: Interval | None = ratio_interval(low, high, meaning=meaning)
     if kind == "unclear":
         effect = abs(estimate.mean)
-        differs = effect if math.expm1(effect) >= gate else 0.0
+        differs = effect if math.expm1(effect) >= threshold else 0.0
         goal = max(differs, math.log1p(margin) - effect)
-        # Drift does not shrink with more launches, and a margin may be too fine.
+        # More launches do not reduce drift, and the margin may be too small.
         if not widen and goal > 0:
-            level = SURE if goal == differs and design in LOOKED_AT else LEVEL
+            level = STRICT_LEVEL if goal == differs and design in SEQUENTIAL else LEVEL
             half, count = estimate.half_width(level), estimate.count
             needed = launches_to_reach(goal, half=half, count=count, level=level)
-        if high - low > WORTHLESS:
+        if high - low > WIDEST_SHOWN:
             interval = None
             reason = f"{estimate.count} launches differ too much for an interval"
     return Verdict(
@@ -129,23 +130,24 @@ def decide(
     low: float,
     high: float,
     *,
-    gate: float = GATE,
+    threshold: float = THRESHOLD,
     margin: float = MARGIN,
 ) -> tuple[Literal["same", "faster", "slower", "unclear"], str]:
-    """Decide from a log-ratio and its interval; the second value says why."""
+    """Return the kind of a verdict from a log-ratio and its interval, and the reason."""
     excludes_zero = low > 0 or high < 0
-    if excludes_zero and abs(math.expm1(effect)) >= gate:
+    if excludes_zero and abs(math.expm1(effect)) >= threshold:
         slower = (effect > 0) == (metric != "throughput")
         return ("slower" if slower else "faster"), "the interval excludes 0"
     if low > -math.log1p(margin) and high < math.log1p(margin):
         return "same", f"within ±{100 * margin:g} %"
     if excludes_zero:
-        return "unclear", f"below the {100 * gate:g} % that counts, but maybe beyond the margin"
+        least = f"{100 * threshold:g} %"
+        return "unclear", f"below the {least} that counts, but maybe beyond the margin"
     return "unclear", f"the interval includes 0 and is wider than ±{100 * margin:g} %"
 
 
 def sentence(verdict: Verdict) -> str:
-    """Reason of a verdict, after the change and its interval where they are known."""
+    """Return the change, its interval and the reason of a verdict in one sentence."""
     if verdict.ratio is None or verdict.interval is None:
         return verdict.reason
     values = (verdict.ratio, verdict.interval.low, verdict.interval.high)
@@ -154,7 +156,7 @@ def sentence(verdict: Verdict) -> str:
 
 
 def ratio_interval(low: float, high: float, *, meaning: str) -> Interval:
-    """Compute the interval of a ratio from that of its logarithm."""
+    """Return the interval of a ratio from that of its logarithm."""
     low, high = (1 + math.expm1(min(max(end, -WIDEST), WIDEST)) for end in (low, high))
     return Interval(low=low, high=high, level=LEVEL, meaning=meaning)
 
@@ -170,7 +172,7 @@ def duet_comparison(
 ) -> Comparison:
     """Compare two sides measured in turn: median, tails and throughput."""
     effects = [pair_effect(a, b, design=design) for a, b in pairs]
-    # Of throughput: queries over the sum of their times.
+    # Throughput is the number of queries over the sum of their times.
     rates = [math.log(float(np.mean(a)) / float(np.mean(b))) for a, b in pairs]
     judged = partial(verdict_from_effects, design=design, margin=margin)
     verdicts = (
@@ -191,22 +193,22 @@ def duet_comparison(
 def tail_verdict(
     pairs: Sequence[ColumnPair], q: float, *, design: Design = "duet", margin: float = MARGIN
 ) -> Verdict:
-    """Judge a high percentile by a cluster bootstrap over launches, with samples enough."""
+    """Judge a high percentile by a cluster bootstrap; unclear with too few samples."""
     metric, count = f"p{100 * q:g}", len(pairs)
     sides = [*zip(*pairs, strict=True)]
-    found = [quantiles_of(side, [q])[0] for side in sides] if count >= FEWEST_LAUNCHES else []
+    found = [quantiles_of(side, [q])[0] for side in sides] if count >= MIN_LAUNCHES else []
     lacking = [each.needed for each in found if each.value is None and each.needed is not None]
     if not found or lacking:
-        launches, reason = FEWEST_LAUNCHES, f"tails need at least {FEWEST_LAUNCHES} launches"
+        launches, reason = MIN_LAUNCHES, f"tails need at least {MIN_LAUNCHES} launches"
         if lacking:
             samples = min(sum(map(len, side)) for side in sides)
             launches = math.ceil(count * max(lacking) / samples)
-            reason = f"needs n={max(lacking)} on each side, and {samples} were taken"
+            reason = f"needs {max(lacking)} samples on each side, but has {samples}"
         unclear = Verdict(metric=metric, kind="unclear", reason=reason, design=design)
         return unclear.having(launches=count, launches_needed=launches)
-    # Each launch is divided by its baseline's median, which takes the machine's drift out and
-    # leaves the effect in.
-    size = min(MOST_SAMPLES, *(len(column) for pair in pairs for column in pair))
+    # Each launch is divided by its baseline's median, which removes the machine's drift but not
+    # the effect.
+    size = min(MAX_SAMPLES, *(len(column) for pair in pairs for column in pair))
     levelled = np.empty((2, count, size))
     for k, pair in enumerate(pairs):
         for side, column in enumerate(pair):
@@ -222,32 +224,33 @@ def tail_verdict(
     draws = np.random.default_rng(0).integers(0, count, size=(REPEATS, count))
     step = max(1, 2_000_000 // levelled[0].size)
     drawn = [log_ratios(draws[begin : begin + step]) for begin in range(0, REPEATS, step)]
-    # The percentile bootstrap is too narrow for few launches: Student's t widens it.
+    # The percentile bootstrap is too narrow with few launches: Student's t widens it.
     error = float(np.concatenate(drawn).std(ddof=1)) * math.sqrt(count / (count - 1))
     ratio = float(log_ratios(np.arange(count, dtype=np.int64)[None])[0])
     rough = Trimmed(ratio, error, count - 1, count)
     return judge(rough, metric=metric, design=design, margin=margin)
 
 
-def gate_of(verdict: Verdict) -> float:
-    """Find the least change that a verdict calls a difference."""
-    return BURSTS_GATE if (verdict.metric, verdict.design) == ("gpu", "bursts") else GATE
+def threshold_of(verdict: Verdict) -> float:
+    """Return the smallest change that counts as a difference for a verdict."""
+    bursts = (verdict.metric, verdict.design) == ("gpu", "bursts")
+    return BURSTS_THRESHOLD if bursts else THRESHOLD
 
 
 def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | None:
-    """Judge again with times counted in cycles of a clock, the candidate's over the baseline's."""
+    """Judge again in clock cycles; ``clock_ratio`` is the candidate's clock over the baseline's."""
     if verdict.ratio is None or verdict.interval is None:
         return None
     values = (verdict.ratio, verdict.interval.low, verdict.interval.high)
     effect, low, high = (math.log(value) + math.log(clock_ratio) for value in values)
-    kind = decide(verdict.metric, effect, low, high, gate=gate_of(verdict))[0]
-    # An interval of 99 % does not show whether a difference is as sure as many looks demand.
-    doubted = verdict.kind == "unclear" and verdict.design in LOOKED_AT
+    kind = decide(verdict.metric, effect, low, high, threshold=threshold_of(verdict))[0]
+    # A 99 % interval does not show whether a difference meets the stricter level.
+    doubted = verdict.kind == "unclear" and verdict.design in SEQUENTIAL
     return "unclear" if doubted and kind in ("faster", "slower") else kind
 
 
 def in_cycles(verdict: Verdict) -> Verdict | None:
-    """The same verdict for clock cycles instead of seconds; ``None`` where clocks are unknown."""
+    """Return the verdict in clock cycles instead of seconds; ``None`` if clocks are unknown."""
     ratio, interval, clocks = verdict.ratio, verdict.interval, verdict.clock_ratio
     if clocks is None or ratio is None or interval is None:
         return None
@@ -256,21 +259,21 @@ def in_cycles(verdict: Verdict) -> Verdict | None:
         kind=kind_in_cycles(verdict, clock_ratio=clocks) or verdict.kind,
         ratio=ratio * clocks,
         interval=interval.having(low=interval.low * clocks, high=interval.high * clocks),
-        reason=f"counted in cycles: the candidate's clock was {clocks:.3f} of the baseline's",
+        reason=f"in clock cycles: the candidate's clock was {clocks:.3f} of the baseline's",
     )
 
 
 def confirm_in_cycles(verdict: Verdict, *, clock_ratio: float) -> Verdict:
-    """Withdraw a verdict that vanishes when times are counted in clock cycles."""
+    """Make a verdict unclear if the difference disappears in clock cycles."""
     kind = kind_in_cycles(verdict, clock_ratio=clock_ratio)
     if verdict.kind not in ("faster", "slower") or kind in (None, verdict.kind):
         return verdict
-    reason = f"{verdict.reason}; counted in clock cycles it is {kind}: a clock effect"
+    reason = f"{verdict.reason}; in clock cycles it is {kind}: the clocks differ"
     return verdict.having(kind="unclear", reason=reason, launches_needed=None)
 
 
 def correct_for_many(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Withdraw differences that do not survive Holm's correction for many candidates."""
+    """Apply Holm's correction for several candidates; other differences become unclear."""
     corrected, p = list(verdicts), 0.0
     chances = [1.0 if verdict.p is None else verdict.p for verdict in verdicts]
     for position, index in enumerate(np.argsort(np.asarray(chances), kind="stable").tolist()):
@@ -278,48 +281,48 @@ def correct_for_many(verdicts: Sequence[Verdict]) -> list[Verdict]:
         verdict = verdicts[index].having(p=p)
         untested = verdict.kind not in ("faster", "slower") or verdict.across_devices is not None
         if not untested and p >= 1 - LEVEL:
-            reason = f"{verdict.reason}; not after correction for {len(verdicts)} comparisons"
+            reason = f"{verdict.reason}; not significant among {len(verdicts)} comparisons"
             verdict = verdict.having(kind="unclear", reason=reason)
         corrected[index] = verdict
     return corrected
 
 
-def would_tell(needed: int | None) -> str:
-    """How many launches would make an unclear answer clear, where that is worth doing."""
+def launches_hint(needed: int | None) -> str:
+    """Return how many launches would make an unclear verdict clear, as the end of a sentence."""
     if not needed:
         return ""
-    if needed > WORTH_WHILE:
-        return f"; more than {WORTH_WHILE} launches would be needed: too noisy to tell"
-    return f"; about {needed} launches would tell"
+    if needed > MAX_LAUNCHES:
+        return f"; too noisy: more than {MAX_LAUNCHES} launches would be needed"
+    return f"; about {needed} launches would decide it"
 
 
 def incomparable(metric: str, *, reason: str, design: Design = "apart") -> Verdict:
-    """Refuse a ratio, with the reason."""
+    """Return the verdict of a metric that cannot be compared."""
     return Verdict(metric=metric, kind="incomparable", reason=reason, design=design)
 
 
 def pair_effect(baseline: Column, candidate: Column, *, design: Design = "duet") -> float:
-    """Compute one launch's log-ratio: the median of pairs where rows pair, else of two medians."""
+    """Return one launch's log-ratio: the median over pairs in a duet, else of two medians."""
     if design == "duet":
         return float(np.median(np.log(candidate / baseline)))
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))
 
 
 def launches_to_reach(goal: float, *, half: float, count: int, level: float = LEVEL) -> int:
-    """Count the launches with which an interval of this half width would shrink to the goal."""
+    """Return the launches needed to shrink an interval's half width to the goal."""
 
     def factor(launches: int) -> float:
         df = max(1, launches - 2 * trimmed_count(launches) - 1)
         return t_quantile((1 + level) / 2, df=df) / math.sqrt(launches)
 
-    more, farthest = count + 1, 10 * WORTH_WHILE
+    more, farthest = count + 1, 10 * MAX_LAUNCHES
     while more < farthest and factor(more) * half / factor(count) >= goal:
         more = max(more + 1, math.ceil(more * 1.05))
     return min(more, farthest)
 
 
 def shared_columns(baseline: IterationTimes, candidate: IterationTimes) -> list[str]:
-    """List the times that both sides have, in the order of the first."""
+    """Return the names of the times that both sides have."""
     other = candidate.durations()
     return [name for name in baseline.durations() if name in other]
 
@@ -327,7 +330,7 @@ def shared_columns(baseline: IterationTimes, candidate: IterationTimes) -> list[
 def metric_of_both(
     baseline: IterationTimes, candidate: IterationTimes, found: Collection[Difference] = ()
 ) -> str:
-    """Choose what the sides are judged by: the headline they share, else GPU time."""
+    """Return the headline metric of a comparison: the common one, else GPU time."""
     refused = refused_headline(baseline, candidate, found, design="apart") is not None
     usable = GPU in shared_columns(baseline, candidate) and not blocking_reasons(found, metric=GPU)
     return GPU if refused and usable else baseline.headline
@@ -340,7 +343,7 @@ def refused_headline(
     *,
     design: Design,
 ) -> Verdict | None:
-    """Refuse to judge the sides by what their callers see; ``None`` when that is possible."""
+    """Return why the headline cannot be compared, as a verdict; ``None`` if it can."""
     headline = baseline.headline
     reason = blocking_reasons(found, metric=headline)
     if candidate.headline != headline:
@@ -352,7 +355,7 @@ def refused_headline(
 def alone_effects(
     baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
 ) -> tuple[float, ...]:
-    """Compute ln(candidate / baseline) of the times alone, one per launch that has them."""
+    """Return ln(candidate / baseline) of the queries alone, per launch that has them."""
     effects = []
     for first, second in zip(baseline, candidate, strict=False):
         a, b = np.asarray(first.alone_s), np.asarray(second.alone_s)
@@ -362,7 +365,7 @@ def alone_effects(
 
 
 def interference(baseline: Run, candidate: Run) -> tuple[float, float] | None:
-    """How much slower each side was in turns than alone; ``None`` where that was not measured."""
+    """Return how much slower each side was in turns than alone; ``None`` if not measured."""
     moved = []
     for run in (baseline, candidate):
         if run.record.duet is None or run.times.host is None:
@@ -378,32 +381,32 @@ def interference(baseline: Run, candidate: Run) -> tuple[float, float] | None:
     return moved[0], moved[1]
 
 
-def hold_to_alone(
+def check_alone(
     comparison: Comparison, alone: Sequence[float], *, margin: float = MARGIN
 ) -> Comparison:
-    """Withdraw what the times alone contradict, and keep their own verdict beside it."""
+    """Make verdicts unclear that the queries alone contradict, and add the verdict on those."""
     verdicts = comparison.verdicts
     if not verdicts:
         return comparison
-    held, by_itself = held_to_alone(verdicts[0], alone, margin=margin)
+    held, by_itself = checked_alone(verdicts[0], alone, margin=margin)
     if held is not verdicts[0]:
-        verdicts = tuple(_withdrawn(each, held.reason) for each in verdicts)
+        verdicts = tuple(_as_unclear(each, held.reason) for each in verdicts)
     return comparison.having(verdicts=verdicts, alone=by_itself)
 
 
-def held_to_alone(
+def checked_alone(
     head: Verdict, alone: Sequence[float], *, margin: float = MARGIN
 ) -> tuple[Verdict, Verdict | None]:
-    """Judge the times alone as those in turns were; gives the verdict that is left, and theirs."""
+    """Return the verdict, unclear if the queries alone contradict it, and the verdict on those."""
     if not alone:
         return head, None
     by_itself = verdict_from_effects(alone, metric=head.metric, design=head.design, margin=margin)
-    reason = denial(head, by_itself)
-    return (head if reason is None else _withdrawn(head, reason)), by_itself
+    reason = contradiction(head, by_itself)
+    return (head if reason is None else _as_unclear(head, reason)), by_itself
 
 
-def denial(head: Verdict, alone: Verdict) -> str | None:
-    """Why a verdict in turns does not hold alone: another verdict, beyond both intervals."""
+def contradiction(head: Verdict, alone: Verdict) -> str | None:
+    """Return why two verdicts contradict each other; ``None`` if their intervals overlap."""
     if alone.kind in ("unclear", "incomparable", head.kind) or head.kind == "incomparable":
         return None
     if head.interval is None or alone.interval is None or alone.ratio is None or head.ratio is None:
@@ -415,7 +418,7 @@ def denial(head: Verdict, alone: Verdict) -> str | None:
     return "{} in turns, but {} alone: taking turns changed what was measured".format(*ratios)
 
 
-def _withdrawn(verdict: Verdict, reason: str) -> Verdict:
+def _as_unclear(verdict: Verdict, reason: str) -> Verdict:
     if verdict.kind == "incomparable":
         return verdict
     return verdict.having(kind="unclear", interval=None, reason=reason, launches_needed=None)
@@ -424,7 +427,7 @@ def _withdrawn(verdict: Verdict, reason: str) -> Verdict:
 def burst_effects(
     baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
 ) -> tuple[float, ...]:
-    """Compute the median ln(candidate / baseline) over the bursts of each launch that has them."""
+    """Return the median ln(candidate / baseline) of the bursts, per launch that has them."""
     return tuple(
         pair_effect(np.asarray(a.burst_s), np.asarray(b.burst_s))
         for a, b in zip(baseline, candidate, strict=False)
@@ -432,13 +435,13 @@ def burst_effects(
     )
 
 
-def placed_effects(
+def effects_by_load_order(
     baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
 ) -> tuple[float, ...]:
-    """Compute ln(candidate / baseline) of launches that loaded at the same place of the order.
+    """Return ln(candidate / baseline) of launches at the same position of the load order.
 
-    Where an engine comes to lie in memory depends on that alone, and what it costs is in neither
-    side's favour then. Empty unless every launch has its counterpart.
+    The position of an engine in memory depends on the load order alone, so its effect cancels.
+    Empty unless every launch has a counterpart.
     """
     sides = []
     for side in (baseline, candidate):
@@ -457,48 +460,47 @@ def burst_verdict(
     baseline: Sequence[LaunchFacts],
     candidate: Sequence[LaunchFacts],
     *,
-    singly: Sequence[float] = (),
+    single_effects: Sequence[float] = (),
     margin: float = MARGIN,
 ) -> Verdict | None:
-    """Judge GPU time by bursts; ``None`` where there were none.
+    """Judge GPU time by bursts; ``None`` without bursts.
 
-    ``singly`` are the effects on the GPU time of single queries: where these contradict the
+    ``single_effects`` are the effects on the GPU time of single queries: if these contradict the
     bursts, or the GPU waited for the host, the verdict is unclear.
     """
     effects = burst_effects(baseline, candidate)
     if not effects:
         return None
-    judged = partial(
-        verdict_from_effects, metric="gpu", design="bursts", gate=BURSTS_GATE, margin=margin
-    )
-    placed = placed_effects(baseline, candidate)
-    if not placed or np.std(placed) > REPEATED * np.std(effects):
+    judged = partial(verdict_from_effects, metric=GPU, design="bursts", margin=margin)
+    judged = partial(judged, threshold=BURSTS_THRESHOLD)
+    placed = effects_by_load_order(baseline, candidate)
+    if not placed or np.std(placed) > SAME_BY_ORDER * np.std(effects):
         placed = ()
     apart = difference(*map(_levels, (baseline, candidate)))
-    verdict = judged(effects, otherwise=(apart, trimmed(placed)))
+    verdict = judged(effects, alternatives=(apart, trimmed(placed)))
     for name, launches in (("baseline", baseline), ("candidate", candidate)):
         parts = [
             each.burst_enqueue_s / float(np.median(each.burst_s))
             for each in launches
             if each.burst_s and each.burst_enqueue_s
         ]
-        if parts and float(np.median(parts)) >= BOUND:
-            return _withdrawn(
+        if parts and float(np.median(parts)) >= ENQUEUE_BOUND:
+            return _as_unclear(
                 verdict,
                 f"the GPU waited for the host: enqueueing takes {100 * np.median(parts):.0f} % of "
-                f"a query of the {name}, and its GPU time is not known",
+                f"a query of the {name}, so its GPU time is unknown",
             )
-    single = judged(singly) if singly else None
-    if single is None or denial(verdict, single) is None:
+    single = judged(single_effects) if single_effects else None
+    if single is None or contradiction(verdict, single) is None:
         return verdict
     ratios = (verdict.ratio or 1.0, single.ratio or 1.0)
-    if abs(math.log(ratios[0] / ratios[1])) < BURSTS_GATE:
+    if abs(math.log(ratios[0] / ratios[1])) < BURSTS_THRESHOLD:
         return verdict
     one, other = (text_from_fraction(ratio - 1, signed=True) for ratio in ratios)
-    reason = f"{one} in bursts, but {other} in single queries: it depends on how it is used"
-    return _withdrawn(verdict, reason)
+    reason = f"{one} in bursts, but {other} in single queries: it depends on the use"
+    return _as_unclear(verdict, reason)
 
 
 def _levels(launches: Sequence[LaunchFacts]) -> list[float]:
-    """Logarithm of each launch's time, in which a clock is that drifts from launch to launch."""
+    """Return the logarithm of each launch's median burst time."""
     return [float(np.log(np.median(each.burst_s))) for each in launches if each.burst_s]

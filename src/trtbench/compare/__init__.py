@@ -1,1 +1,1 @@
-"""Two sides and a verdict: measured in turn, or stored; gates. Does not know builds and sweeps."""
+"""Compare two sides, measured in turn or stored, and gates. Does not know builds and sweeps."""

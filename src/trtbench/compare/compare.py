@@ -1,4 +1,4 @@
-"""Compare models, engines and stored runs, with a verdict that knows how sure it is."""
+"""Compare models, engines and stored runs; each verdict has a confidence interval."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from trtbench.compare.turns import (
     Side,
     Sides,
     make_duet,
-    paired,
-    pairs_of,
-    play_until_clear,
-    settle,
+    measure_until_clear,
+    pair_design,
+    paired_columns,
+    resolve_turns,
 )
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import StoreError, UsageError
@@ -49,14 +49,15 @@ from trtbench.runtimes import device_of
 from trtbench.store import directory
 from trtbench.store.store import Store, stored_scores
 
-SESSION_S = 1800.0  # runs that are closer together belong to one session
-ALIKE = ("sha256", "runtime", "precision", "batch", "protocol", "host", "gpu", "provenance")
+SESSION_S = 1800.0  # a longer pause between two runs begins a new session
+# Runs that agree in these fields are repetitions of one measurement.
+SAME_SERIES = ("sha256", "runtime", "precision", "batch", "protocol", "host", "gpu", "provenance")
 
 
 def compare(
     request: CompareRequest, *, store: Store, config: Config, execution: Execution | None = None
 ) -> list[Compared]:
-    """Compare each candidate with the baseline; many candidates are corrected for."""
+    """Compare each candidate with the baseline; verdicts are corrected for several candidates."""
     execution = execution or Execution()
     names = request.models
     if len(names) < 2:
@@ -68,12 +69,12 @@ def compare(
         places = ((0, len(names)), (number, len(names)))
         first, second = (stored_run(names[place], store) for place, _ in places)
         if first is not None and second is not None:
-            return compared_runs(first, second, request, store=store)
+            return compare_runs(first, second, request, store=store)
         if first is None and second is None:
             one, other = (side_in_turn(request, names[p[0]], settings, place=p) for p in places)
             sides = Sides.of(one, other)
-            return play_sides(sides, store=store, request=request, execution=execution)
-        # The side that is a file is measured as the other one was, then both are compared apart.
+            return measure_in_turn(sides, store=store, request=request, execution=execution)
+        # The side that is a file is measured with the batch of the stored run.
         fresh, known = (0, second) if first is None else (1, first)
         assert known is not None
         batch = known.record.spec.batch if request.batch is None else request.batch
@@ -83,53 +84,53 @@ def compare(
             own, names[place], settings, place=places[fresh], launches=launches
         )
         run = run_bench(spec, store=store, execution=replace(execution, python=python))
-        return compared_runs(*((run, known) if fresh == 0 else (known, run)), own, store=store)
+        return compare_runs(*((run, known) if fresh == 0 else (known, run)), own, store=store)
 
     found = [compare_one(number) for number in range(1, len(names))]
     heads = [each.comparison.verdicts[0] for each in found]
-    if len(found) > 1:  # every headline is held to the stricter bar that several need
+    if len(found) > 1:  # several comparisons need a stricter level each
         heads = judge.correct_for_many(heads)
     results = []
     for each, head in zip(found, heads, strict=True):
         comparison = each.comparison.having(verdicts=(head, *each.comparison.verdicts[1:]))
         sides, count = (each.baseline, each.candidate), len(found)
-        comparison = further_findings(
+        comparison = with_further_findings(
             comparison, sides, comparisons=count, store=store, accept=request.accept
         )
         results.append(replace(each, comparison=comparison))
     return results
 
 
-def play_sides(
+def measure_in_turn(
     sides: Sides,
     *,
     store: Store,
     request: PairFields,
     execution: Execution,
-    play: Callable[[Duet], None] | None = None,
+    measure: Callable[[Duet], None] | None = None,
 ) -> Compared:
-    """Measure two sides in turn where the executor says; ``play`` adds launches here."""
+    """Measure two sides in turn on the executor's machine; ``measure`` runs the local launches."""
 
-    def here() -> Compared:
+    def measure_here() -> Compared:
         duet = make_duet(sides, store=store, request=request, execution=execution)
-        (play or partial(play_until_clear, request=request))(duet)
-        return compared_runs(*duet.keep(), request, mode=duet.mode)
+        (measure or partial(measure_until_clear, request=request))(duet)
+        return compare_runs(*duet.store_runs(), request, mode=duet.mode)
 
-    def keep(source: Path, spec: RunSpec) -> Run:
+    def store_run(source: Path, spec: RunSpec) -> Run:
         record = directory.read_record(source)
-        if record.id in store.index.ids():  # its entry would take the other's place
+        if record.id in store.index.ids():  # it would replace the other run's entry
             facts = {"run": record.id}
-            raise StoreError("what came back is a run that is here already", facts=facts)
+            raise StoreError("the executor returned a run that is already stored", facts=facts)
         with store.new_run(record.id) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True)
             own = spec.having(launches=record.spec.launches)
             directory.write_record(folder, record.having(spec=own))
         return add_returned_run(store, store.directory(record.id))
 
-    def away() -> Compared:
-        """Have both sides measured on one other machine, and store both."""
-        store.open()  # a store that cannot be used is refused before anything is measured
-        mode, own = settle(sides, request)
+    def measure_remotely() -> Compared:
+        """Measure both sides on another machine, and store both runs."""
+        store.open()  # fail before measuring if the store cannot be used
+        mode, own = resolve_turns(sides, request)
         files = InputFiles()
         demand_unchanged(own.candidate.model)
         fields = ("launches", "max_launches", "pairs", "margin", "seed")
@@ -137,7 +138,7 @@ def play_sides(
         spec = files.add_spec(own.candidate)
         first_side = replace(execution, python=own.pythons[0])
         job = job_from_spec(own.baseline, directory.new_id(), first_side, files)
-        # A hung launch ends by itself; how many there will be is not known before.
+        # Every launch has its own timeout; their number is not known in advance.
         job = job.having(
             turns=Turns(spec=spec, python=own.pythons[1], asked=asked),
             limit_s=None,
@@ -145,10 +146,10 @@ def play_sides(
         )
         with store.scratch() as folder:
             send_job(job, folder, execution)
-            runs = keep(folder / "0", own.baseline), keep(folder / "1", own.candidate)
-        return compared_runs(*runs, request, mode=mode)
+            runs = store_run(folder / "0", own.baseline), store_run(folder / "1", own.candidate)
+        return compare_runs(*runs, request, mode=mode)
 
-    return execution.executor.do(here, away)
+    return execution.executor.do(measure_here, measure_remotely)
 
 
 def side_alone(
@@ -159,13 +160,14 @@ def side_alone(
     place: tuple[int, int],
     launches: int | None = None,
 ) -> Side:
+    """Return the spec and the interpreter of one side."""
     runtime = value_of_side(request.runtime, *place, what="-r")
     spec = side_spec(request, name, runtime, config, launches=launches, place=place)
     return spec, interpreter_of(request, spec, config, place=place)
 
 
 def side_in_turn(request: PairFields, name: str, config: Config, *, place: tuple[int, int]) -> Side:
-    """One side with a short, fixed warm-up, unless the request has another."""
+    """Return one side with a short, fixed warm-up, unless the request sets another."""
     spec, python = side_alone(request, name, config, place=place)
     if request.warmup is None and request.warmup_iterations is None:
         spec = spec.having(warmup=WARMUP)
@@ -179,7 +181,7 @@ def interpreter_of(
 
 
 def stored_run(name: str, store: Store) -> Run | None:
-    """Read a stored run when the name is one; a file of that name comes first."""
+    """Load the stored run of this name; ``None`` if the name is a file or a model."""
     path = Path(name)
     absent = not path.exists() or ("/" in name and not path.is_dir())
     if is_named(name) or path.is_file() or (path.suffix and absent):
@@ -187,7 +189,7 @@ def stored_run(name: str, store: Store) -> Run | None:
     return directory.demand_finished(store.load(name))
 
 
-def compared_runs(
+def compare_runs(
     baseline: Run,
     candidate: Run,
     request: TurnFields,
@@ -195,7 +197,7 @@ def compared_runs(
     store: Store | None = None,
     mode: str = "stored runs",
 ) -> Compared:
-    """Judge two runs as a request says."""
+    """Compare two runs with the margin and the accepted differences of a request."""
     comparison = comparison_from_runs(
         baseline, candidate, margin=request.margin_part, accept=request.accept, store=store
     )
@@ -213,11 +215,11 @@ def comparison_from_runs(
     accept: Collection[str] = (),
     store: Store | None = None,
 ) -> Comparison:
-    """Judge two stored runs, measured in turn or apart; a store knows how such runs drift."""
-    design = paired(baseline, candidate)
+    """Compare two runs, measured in turn or apart; the drift of runs apart is read from a store."""
+    design = pair_design(baseline, candidate)
     if design is None:
         records = (baseline.record, candidate.record)
-        drift = drift_remembered(store, *records) if store is not None else None
+        drift = drift_from_store(store, *records) if store is not None else None
         comparison = stored.compare_apart(
             baseline, candidate, drift=drift, accept=accept, margin=margin
         )
@@ -229,66 +231,66 @@ def comparison_from_runs(
     if refused is not None and refused.metric == headline:
         comparison = Comparison(baseline=one, candidate=other, design=design, verdicts=(refused,))
         return with_findings(comparison, baseline, candidate, accept)
-    pairs = pairs_of(baseline, candidate, headline)
+    pairs = paired_columns(baseline, candidate, headline)
     comparison = judge.duet_comparison(
         pairs, baseline=one, candidate=other, metric=headline, design=design, margin=margin
     )
     head, *further = comparison.verdicts
     for name in judge.shared_columns(baseline.times, candidate.times):
-        coarse = stored.too_coarse(name, baseline, candidate)
+        coarse = stored.coarse_reason(name, baseline, candidate)
         blocked = blocking_reasons(found, metric=name) or coarse
         if name != headline and blocked is None:
-            pairs = pairs_of(baseline, candidate, name)
+            pairs = paired_columns(baseline, candidate, name)
             effects = [judge.pair_effect(a, b, design=design) for a, b in pairs]
             verdict = judge.verdict_from_effects(effects, metric=name, design=design, margin=margin)
             further.append(verdict)
     launches = (baseline.record.launches, candidate.record.launches)
     if any(each.metric == judge.GPU for each in further):
-        # GPU time is judged by bursts where there were any, and comes first.
-        pairs = pairs_of(baseline, candidate, judge.GPU)
-        singly = [judge.pair_effect(a, b, design="bursts") for a, b in pairs]
-        bursts = judge.burst_verdict(*launches, singly=singly, margin=margin)
+        # GPU time is judged by bursts if there were any, and comes first.
+        pairs = paired_columns(baseline, candidate, judge.GPU)
+        single_effects = [judge.pair_effect(a, b, design="bursts") for a, b in pairs]
+        bursts = judge.burst_verdict(*launches, single_effects=single_effects, margin=margin)
         if bursts is not None:
             further = [bursts, *(each for each in further if each.metric != judge.GPU)]
     denied = () if refused is None else (refused,)
     comparison = comparison.having(verdicts=(head, *denied, *further))
-    if headline == baseline.times.headline:  # alone, the caller's times were taken
-        comparison = judge.hold_to_alone(comparison, judge.alone_effects(*launches), margin=margin)
+    if headline == baseline.times.headline:  # queries of one side alone only have the host's time
+        comparison = judge.check_alone(comparison, judge.alone_effects(*launches), margin=margin)
     return with_findings(comparison, baseline, candidate, accept)
 
 
 def compare_csv(baseline: Run, candidate: Run) -> str:
-    """Return the table that the trtexec evaluation toolkit wrote."""
+    """Return a CSV table in the format of the trtexec evaluation toolkit."""
     rows = stored.comparison_rows(baseline, candidate)
     return csv_from_lines(stored.COMPARISON_HEADER, (row.cells() for row in rows))
 
 
 def write_comparison(compared: Compared, path: Path) -> Path:
-    """Write the table, and beside it the comparison with all its verdicts as JSON."""
+    """Write the table as CSV, and the comparison with all verdicts as JSON next to it."""
     write_output(path, compare_csv(compared.baseline, compared.candidate))
     write_output(path.with_suffix(".json"), json_from_value(compared.comparison))
     return path
 
 
 def csv_name(*models: str) -> str:
-    """Join the stems of two models."""
+    """Return the name of a CSV file, from the stems of two models."""
     return "_vs_".join(file_name_from_text(Path(name).stem) for name in models) + ".csv"
 
 
-def drift_remembered(store: Store, *records: RunRecord) -> stored.Drift | None:
-    """Find the larger drift of two models, where enough sessions of either are on record."""
+def drift_from_store(store: Store, *records: RunRecord) -> stored.Drift | None:
+    """Return the larger drift of two models; ``None`` if the store has too few sessions."""
     known = []
     for record in records:
         own = directory.entry_from_record(record, path="")
         if own.sha256 is None:
             continue
         found = store.index.find(model=own.model, runtime=own.runtime, kind="run")
-        sessions: list[list[float]] = []  # one number each, however often it was measured in one
+        sessions: list[list[float]] = []  # median times by session
         last = -math.inf
         medians = [
             (at, each.median_s)
             for each in found
-            if all(getattr(each, key) == getattr(own, key) for key in ALIKE)
+            if all(getattr(each, key) == getattr(own, key) for key in SAME_SERIES)
             if each.median_s is not None and (at := instant_from_text(each.created)) is not None
         ]
         for at, median_s in sorted(medians):
@@ -303,7 +305,7 @@ def drift_remembered(store: Store, *records: RunRecord) -> stored.Drift | None:
 def with_findings(
     comparison: Comparison, baseline: Run, candidate: Run, accept: Collection[str]
 ) -> Comparison:
-    """Add the findings of the rules about a pair."""
+    """Return the comparison with the findings about the two runs."""
     parts = judge.interference(baseline, candidate) or ()
     moved = zip(("baseline", "candidate"), parts, strict=False)
     how = baseline.record.conditions.get("interleaved")
@@ -311,7 +313,7 @@ def with_findings(
     gpu = next((each for each in comparison.verdicts if each.metric == "gpu"), None)
     in_time: VerdictKind | None = None
     in_cycles: VerdictKind | None = None
-    if one and other and gpu is not None:  # a verdict on clocks is none on GPU time
+    if one and other and gpu is not None:  # a difference in clocks is not one of the engines
         ratio = other / one
         seen = judged = gpu.having(clock_ratio=ratio)
         if abs(ratio - 1) > CLOCK_TOLERANCE:
@@ -337,7 +339,7 @@ def with_findings(
 
 
 def _clock(record: RunRecord) -> float | None:
-    """Return the SM clock while it was measured: after bursts, else at both ends."""
+    """Return the mean SM clock of a run: after bursts, else before and after the run."""
     ends = [record.facts.get(f"sm_clock_{end}_hz") for end in ("before", "after")]
     bursts = [each.burst_clock_hz for each in record.launches if each.burst_clock_hz]
     known = bursts or [float(each) for each in ends if isinstance(each, (int, float)) and each]
@@ -345,7 +347,7 @@ def _clock(record: RunRecord) -> float | None:
 
 
 def _position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
-    """Compute per launch, ln of the time in second over first place of a pair, over both sides."""
+    """Return per launch ln(time when run second / time when run first), averaged over sides."""
     found: list[list[float]] = []
     for run in (baseline, candidate):
         effects: list[float] = []
@@ -359,7 +361,7 @@ def _position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
     return tuple(sum(both) / 2 for both in zip(*found, strict=False))
 
 
-def further_findings(
+def with_further_findings(
     comparison: Comparison,
     sides: tuple[Run, Run],
     *,
@@ -367,14 +369,14 @@ def further_findings(
     store: Store,
     accept: Collection[str],
 ) -> Comparison:
-    """Add what only shows beside the pair: other comparisons, and accuracies that were taken."""
+    """Add findings about the number of comparisons and about accuracy that was lost."""
     first, second = (run.record for run in sides)
     pair = PairFacts(
         baseline=first, candidate=second, comparisons=comparisons, accept=tuple(accept)
     )
     kept = (stored_scores(run, store) for run in sides)
     known, candidate = (scores.by_metric() if scores else {} for scores in kept)
-    lost = [("", 0.0, 0.0)]  # the first one stands for none at all
+    lost = [("", 0.0, 0.0)]  # the first entry means: no metric
     for metric, before in known.items():
         after = candidate.get(metric)
         if after is None or before.interval is None or after.interval is None:
@@ -382,7 +384,7 @@ def further_findings(
         better = (after.declared.better, before.declared.better)
         if better != (None, None):
             drop = before.value - after.value if "high" in better else after.value - before.value
-            both = (before.interval, after.interval)  # their widths add as squares do
+            both = (before.interval, after.interval)  # half-widths add in quadrature
             half = math.hypot(*((each.high - each.low) / 2 for each in both))
             lost.append((metric, drop - half, drop + half))
     found = [

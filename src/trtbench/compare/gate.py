@@ -1,4 +1,4 @@
-"""Gates: rules a candidate must meet, measured until they are clear or the time is up."""
+"""Gates: rules for a candidate, which is measured until they are decided or time is up."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from trtbench.requests.measure import GateRequest, OnUnclear
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 
-ALONE_LAUNCHES = 5  # launches of a candidate that is only compared with limits
+ALONE_LAUNCHES = 5  # launches of a candidate that is not compared with a baseline
 
-APART = (
-    "the baseline's bytes are gone, so it is not measured again: runs measured apart show "
-    "differences from about 40 % on until five earlier series are on record; --against FILE, or "
-    "--keep-model, has both measured in turn"
+MEASURED_APART = (
+    "the baseline's file is gone, so it is not measured again: runs measured apart only show "
+    "differences of about 40 % or more until five earlier series are stored; --against FILE or "
+    "--keep-model measures both in turn"
 )
-RULES_SUFFIX = ".gate.toml"  # `model.gate.toml` beside `model.onnx` holds the ranges expected of it
+RULES_SUFFIX = ".gate.toml"  # `model.gate.toml` next to `model.onnx` holds its rules
 
 
 def gate(
@@ -57,10 +57,10 @@ def gate(
     execution: Execution | None = None,
     further: Sequence[GateRule] = (),
 ) -> Gate:
-    """Measure a candidate until every rule is clear or the time is up, and judge it."""
+    """Measure a candidate until every rule is decided or time is up; return the results."""
     began, candidate = time.monotonic(), Path(request.candidate)
-    is_file, beside = candidate.is_file(), candidate.with_suffix(RULES_SUFFIX)
-    own = rules_from_file(beside) if is_file and beside.is_file() else ()
+    is_file, rules_file = candidate.is_file(), candidate.with_suffix(RULES_SUFFIX)
+    own = rules_from_file(rules_file) if is_file and rules_file.is_file() else ()
     rules = (*rules_from_request(request), *own, *further)
     if against is None and request.against is not None:
         against = str(request.against)
@@ -81,15 +81,15 @@ def gate(
     keeps = request.keep_model
     if is_file and (keeps or (keeps is None and request.baseline is not None)):
         model = model_ref(candidate)
-        if keeps or (model.size_bytes or 0) <= LARGEST_COPIED_BYTES:  # by itself, if it is small
+        if keeps or (model.size_bytes or 0) <= LARGEST_COPIED_BYTES:  # small models by default
             keep_model(store, model)
     is_open = passed(found.results, on_unclear=policy)
-    reasons = closed_by(found.results, on_unclear=policy)
+    reasons = failure_reasons(found.results, on_unclear=policy)
     return replace(found, open=is_open, seconds=time.monotonic() - began, closed_by=reasons)
 
 
 def rules_from_request(request: GateRequest) -> tuple[GateRule, ...]:
-    """Put together the rules for a candidate: single ones, the slowdown, files of rules."""
+    """Return all rules of a request: from --metric, --max-slowdown and files of rules."""
     slowdown = request.max_slowdown
     return (
         *(rule for text in request.metrics for rule in rules_from_text(text)),
@@ -103,21 +103,21 @@ def rules_from_file(path: Path) -> tuple[GateRule, ...]:
 
 
 def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[GateRule, ...]]]:
-    """Read a file of several models, a table each; another candidate stays the only one."""
+    """Read requests and rules from a TOML file with several models; else return the request."""
     path = Path(request.candidate)
     if path.suffix != ".toml":
         return [(request, ())]
     tables = read_settings(path).get("models")
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         fix = '[models."model.onnx"]   max_slowdown = "3%"'
-        raise UsageError(f"{path} names no models", fix=fix)
+        raise UsageError(f"{path} has no table of models", fix=fix)
     found = []
     for name, table in tables.items():
         own = ("against", "baseline", "batch", "runtime")
         given: dict[str, Any] = {key: table.pop(key) for key in own if key in table}
-        beside, model = path.parent / str(given.get("against", "")), path.parent / name
-        if beside.is_file():
-            given["against"] = beside
+        against, model = path.parent / str(given.get("against", "")), path.parent / name
+        if against.is_file():
+            given["against"] = against
         rules = rules_from_table(table, where=f"{path}: {name}")
         given["candidate"] = model if model.is_file() else name
         found.append((replace(request, **given), rules))
@@ -133,7 +133,7 @@ def _measure_once(
     config: Config,
     execution: Execution,
 ) -> Gate:
-    """Measure a candidate, alone or in turn with the baseline, and judge it."""
+    """Measure a candidate, alone or in turn with the baseline, and evaluate the rules."""
     candidate = str(request.candidate)
     wants_layers = any(rule.relation == "expect" for rule in rules)
 
@@ -144,21 +144,21 @@ def _measure_once(
         own = replace(execution, python=python)
         return run_bench(spec.having(profile=wants_layers), store=store, execution=own)
 
-    def play_until_clear(duet: Duet) -> None:
-        """Add launches while a rule about speed is unclear and time is left for as many again."""
+    def measure_until_clear(duet: Duet) -> None:
+        """Add launches while a slowdown rule is unclear and there is time for more."""
         began = time.monotonic()
-        duet.play(request.launches)
+        duet.measure(request.launches)
         slowdowns = [rule for rule in rules if rule.relation == "slowdown"]
         while slowdowns and duet.launches < request.most_launches:
             verdict = headline_verdict(duet, margin=request.margin_part)
             results = evaluate(slowdowns, verdicts={verdict.metric: verdict, "headline": verdict})
             decided = all(result.outcome != "unclear" for result in results)
-            denied = verdict.interval is None and verdict.launches_needed is None
-            more = min(duet.more, request.most_launches - duet.launches)
-            each = (time.monotonic() - began) / duet.launches
-            if decided or denied or time.monotonic() + more * each > deadline:
+            refused = verdict.interval is None and verdict.launches_needed is None
+            more = min(duet.next_launches, request.most_launches - duet.launches)
+            launch_s = (time.monotonic() - began) / duet.launches
+            if decided or refused or time.monotonic() + more * launch_s > deadline:
                 return
-            duet.play(more)
+            duet.measure(more)
 
     deadline = time.monotonic() + seconds(request.time_limit)
     run = compare.stored_run(candidate, store)
@@ -175,18 +175,18 @@ def _measure_once(
             python = compare.interpreter_of(request, first, config, place=(0, 2))
             sides = Sides.of((first, python), second)
         else:
-            execution.listen(Event(kind="note", text=APART))
+            execution.listen(Event(kind="note", text=MEASURED_APART))
     compared, profiled, verdicts = None, None, {}
     if sides is not None:
-        compared = compare.play_sides(
-            sides, store=store, request=request, execution=execution, play=play_until_clear
+        compared = compare.measure_in_turn(
+            sides, store=store, request=request, execution=execution, measure=measure_until_clear
         )
         run = compared.candidate
-        # In turn with another engine nothing is profiled: layers are timed on their own.
+        # Turns are not profiled: layers need a launch of their own.
         profiled = bench(1) if wants_layers else None
     run = run or bench(request.launches or ALONE_LAUNCHES)
     if sides is None and baseline is not None:
-        compared = compare.compared_runs(baseline, run, request)
+        compared = compare.compare_runs(baseline, run, request)
     if compared is not None:
         verdicts = {verdict.metric: verdict for verdict in compared.comparison.verdicts}
         verdicts["headline"] = compared.comparison.verdicts[0]
@@ -195,8 +195,8 @@ def _measure_once(
     return Gate(name=name, results=tuple(results), open=is_open, candidate=run, compared=compared)
 
 
-def closed_by(results: Sequence[GateResult], *, on_unclear: str) -> tuple[str, ...]:
-    """For every rule that closes the gate, what helps."""
+def failure_reasons(results: Sequence[GateResult], *, on_unclear: str) -> tuple[str, ...]:
+    """Return for every rule that fails the gate why, and what to do."""
     found = []
     for each in results:
         needed = each.launches_needed
@@ -204,7 +204,7 @@ def closed_by(results: Sequence[GateResult], *, on_unclear: str) -> tuple[str, .
             continue
         if each.outcome == "unclear" and needed:
             more = f"--launches {needed} --time-limit 10min"
-            remedy = f"unclear; {more} would decide, if nothing else changes"
+            remedy = f"unclear; {more} would probably decide it"
         elif each.outcome == "unclear":
             remedy = "unclear; --against FILE measures both in turn, "
             remedy += "--on-unclear pass lets it through"
@@ -219,7 +219,7 @@ def closed_by(results: Sequence[GateResult], *, on_unclear: str) -> tuple[str, .
 def write_gate_files(
     found: Sequence[Gate], folder: Path, *, on_unclear: OnUnclear, failed: Sequence[Failed] = ()
 ) -> list[Path]:
-    """Write gate.json, gate.junit.xml and gate.md; ``failed`` ones are listed, not judged."""
+    """Write gate.json, gate.junit.xml and gate.md; ``failed`` models have no results."""
     policy: Literal["fail", "pass"] = "pass" if on_unclear == "pass" else "fail"
     values: list[dict[str, object]] = [
         {
@@ -244,6 +244,6 @@ def write_gate_files(
 
 
 def append_summary(found: Sequence[Gate], path: Path, *, failed: Sequence[Failed] = ()) -> None:
-    """Add the table of results to a file of Markdown, as GitHub shows it with a job."""
+    """Append the table of results to a Markdown file, such as GitHub's job summary."""
     with writing(path), open(path, "a", encoding="utf-8") as file:
         file.write(markdown(document_from_gates(found, failed), level=2) + "\n")

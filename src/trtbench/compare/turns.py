@@ -1,10 +1,9 @@
-"""Measure two sides in turn, launch by launch, until the answer is clear; keep each as a run.
+"""Measure two sides in turn, launch by launch, until the verdict is clear; store each as a run.
 
-On a GPU, launches of both sides start at once: starting a process and loading an engine takes
-longer than measuring, and done together it is waited for once. No process measures while another
-starts, loads or ends. Where in the GPU's memory an engine comes to lie is part of its time, and
-depends on how many have loaded before: so a group of launches that load one after the other is
-followed, when it is gone, by one with the sides exchanged.
+On a GPU, several launches of both sides start at once, because starting a process and loading an
+engine takes longer than measuring. No process measures while another starts, loads or ends. The
+position of an engine in GPU memory affects its time and depends on how many were loaded before it:
+so a group of launches that load one after the other is followed by one with the sides swapped.
 """
 
 from __future__ import annotations
@@ -43,22 +42,21 @@ from trtbench.store.store import Store
 
 PairDesign = Literal["duet", "bursts", "launches"]
 SIDES: tuple[Literal[0], Literal[1]] = (0, 1)
-Jobs = tuple[DuetJob, DuetJob]  # A launch: the baseline's process and the candidate's
+Jobs = tuple[DuetJob, DuetJob]  # one launch: the jobs of baseline and candidate
 
 WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)  # drift affects both sides
-# The first bursts do not count, and the GPU has worked just before.
+# Shorter: the first bursts are discarded anyway, and the GPU is already warm.
 BURSTS_WARMUP = Warmup(floor=Length(seconds=0.03), until_steady=False)
-FIRST_LOOK = 4  # launches before the first verdict: with fewer, only great differences would show
-GROUP = 3  # launches with bursts on the GPU at once; as many follow, with the sides exchanged
-BURSTS_LOOK = 2 * GROUP  # so that both sides have every place in the order
-LAUNCHES_S = 7.0  # once they took so long, no more are made before that
-FEWEST_LAUNCHES = 5  # launches with bursts before host time is settled: tails are judged by as many
-LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0  # then what is unclear stays unclear
+MIN_LAUNCHES = 4  # before the first verdict: fewer would only show large differences
+GROUP_SIZE = 3  # launches with bursts on the GPU at once; the next group has the sides swapped
+BURST_LAUNCHES = 2 * GROUP_SIZE  # before the first verdict: each side loads at every position
+FIRST_LAUNCHES_S = 7.0  # after this time the first verdict follows, even with fewer launches
+MIN_BURST_LAUNCHES = 5  # launches with bursts before host time is decided: tails need as many
+LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0  # after this time an unclear verdict stays unclear
 PROCESS_BYTES = 1 << 30  # GPU memory of CUDA's context, kernels, inputs and outputs
-TIMES_ENGINE = 3  # GPU memory of an engine by its size on disk
+ENGINE_MEMORY_FACTOR = 3  # GPU memory of an engine over its size on disk
 
-
-Side = tuple[RunSpec, str | None]  # how a side runs, and its interpreter
+Side = tuple[RunSpec, str | None]  # the spec of a side, and its Python interpreter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,17 +76,17 @@ class Sides:
         return (self.baseline, self.candidate)
 
 
-def settled_mode(mode: Mode, sides: Sides) -> Mode:
-    """Choose how the sides take turns, by what their runtimes can do."""
+def resolve_mode(mode: Mode, sides: Sides) -> Mode:
+    """Return how the sides take turns, depending on what their runtimes support."""
     both = [(RUNTIMES.load(spec.runtime), spec) for spec in sides.both]
     if not all(module.open_session is not None for module, _ in both):
         return "launches"
-    # Other protocols own their loop.
+    # Other protocols have a loop of their own.
     if not all(s.protocol == "serve" and s.streams == 1 and not s.gap_s for s in sides.both):
         if mode in ("auto", "launches"):
             return "launches"
         raise UsageError(
-            "only single queries, back to back, can take turns: protocol serve, one stream, no gap",
+            "only single back-to-back queries can take turns: protocol serve, one stream, no gap",
             facts={"mode": mode, "protocol": sides.baseline.protocol},
             fix="--mode launches",
         )
@@ -98,7 +96,7 @@ def settled_mode(mode: Mode, sides: Sides) -> Mode:
     )
     if mode == "bursts" and not bursts:
         raise UsageError(
-            "bursts are for sides on one GPU whose runtimes time them",
+            "bursts need both sides on one GPU and runtimes that support them",
             facts={"devices": ", ".join(sorted(devices))},
             fix="--mode auto",
         )
@@ -106,20 +104,21 @@ def settled_mode(mode: Mode, sides: Sides) -> Mode:
         return mode
     if bursts:
         return "bursts"
-    # Threads are of a process, for PyTorch: sides with other numbers of them need two.
+    # PyTorch sets the number of threads per process: different numbers need two processes.
     kinds = {(spec.runtime, spec.threads) for spec in sides.both}
     if len(kinds) == 1 and sides.pythons[0] == sides.pythons[1] and devices == {"cpu"}:
         return "one-process"
     return "lock-step" if devices == {"cpu"} else "launches"
 
 
-def settle(sides: Sides, request: PairFields) -> tuple[Mode, Sides]:
-    """Settle how sides take turns on a GPU: in bursts, unless a launch has a length.
+def resolve_turns(sides: Sides, request: PairFields) -> tuple[Mode, Sides]:
+    """Return the mode, and the sides with the settings that bursts need.
 
-    Then they wait by spinning, and launch graphs where they can be captured, unless the request
-    says otherwise: how the host sleeps and enqueues is the machine's, not the engine's.
+    On a GPU, sides take turns in bursts unless the request sets the length of a launch. With
+    bursts the host waits by spinning and uses CUDA graphs if possible, unless the request says
+    otherwise: sleeping and enqueueing depend on the machine, not on the engine.
     """
-    if settled_mode(request.mode, sides) != "bursts":
+    if resolve_mode(request.mode, sides) != "bursts":
         return request.mode, sides
     if request.mode == "auto" and (request.duration, request.iterations) != (None, None):
         return "launches", sides
@@ -134,21 +133,22 @@ def settle(sides: Sides, request: PairFields) -> tuple[Mode, Sides]:
     return "bursts", replace(sides, baseline=first, candidate=second)
 
 
-def paired(baseline: Run, candidate: Run) -> PairDesign | None:
-    """Return the design of two stored runs that were measured in turn with each other."""
+def pair_design(baseline: Run, candidate: Run) -> PairDesign | None:
+    """Return how two stored runs were measured in turn; ``None`` if they were measured apart."""
     first, second = baseline.record.duet, candidate.record.duet
     if first is None or second is None or first.id != second.id or first.side == second.side:
         return None
     return first.design
 
 
-def pairs_of(baseline: Run, candidate: Run, column: str) -> list[tuple[Column, Column]]:
+def paired_columns(baseline: Run, candidate: Run, column: str) -> list[tuple[Column, Column]]:
+    """Return a column of both runs, launch by launch."""
     both = (run.times.by_launch(column) for run in (baseline, candidate))
     return list(zip(*both, strict=True))
 
 
 class Wave(ExitStack):
-    """The processes of several launches, a pair each, and how they wait for one another."""
+    """The processes of several launches that start at once, and the pipes they wait on."""
 
     def __init__(
         self, groups: Sequence[Sequence[Jobs]], *, sides: Sides, store: Store, early: bool
@@ -158,13 +158,13 @@ class Wave(ExitStack):
         self._folder = self.enter_context(store.scratch())
         self._lent = self.enter_context(ExitStack())
         self.assignments: list[Assignment] = []
-        imports = self._pipe()  # until all have imported
-        gone = [self._pipe() for _ in range(len(groups) + 1)]  # until a group is no more
+        imports = self._pipe()  # closed when all have imported their libraries
+        gone = [self._pipe() for _ in range(len(groups) + 1)]  # closed when a group has ended
         for group, (before, after) in zip(groups, pairwise(gone), strict=True):
             is_first = not self.assignments
-            contexts, end = self._pipe(), self._pipe()  # until all have one, and until all are over
+            contexts, end = self._pipe(), self._pipe()  # closed when all have one; have measured
             shared = (*imports, before[0], after[1], *contexts)
-            # Launches load one after the other, and then measure so, from link to link.
+            # Launches load one after the other, then measure one after the other.
             links = [self._pipe() for _ in range(2 * len(group) + 1)]
             for number, both in enumerate(group):
                 steps = (links[step : step + 2] for step in (number, len(group) + number))
@@ -183,11 +183,11 @@ class Wave(ExitStack):
                     )
                     self.assignments.append(assignment)
 
-    def let_go(self) -> None:
-        """Close what the processes wait for each other with: it is theirs alone from now on."""
+    def close_pipes(self) -> None:
+        """Close this process's ends of the pipes, so that only the launches hold them."""
         self._lent.close()
 
-    def left(self, side: int) -> list[bench.Launch]:
+    def read_launches(self, side: int) -> list[bench.Launch]:
         folders = [self._folder / f"{number}-{side}" for number in range(self._launches)]
         return [bench.Launch.read(folder / f"side-{side}") for folder in folders]
 
@@ -199,14 +199,14 @@ class Wave(ExitStack):
 
 
 def load_orders(wanted: int, *, at_once: int) -> list[list[tuple[int, int]]]:
-    """Settle which launches are on the GPU at once, and at which place of the order sides load.
+    """Return groups of launches that are on the GPU at once, each with the load order of its sides.
 
-    Two groups of as many, in the second of which the sides are exchanged. Where there is room for
-    one launch alone, each is a group, and four start: where a board's memory is the GPU's too,
-    processes that only wait shall not fill it.
+    There are two groups of equal size; the second has the sides swapped. If there is only room for
+    one launch, each is a group of its own, and at most four start: on boards where CPU and GPU
+    share memory, waiting processes must not fill it.
     """
-    size = min((wanted + 1) // 2, GROUP, at_once)
-    sizes = [size, min(size, wanted - size)] if at_once > 1 else [1] * min(wanted, FIRST_LOOK)
+    size = min((wanted + 1) // 2, GROUP_SIZE, at_once)
+    sizes = [size, min(size, wanted - size)] if at_once > 1 else [1] * min(wanted, MIN_LAUNCHES)
     orders = []
     for group, length in enumerate(filter(None, sizes)):
         swapped = [(launch + group) % 2 for launch in range(length)]
@@ -214,8 +214,8 @@ def load_orders(wanted: int, *, at_once: int) -> list[list[tuple[int, int]]]:
     return orders
 
 
-def _is_bystander(end: JobEnd) -> bool:
-    """Whether a side only lost its partner, or was ended with it."""
+def _lost_partner(end: JobEnd) -> bool:
+    """Whether a side only failed because the other one did."""
     if end.error is not None:
         return end.error.kind == "PartnerLost"
     return end.signal == "SIGTERM" and not end.timed_out
@@ -240,13 +240,13 @@ class Duet:
                 check_interpreter(python)
             bench.check_runtime_available(spec, python)
         self.sides = sides
-        self.mode = settled_mode(mode, sides)
+        self.mode = resolve_mode(mode, sides)
         self._store, self._execution = store, execution
         self._pairs, self._seed, self._limit_s = pairs, seed, limit_s
         self._launches: tuple[list[bench.Launch], list[bench.Launch]] = ([], [])
-        self._played = 0
-        self._at_once: int | None = None  # launches with bursts that load at once; not known yet
-        self._early = True  # they begin CUDA's contexts before they import
+        self._next_launch = 0
+        self._at_once: int | None = None  # launches that fit into GPU memory; ``None``: unknown
+        self._early = True  # processes create CUDA contexts while they import
         self.on_results: Callable[[], None] = lambda: None  # called when bursts have been measured
         self.seconds = self._began = 0.0  # measuring time, without waiting for the device
         self.bursts = self.mode == "bursts"  # whether further launches have bursts
@@ -260,7 +260,7 @@ class Duet:
 
     @property
     def headline(self) -> str:
-        """What the sides are judged by: a time that both have."""
+        """The metric of the headline verdict: a time that both sides have."""
         return judge.metric_of_both(self._launches[0][0].times, self._launches[1][0].times)
 
     @property
@@ -268,41 +268,41 @@ class Duet:
         return len(self._launches[0])
 
     @property
-    def facts(self) -> tuple[list[LaunchFacts], list[LaunchFacts]]:
+    def launch_facts(self) -> tuple[list[LaunchFacts], list[LaunchFacts]]:
         first, second = ([each.outcome.facts for each in side] for side in self._launches)
         return first, second
 
     @property
-    def more(self) -> int:
-        """Launches before the next look: half as many again; of bursts, an even number."""
+    def next_launches(self) -> int:
+        """Launches before the next verdict: half as many again; an even number of bursts."""
         half = max(1, self.launches // 2)
         half += half % 2 if self.mode == "bursts" else 0
-        return int(min(half, max(1, self._left())))
+        return int(min(half, max(1, self._launches_left())))
 
     @property
     def out_of_time(self) -> bool:
-        return self._left() < 1
+        return self._launches_left() < 1
 
-    def _left(self) -> float:
-        """How many more launches there is time for."""
+    def _launches_left(self) -> float:
+        """Return how many more launches there is time for."""
         if self._limit_s is None or not self.launches:
             return math.inf
         return (self._limit_s - self.seconds) / (self.seconds / self.launches)
 
-    def columns(self, name: str = "host") -> list[tuple[Column, Column]]:
+    def column_pairs(self, name: str = "host") -> list[tuple[Column, Column]]:
         both = zip(*self._launches, strict=True)
         return [(getattr(a.times, name), getattr(b.times, name)) for a, b in both]
 
-    def play(self, launches: int | None) -> None:
-        """Measure more launches of both sides; ``None``: as many as usual, fewer of slow models."""
-        least = launches if launches is not None else FIRST_LOOK
+    def measure(self, launches: int | None) -> None:
+        """Measure more launches of both sides; ``None``: the default, fewer for slow models."""
+        least = launches if launches is not None else MIN_LAUNCHES
         specs = self.sides.both
         devices = {device_of(spec): spec for spec in specs}
         with ExitStack() as held:
-            for device in sorted(devices):  # one order for all: no deadlock
+            for device in sorted(devices):  # always in the same order, to avoid deadlocks
                 held.enter_context(bench.hold_device(devices[device], self._execution))
             if self.mode != "bursts":
-                self._store.open()  # one that cannot be used is said before anything is measured
+                self._store.open()  # fail before measuring if the store cannot be used
             self._environment = self._environment or bench.environment_of(self._execution)
             for spec in specs:
                 demand_unchanged(spec.model)
@@ -311,16 +311,16 @@ class Duet:
                 for device in sorted(devices):
                     self._watch(held, device)
             before, self._began = read_counters(), time.monotonic()
-            usual = BURSTS_LOOK if self.mode == "bursts" else LAUNCHES
+            usual = BURST_LAUNCHES if self.mode == "bursts" else LAUNCHES
             done, goal = self.launches, self.launches + (launches or usual)
             while self.launches < goal:
                 text = f"launch {self.launches + 1}/{goal} of both sides"
                 self._execution.listen(Event(kind="stage", text=text, done=self.launches / goal))
                 if self.mode == "bursts":
-                    self._play_wave(goal - self.launches)
+                    self._measure_wave(goal - self.launches)
                 else:
-                    self._play_once()
-                if self.launches - done >= least and self._elapsed() > LAUNCHES_S:
+                    self._measure_launch()
+                if self.launches - done >= least and self._elapsed() > FIRST_LAUNCHES_S:
                     break
             self.seconds += self._elapsed()
             self._contention = counters_between(before, read_counters())
@@ -329,12 +329,12 @@ class Duet:
         return time.monotonic() - self._began
 
     def _watch(self, held: ExitStack, device: str) -> None:
-        """Watch one device, its clocks locked once for both sides; notes are shown once."""
+        """Record clocks and memory of a device and lock its clocks, once for both sides."""
         mine = [side for side in SIDES if device_of(self.sides.both[side]) == device]
         watch = held.enter_context(watch_device(self.sides.both[mine[-1]], device))
         for note in watch.notes if mine[-1] not in self._watches else ():
             self._note(note)
-        for side in mine:  # goes on with what it has seen before
+        for side in mine:  # keep what earlier launches recorded
             before = self._watches.get(side)
             self._watches[side] = replace(
                 watch,
@@ -343,8 +343,8 @@ class Duet:
                 _readings=[],
             )
 
-    def keep(self) -> tuple[Run, Run]:
-        """Store each side as a run of its own; the two name their duet."""
+    def store_runs(self) -> tuple[Run, Run]:
+        """Store each side as a run; both refer to their duet."""
         assert self._environment is not None
         name = secrets.token_hex(6)
         first, second = (
@@ -362,14 +362,14 @@ class Duet:
         )
         return first, second
 
-    def _play_once(self) -> None:
-        number = self._played
-        self._played += 1
+    def _measure_launch(self) -> None:
+        number = self._next_launch
+        self._next_launch += 1
         pythons = self.sides.pythons
         with self._store.scratch() as folder, ExitStack() as lent:
             folders = [folder / str(side) for side in SIDES]
             if self.mode == "launches":
-                # A B, then B A: whatever drifts steadily hits both alike.
+                # A B, then B A: a steady drift affects both sides equally.
                 for side in SIDES if number % 2 == 0 else SIDES[::-1]:
                     job = BenchJob(spec=self.sides.both[side], launch=number)
                     alone = Assignment(job=job, folder=folders[side], python=pythons[side])
@@ -400,49 +400,49 @@ class Duet:
             assert second is not None
             self._pairs = pairs_for_noise(first, second)
 
-    def _play_wave(self, wanted: int) -> None:
-        """Start launches at once; where that fails, they load one after the other."""
-        if self._at_once is None:  # as many as the GPU has room for; none where it does not say
+    def _measure_wave(self, wanted: int) -> None:
+        """Start several launches at once; if that fails, later ones load one after the other."""
+        if self._at_once is None:  # as many as fit into GPU memory; 0 if its size is unknown
             free = free_memory_bytes(device_of(self.sides.baseline))
             sizes = (spec.model.size_bytes or 0 for spec in self.sides.both)
-            needed = sum(PROCESS_BYTES + TIMES_ENGINE * size for size in sizes)
+            needed = sum(PROCESS_BYTES + ENGINE_MEMORY_FACTOR * size for size in sizes)
             self._at_once = 0 if free is None else free // needed
-        together = self._at_once > 1  # one alone would better start with all others
+        together = self._at_once > 1
         orders = load_orders(wanted, at_once=self._at_once)
-        numbers = count(self._played)
+        numbers = count(self._next_launch)
         groups = [[self._jobs(next(numbers), each) for each in group] for group in orders]
         launches = sum(map(len, groups))
         before = self.launches
         early = self._early and together
         with Wave(groups, sides=self.sides, store=self._store, early=early) as wave:
 
-            def started() -> None:
-                self._store.open()  # while they import; they measure when they are let go
-                wave.let_go()
+            def on_started() -> None:
+                self._store.open()  # while the processes import; closing the pipes starts them
+                wave.close_pipes()
 
-            def done() -> None:
-                self._played += launches
+            def on_done() -> None:
+                self._next_launch += launches
                 for side in SIDES:
-                    self._launches[side].extend(wave.left(side))
+                    self._launches[side].extend(wave.read_launches(side))
                 self.on_results()
 
-            ends = self._ended(
-                wave.assignments, launches=launches, on_started=started, on_done=done
+            ends = self._run_to_end(
+                wave.assignments, launches=launches, on_started=on_started, on_done=on_done
             )
-            # A failure that other processes beside it may have caused.
+            # Failures that the other processes on the GPU may have caused.
             kinds = (NO_MEMORY, "CudaError", "UnavailableError")
-            bad = [end for end in ends if not (end.ok or end.timed_out or _is_bystander(end))]
+            bad = [end for end in ends if not (end.ok or end.timed_out or _lost_partner(end))]
             failed = next((e for e in bad if e.error is None or e.error.kind in kinds), None)
             if failed is None or not (together or self.launches > before):
-                self._demand_good(ends, wave.assignments)
+                self._raise_failures(ends, wave.assignments)
                 return
         what = failed.error.message if failed.error else failed.signal
         cause = f"{what or f'status {failed.exit_status}'}, stage {failed.stage}"
         if self.launches > before:
-            self._note(f"a process failed as it ended ({cause}); what it measured is kept")
+            self._note(f"a process failed while it exited ({cause}); its measurements are kept")
             return
-        # Anew: without contexts made early, then one after the other.
-        how = "they are started again" if self._early else "they load one after the other"
+        # Try again: first without early CUDA contexts, then one after the other.
+        how = "starting them again" if self._early else "loading them one after the other"
         self._note(f"not all launches could start at once ({cause}): {how}")
         self._at_once = self._at_once if self._early else 0
         self._early = False
@@ -461,9 +461,9 @@ class Duet:
     def _run(
         self, assignments: list[Assignment], *, on_stage: Callable[[str], None] | None = None
     ) -> None:
-        self._demand_good(self._ended(assignments, on_stage=on_stage), assignments)
+        self._raise_failures(self._run_to_end(assignments, on_stage=on_stage), assignments)
 
-    def _ended(
+    def _run_to_end(
         self,
         assignments: list[Assignment],
         *,
@@ -472,7 +472,7 @@ class Duet:
         on_started: Callable[[], None] | None = None,
         on_done: Callable[[], None] | None = None,
     ) -> list[JobEnd]:
-        """Run processes to their end, and check that the models are still what they were."""
+        """Run processes until they end, and check that the model files have not changed."""
         longest = max(expected_s(spec) for spec in self.sides.both)
         ends = run_jobs(
             assignments,
@@ -489,16 +489,16 @@ class Duet:
             for end, each in zip(ends, assignments, strict=True)
         ]
 
-    def _demand_good(self, ends: list[JobEnd], assignments: list[Assignment]) -> None:
+    def _raise_failures(self, ends: list[JobEnd], assignments: list[Assignment]) -> None:
         assert self._environment is not None
         both = zip(ends, assignments, strict=True)
-        for end, each in sorted(both, key=lambda pair: _is_bystander(pair[0])):
+        for end, each in sorted(both, key=lambda pair: _lost_partner(pair[0])):
             if not end.ok:
                 bench.raise_job_error(end, _specs_of(each)[0], self._environment, store=self._store,
                          execution=self._execution, work=each.folder)  # fmt: skip
 
     def report_gpu(self, verdict: Verdict) -> None:
-        """Note the verdict on GPU time once it is known; launches that follow have no bursts."""
+        """Show the verdict on GPU time once it is decided; later launches have no bursts."""
         self.bursts = False
         after = f"{verdict.launches} launches, {self.seconds + self._elapsed():.1f} s"
         self._note(f"GPU time {verdict.kind}: {judge.sentence(verdict)} ({after})")
@@ -516,51 +516,52 @@ def _specs_of(assignment: Assignment) -> list[RunSpec]:
 
 
 def make_duet(sides: Sides, *, store: Store, request: PairFields, execution: Execution) -> Duet:
-    mode, sides = settle(sides, request)
+    mode, sides = resolve_turns(sides, request)
     free = request.launches is None and request.max_launches is None
-    limit_s = BURSTS_LIMIT_S if settled_mode(mode, sides) == "bursts" else LIMIT_S
+    limit_s = BURSTS_LIMIT_S if resolve_mode(mode, sides) == "bursts" else LIMIT_S
     limit, pairs, seed = limit_s if free else None, request.pairs, request.seed
     return Duet(
         sides, store=store, execution=execution, mode=mode, pairs=pairs, seed=seed, limit_s=limit
     )
 
 
-def play_until_clear(duet: Duet, request: TurnFields) -> None:
-    """Add launches while an answer is unclear; GPU time is reported once it is known."""
+def measure_until_clear(duet: Duet, request: TurnFields) -> None:
+    """Add launches while the verdict is unclear; GPU time is reported once it is decided."""
     margin = request.margin_part
 
-    def look_at_gpu() -> None:
+    def judge_gpu_time() -> None:
         # Bursts are checked against the single queries of the same launches.
-        pairs = [(a, b) for a, b in duet.columns(judge.GPU) if a is not None and b is not None]
-        singly = [judge.pair_effect(a, b, design=duet.design) for a, b in pairs]
-        verdict = judge.burst_verdict(*duet.facts, singly=singly, margin=margin)
-        if duet.bursts and verdict is not None and is_settled(verdict):
+        pairs = [(a, b) for a, b in duet.column_pairs(judge.GPU) if a is not None and b is not None]
+        single = [judge.pair_effect(a, b, design=duet.design) for a, b in pairs]
+        verdict = judge.burst_verdict(*duet.launch_facts, single_effects=single, margin=margin)
+        if duet.bursts and verdict is not None and is_decided(verdict):
             duet.report_gpu(verdict)
 
-    duet.on_results = look_at_gpu
-    duet.play(request.launches)
+    duet.on_results = judge_gpu_time
+    duet.measure(request.launches)
     while duet.launches < request.most_launches and not duet.out_of_time:
-        # GPU time first, where it is measured by itself.
-        if not duet.bursts and is_settled(headline_verdict(duet, margin=margin)):
+        # While there are bursts, GPU time is not decided yet.
+        if not duet.bursts and is_decided(headline_verdict(duet, margin=margin)):
             break
-        duet.play(min(duet.more, request.most_launches - duet.launches))
+        duet.measure(min(duet.next_launches, request.most_launches - duet.launches))
 
 
-def is_settled(verdict: Verdict) -> bool:
-    """Return whether more launches would not help; a doubtful difference is not the same yet."""
+def is_decided(verdict: Verdict) -> bool:
+    """Whether more launches would not change the verdict; "same" needs a clear result."""
     if verdict.kind == "unclear" or verdict.design != "bursts":
         return verdict.kind != "unclear" or verdict.launches_needed is None
-    if verdict.metric != judge.GPU and verdict.launches < FEWEST_LAUNCHES:
+    if verdict.metric != judge.GPU and verdict.launches < MIN_BURST_LAUNCHES:
         return False
     is_sure = verdict.kind != "same" or verdict.launches >= LAUNCHES
-    return is_sure or abs((verdict.ratio or 1.0) - 1) < judge.gate_of(verdict)
+    return is_sure or abs((verdict.ratio or 1.0) - 1) < judge.threshold_of(verdict)
 
 
 def headline_verdict(duet: Duet, *, margin: float) -> Verdict:
-    metric, design, pairs = duet.headline, duet.design, duet.columns(duet.headline)
+    metric, design, pairs = duet.headline, duet.design, duet.column_pairs(duet.headline)
     if any(a is None or b is None for a, b in pairs):
         reason = f"{metric} was not measured on both sides"
         return judge.incomparable(metric, reason=reason, design=design)
     effects = [judge.pair_effect(a, b, design=design) for a, b in pairs]
     verdict = judge.verdict_from_effects(effects, metric=metric, design=design, margin=margin)
-    return judge.held_to_alone(verdict, judge.alone_effects(*duet.facts), margin=margin)[0]
+    alone = judge.alone_effects(*duet.launch_facts)
+    return judge.checked_alone(verdict, alone, margin=margin)[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.inspection import parameters_of
+from trtbench.analysis.inspection import parameter_count
 from trtbench.analysis.onnx_graph import PREPARATION, text_from_preparation
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import item_limit
@@ -370,7 +370,7 @@ def _artefact(
             graph = graph_from_json((folder / name).read_bytes(), where=name)
             facts["layers"] = len(graph.layers)
             facts.setdefault("layers_from", "engine")
-            if (parameters := parameters_of(graph)) is not None:
+            if (parameters := parameter_count(graph)) is not None:
                 facts |= {"parameters": parameters, "parameters_from": "engine"}
     if facts.get("parameters") is None:
         with contextlib.suppress(InputError, UnavailableError):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.onnx_graph import random_note
+from trtbench.analysis.onnx_graph import random_calibration_note
 from trtbench.analysis.scores import TOLERANCES
 from trtbench.convert.calibration import (
     HELD_OUT_SEED,
@@ -363,7 +363,7 @@ def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None
         facts: dict[str, Scalar] = {**outcome.facts, "keep_io": spec.keep_io}
         notes = [*([assumed] if assumed else []), *outcome.notes]
         if calibration and calibration.kind == "random":
-            notes.append(random_note(precision))
+            notes.append(random_calibration_note(precision))
         sidecar = Sidecar(
             made_by=f"trtbench {__version__}",
             step="cast" if cast else "quantize",

@@ -47,7 +47,7 @@ from trtbench.formats.toolkit import (
     layers_from_csv,
 )
 from trtbench.importing.files import SHARED, Draft, data_of, plain, series_of, warmup_ms_of
-from trtbench.layers.join import types_of_layers
+from trtbench.layers.join import computing_types
 from trtbench.measure.model_facts import check_precision_against_layers
 from trtbench.models.identity import SUFFIXES, model_ref
 from trtbench.report.run_facts import remember_summary
@@ -215,7 +215,7 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
         inputs, outputs = (_edge_tensors(graph, outputs=side) for side in (False, True))
     conditions = _conditions(draft, log, times, stated, inputs, outputs)
     if conditions["precision"].value is None:  # read off the layers
-        types = {*log.layer_types} or types_of_layers(graph)
+        types = {*log.layer_types} or computing_types(graph)
         names = [name for name in reversed(LOWEST_FIRST) if name in types]
         if names:
             conditions["precision"] = Fact(value="+".join(names), source="implied")

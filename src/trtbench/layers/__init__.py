@@ -1,1 +1,1 @@
-"""Where the time of an engine goes: layers joined, grouped, aligned with another's, explained."""
+"""Where the time of an engine goes: tables of layers, groups, differences between two engines."""

@@ -1,7 +1,7 @@
 """Operations and bytes of engine layers, what GPUs can do at best, and the roofline.
 
-A node that several layers came from is counted once, shared out evenly. Traffic is what a layer
-must move when its tensors are read and written once, so it is a lower bound.
+The cost of a node that several layers came from is divided evenly among them. Traffic is what a
+layer moves when every tensor is read and written exactly once, so it is a lower bound.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ BYTES = {
     "int8": 1, "uint8": 1, "fp8": 1, "bool": 1, "int4": 0.5, "fp4": 0.5,
 }  # fmt: skip
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum")
-"""Operators whose type the model decides; the rest follows their neighbours."""
+"""Operators whose type the model sets; the others use the type of their neighbours."""
 
 _WIDTHS = {"half": 2.0, "float": 4.0, "int8": 1.0, "bfloat16": 2.0, "fp8": 1.0, "int4": 0.5}
-"""Bytes of a weight, as the inspector words its type."""
+"""Bytes per weight, by the inspector's name of its type."""
 _PRODUCTS = ("gemm", "MatrixMultiply")
-_OWN_ENDS = re.compile(r"^fused |_nchwc$|_nhwc$|_quant$|_token_\d+$")
-_OWN_KINDS = re.compile(r"^(?:Fused|QLinear|Nhwc)+")
-MOST_FUSED = 8
+_RUNTIME_SUFFIXES = re.compile(r"^fused |_nchwc$|_nhwc$|_quant$|_token_\d+$")
+_RUNTIME_PREFIXES = re.compile(r"^(?:Fused|QLinear|Nhwc)+")
+MAX_FUSED_NODES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCosts:
-    """What the nodes of a model cost, and in how many layers each of them is."""
+    """The cost of every node of a model, and the number of layers each node is part of."""
 
     nodes: dict[str, NodeCost]
     types: dict[str, str]
     order: tuple[str, ...]
     layers: Counter[str] = field(default_factory=Counter)
-    makers: dict[str, OnnxNode] = field(default_factory=dict)
+    producers: dict[str, OnnxNode] = field(default_factory=dict)
 
-    def behind(self, name: str, kind: str) -> tuple[str, ...]:
-        """Find the nodes that a runtime put into one of its own, which it names as it likes.
+    def nodes_computing(self, name: str, kind: str) -> tuple[str, ...]:
+        """Return the ONNX nodes that a runtime fused into its node ``name`` of type ``kind``.
 
-        ONNX Runtime keeps the name of a node, or takes that of the tensor that the last of them
-        makes; from there back to the operator that it says is computed, all are part of it.
+        ONNX Runtime names a fused node after one of them, or after the output tensor of the last
+        one. All nodes from that tensor back to the operator ``kind`` belong to the fused node.
         """
-        name = _OWN_ENDS.sub("", name)
+        name = _RUNTIME_SUFFIXES.sub("", name)
         if name in self.nodes:
             return (name,)
-        kind = _OWN_KINDS.sub("", kind)
+        kind = _RUNTIME_PREFIXES.sub("", kind)
         found: list[str] = []
-        node = self.makers.get(name)
-        while node is not None and len(found) < MOST_FUSED:
+        node = self.producers.get(name)
+        while node is not None and len(found) < MAX_FUSED_NODES:
             found.append(node.name)
             if node.op == kind:
                 return tuple(reversed(found))
-            makers = (self.makers.get(each.name) for each in node.inputs if not each.weight)
-            node = next((each for each in makers if each is not None), None)
+            producers = (self.producers.get(each.name) for each in node.inputs if not each.weight)
+            node = next((each for each in producers if each is not None), None)
         return ()
 
     def total(self, nodes: Iterable[str], field: str) -> int | None:
-        """Add up ``flops`` or ``traffic_bytes`` of nodes; ``None`` when one is not known."""
+        """Add up ``flops`` or ``traffic_bytes`` of nodes; ``None`` if one of them is unknown."""
         known = [node for node in nodes if node in self.nodes]
         costs: list[int | None] = [getattr(self.nodes[node], field) for node in known]
         if not costs or None in costs:
@@ -74,7 +74,7 @@ class NodeCosts:
 
 
 def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> NodeCosts:
-    """Estimate the nodes of a model, with the layers of the engine that share them."""
+    """Estimate the cost of every node; ``graph`` shows how many engine layers share a node."""
     shared: Counter[str] = Counter()
     for info in graph.layers if graph else ():
         shared.update(set(info.origin))
@@ -86,26 +86,26 @@ def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> Node
             types[node.name] = short
     nodes = {node.name: cost_from_node(node) for node in model.nodes}
     order = tuple(node.name for node in model.nodes)
-    makers = {each.name: node for node in model.nodes for each in node.outputs}
-    return NodeCosts(nodes=nodes, types=types, order=order, layers=shared, makers=makers)
+    producers = {each.name: node for node in model.nodes for each in node.outputs}
+    return NodeCosts(nodes=nodes, types=types, order=order, layers=shared, producers=producers)
 
 
 def flops_of(
     info: LayerInfo | None, nodes: Sequence[str], role: Role, costs: NodeCosts | None
 ) -> int | None:
-    """Count operations: of the ONNX nodes where the model is known, else of convolutions."""
+    """Count the operations of a layer: from its ONNX nodes, else from weights and shapes."""
     if role != "compute":
         return None
     found = costs.total(nodes, "flops") if costs is not None else None
     if found is not None or info is None:
         return found
     dims = info.outputs[0].dimensions if info.outputs else ()
-    if info.type in _PRODUCTS:  # 2 for every output and every element of a row
+    if info.type in _PRODUCTS:  # 2 per output element and element of a row
         row = info.inputs[0].dimensions if info.inputs else ()
         return 2 * math.prod(dims) * row[-1] if row and dims and min(*row, *dims) > 0 else None
     if "ConvKernel" in info.extra or (info.type or "").startswith("CaskDeconv"):
-        return None  # a fused pooling hides the places
-    # 2 for every weight and every place it is applied at
+        return None  # after a fused pooling the size of the convolution's output is unknown
+    # 2 per weight and position that it is applied at
     kept = (info.extra.get(key) for key in ("Weights", "ConvWeights"))
     weights = next((value.get("Count") for value in kept if isinstance(value, dict)), None)
     kernel, maps = info.extra.get("Kernel"), info.extra.get("OutMaps")
@@ -119,7 +119,7 @@ def flops_of(
 def traffic_of(
     info: LayerInfo | None, nodes: Sequence[str], role: Role, costs: NodeCosts | None
 ) -> int | None:
-    """Count bytes: tensors at the edge and weights, else what the nodes move unfused."""
+    """Count the bytes of a layer's inputs, outputs and weights, else those of its ONNX nodes."""
     if role in ("constant", "nothing"):
         return None
     tensors = {each.name: each for each in (*info.inputs, *info.outputs)} if info else {}
@@ -134,14 +134,14 @@ def traffic_of(
 
 
 class GpuPeak(Value, frozen=True, kw_only=True):
-    """The ceilings of one GPU."""
+    """Peak memory bandwidth and arithmetic rates of one GPU."""
 
     name: str
     bytes_per_s: float
     flops_per_s: dict[str, float]  # by the type of the operands
 
     def peak(self, precision: str | None) -> float | None:
-        """Look up the rate for a type; a type without a unit of its own runs as a wider one."""
+        """Return the rate for a type; one without its own arithmetic units runs as a wider one."""
         wider = {
             "tf32": "fp32", "bf16": "fp16", "uint8": "int8", "int4": "int8", "fp8": "fp16",
             "fp4": "fp8", "fp64": None,
@@ -220,17 +220,17 @@ GB10 | Blackwell | 273 | 31 62 125 125 250 250 500 | DGX Spark data sheet; by ha
 """
 
 _OTHER_BOARDS = {"super", "laptop", "ti", "mobile", "d", "mig", "max", "q", "nvl", "pcie", "dlb"}
-"""Words that make a GPU of another one; of those in the table the table's own name has them."""
+"""Words in a GPU's name that make it a different board, unless the table's name has them too."""
 _MODULES = {
     "orin": {16: "Jetson AGX Orin"},
     "xavier": {8: "Jetson AGX Xavier", 6: "Jetson Xavier NX"},
     "thor": {20: "Jetson AGX Thor"},
-}  # jetsons by their multiprocessors; Orin NX and Nano have the same count and stay unknown
+}  # Jetsons by number of multiprocessors; Orin NX and Nano have the same and stay unknown
 
 
 @cache
 def gpu_peaks() -> tuple[GpuPeak, ...]:
-    """List every GPU of the table."""
+    """Return the peak rates of every GPU in the table."""
     found = []
     for line in _TABLE.strip().splitlines():
         name, _, bandwidth, rates, _ = (part.strip() for part in line.split("|"))
@@ -242,10 +242,10 @@ def gpu_peaks() -> tuple[GpuPeak, ...]:
 
 @lru_cache(maxsize=256)
 def peak_of(name: str | None, *, sm_count: int | None = None) -> GpuPeak | None:
-    """Find a GPU by the name its driver gives: the longest name of the table that is in it.
+    """Find a GPU by the driver's name for it: the longest table entry whose words are all in it.
 
-    A word of the driver's that makes it another board (``SUPER``, ``Laptop``, a MIG slice) must
-    be in the table too. Jetsons call themselves ``Orin``; only their cores distinguish them.
+    A word that makes it a different board (``SUPER``, ``Laptop``, a MIG slice) must be in the
+    entry too. Jetsons report only ``Orin``, so ``sm_count`` distinguishes them.
     """
     words = _words(name or "")
     modules = _MODULES.get(next(iter(words & {"orin", "xavier", "thor"}), ""), {})
@@ -260,34 +260,35 @@ def peak_of(name: str | None, *, sm_count: int | None = None) -> GpuPeak | None:
 
 
 def _words(name: str) -> set[str]:
-    """Split a name into words: ``NVIDIA A100-SXM4-80GB`` has those of ``A100 SXM4 80GB``."""
+    """Split a name into lower-case words at spaces, hyphens and underscores."""
     return {word for word in re.split(r"[\s_-]+", name.lower()) if word}
 
 
-LIGHT = ("pooling", "pointwise", "resize", "shuffle", "slice", "padding", "softmax", "concat")
-"""Kinds that do so little with each byte that only memory can limit them."""
+MEMORY_BOUND_KINDS = (
+    "pooling", "pointwise", "resize", "shuffle", "slice", "padding", "softmax", "concat",
+)  # fmt: skip
 
 
 def with_rates(table: LayerTable, peak: GpuPeak | None) -> LayerTable:
-    """Add achieved rates, and shares of the roofline where the GPU is known."""
+    """Return the table with achieved rates, and roofline shares where the GPU is known."""
     layers = list(table.layers)
     for place, layer in enumerate(table.layers):
         if not layer.time_s:
             continue
         seconds, flops, traffic = layer.seconds, layer.flops, layer.traffic_bytes
         bound: Bound | None = None
-        least = 0.0
-        light = layer.converts or (layer.kind or "").lower() in LIGHT
+        shortest_s = 0.0
+        light = layer.converts or (layer.kind or "").lower() in MEMORY_BOUND_KINDS
         rate = peak.peak(layer.precision) if peak else None
-        computing = flops / rate if flops is not None and rate else None
-        if peak and traffic is not None and (computing is not None or light):
-            moving = traffic / peak.bytes_per_s
-            bound = "compute" if (computing or 0.0) > moving else "memory"
-            least = max(computing or 0.0, moving)
+        compute_s = flops / rate if flops is not None and rate else None
+        if peak and traffic is not None and (compute_s is not None or light):
+            memory_s = traffic / peak.bytes_per_s
+            bound = "compute" if (compute_s or 0.0) > memory_s else "memory"
+            shortest_s = max(compute_s or 0.0, memory_s)
         layers[place] = layer.having(
             flops_per_s=flops / seconds if flops else None,
             bytes_per_s=traffic / seconds if traffic is not None else None,
-            roofline=least / seconds if bound else None,
+            roofline=shortest_s / seconds if bound else None,
             bound=bound,
         )
     return table.having(layers=tuple(layers), gpu=peak.name if peak else None)

@@ -1,8 +1,8 @@
-"""Two engines against each other: which layers do the same work, and what got slower or faster.
+"""Compare two engines: which layers do the same work, and which got slower or faster.
 
-Layers are aligned by ONNX nodes, then by name, then by their place among what is aligned already;
-one may stand against several. Names that only count (``Conv_12``) are trusted when most of them
-agree: in another export they mean other nodes.
+Layers are aligned by ONNX nodes, then by name, then by their position between layers that are
+already aligned; one layer may correspond to several. Numbered names (``Conv_12``) are only used if
+most of them are in both engines: another export numbers its nodes differently.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from trtbench.layers.table import (
     LayerTable,
     Role,
     edges_of,
-    foreign_ends,
-    is_numbered,
+    has_numbered_name,
     is_weighted,
+    is_wider,
+    myelin_ends,
     narrowest,
     nodes_between,
     short_name,
     target_of_reformat,
     total_s,
-    wider,
 )
 
 _FAMILIES = {
@@ -44,26 +44,26 @@ _FAMILIES = {
     "fullyconnected": "product", "gemmconvolution": "product",
     "pooling": "pooling", "pointwise": "pointwise", "elementwise": "pointwise",
 }  # fmt: skip
-_CLAMPS = ("Relu", "Clip", "LeakyRelu")  # kernels take these in; names may lack them
+_CLAMPS = ("Relu", "Clip", "LeakyRelu")  # often fused into kernels whose names omit them
 
 By = Literal["origin", "name", "place", "none"]
 
-AGREE = 0.5  # share of numbered names that must be on both sides before any of them is trusted
-MOST_LAYERS = 8  # a node of more layers ties nothing together (shapes, constants)
-LARGEST_PLACE = 6  # so many layers between the same neighbours are one another
-MOST_CELLS = 60_000_000  # cells of the table before it is refused: 7 700 by 7 700 layers, 120 MB
-STRANGERS = 0.1  # engines with less work in common are of different networks
+MIN_SHARED_NAMES = 0.5  # share of numbered names in both engines, below which none is used
+MAX_LAYERS_PER_NODE = 8  # a node in more layers does not align them (shapes, constants)
+MAX_GAP_LAYERS = 6  # unaligned layers between the same neighbours that are aligned as a group
+MAX_CELLS = 60_000_000  # largest table for sequence alignment: 7 700 by 7 700 layers, 120 MB
+MIN_COMMON_WORK = 0.1  # engines with a smaller share of aligned layers are different networks
 
 
-def operators_of(layer: Layer) -> tuple[str, ...]:
-    """List the operators of a layer that make it what it is: without Q/DQ and clamps."""
+def main_operators(layer: Layer) -> tuple[str, ...]:
+    """Return the operators of a layer without Q/DQ and clamps."""
     return tuple(
         name for name in layer.operators if "QuantizeLinear" not in name and name not in _CLAMPS
     )
 
 
 class _Alignment:
-    """What is aligned so far; ``pair_of`` gives the pair of a layer, by side and index."""
+    """Pairs of layers aligned so far; ``pair_of`` maps side and layer index to a pair."""
 
     def __init__(self, a: LayerTable, b: LayerTable) -> None:
         self.tables = (a, b)
@@ -75,27 +75,27 @@ class _Alignment:
             taken.update(dict.fromkeys(members, len(self.pairs)))
         self.pairs.append((a, b, by))
 
-    def working(self, side: int) -> list[Layer]:
+    def compute_layers(self, side: int) -> list[Layer]:
         return [layer for layer in self.tables[side].layers if layer.role == "compute"]
 
-    def free(self, side: int, *, computing: bool = False) -> list[Layer]:
-        layers = self.working(side) if computing else self.tables[side].layers
+    def unaligned(self, side: int, *, computing: bool = False) -> list[Layer]:
+        layers = self.compute_layers(side) if computing else self.tables[side].layers
         return [layer for layer in layers if layer.index not in self.pair_of[side]]
 
-    def by_origin(self) -> None:
-        """Join layers that share a node, through others too, and keep what has both sides."""
-        # The layers that compute, by node; a region known by its ends holds all nodes between.
+    def align_by_origin(self) -> None:
+        """Align groups of layers that share ONNX nodes, directly or through other layers."""
+        # Layers that compute, by node; a region with known ends holds all nodes between them.
         holders: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
         for side, holding in enumerate(holders):
             order = [node for layer in self.tables[1 - side].layers for node in layer.nodes]
-            for layer in self.working(side):
-                ends = foreign_ends(layer.name)
+            for layer in self.compute_layers(side):
+                ends = myelin_ends(layer.name)
                 between = nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
                 for node in between or layer.nodes:
                     if "QuantizeLinear" not in node:
                         holding.setdefault(node, []).append(layer.index)
-        left, right = ({node for node in side if is_numbered(node)} for side in holders)
-        counted = left | right if _disagree(left, right) else set()
+        left, right = ({node for node in side if has_numbered_name(node)} for side in holders)
+        counted = left | right if _names_unrelated(left, right) else set()
         offset = len(self.tables[0].layers)
         parent = list(range(offset + len(self.tables[1].layers)))
 
@@ -108,7 +108,7 @@ class _Alignment:
         linked: set[int] = set()
         for node, one in holders[0].items():
             other = holders[1].get(node)
-            if other is None or node in counted or max(len(one), len(other)) > MOST_LAYERS:
+            if other is None or node in counted or max(len(one), len(other)) > MAX_LAYERS_PER_NODE:
                 continue
             members = [*one, *(offset + index for index in other)]
             for each in members:
@@ -121,14 +121,14 @@ class _Alignment:
             own = [each for each in joined if each < offset]
             self.add(own, [each - offset for each in joined if each >= offset], "origin")
 
-    def by_name(self, *, computing: bool = False) -> None:
-        """Align layers of exactly one name, those that repeat in their order."""
-        a, b = (self.free(side, computing=computing) for side in (0, 1))
+    def align_by_name(self, *, computing: bool = False) -> None:
+        """Align layers with equal names; repeated names are aligned in order."""
+        a, b = (self.unaligned(side, computing=computing) for side in (0, 1))
         left, right = (
-            {layer.name for layer in side if is_numbered(layer.name.split(" + ")[0])}
+            {layer.name for layer in side if has_numbered_name(layer.name.split(" + ")[0])}
             for side in (a, b)
         )
-        distrusted = left if left and right and _disagree(left, right) else set()
+        distrusted = left if left and right and _names_unrelated(left, right) else set()
         waiting: dict[str, list[int]] = {}
         for layer in reversed(b):
             waiting.setdefault(layer.name, []).append(layer.index)
@@ -137,20 +137,20 @@ class _Alignment:
             if same and layer.name not in distrusted:
                 self.add([layer.index], [same.pop()], "name")
 
-    def by_place(self) -> None:
-        """Align what is left by kind and shape, in an order that agrees with what is aligned."""
+    def align_by_position(self) -> None:
+        """Align remaining layers of the same kind and shape, consistent with existing pairs."""
 
         def signature(layer: Layer) -> tuple[object, ...]:
-            """Family and output without batch, else the name."""
+            """Return family and output shape without batch, else the name without numbers."""
             if layer.shape_out is None:
                 return (re.sub(r"\d+", "#", layer.name),)
             kind = (layer.kind or "").lower()
             dims = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
             return _FAMILIES.get(kind, kind) or None, dims
 
-        if not self.free(0, computing=True) or not self.free(1, computing=True):
+        if not self.unaligned(0, computing=True) or not self.unaligned(1, computing=True):
             return
-        sides = [self.working(side) for side in (0, 1)]
+        sides = [self.compute_layers(side) for side in (0, 1)]
         tokens = [
             [taken.get(layer.index, signature(layer)) for layer in layers]
             for taken, layers in zip(self.pair_of, sides, strict=True)
@@ -160,12 +160,12 @@ class _Alignment:
             if one not in self.pair_of[0] and other not in self.pair_of[1]:
                 self.add([one], [other], "place")
 
-    def between(self) -> None:
-        """Take what is left between the same neighbours for one another: a fusion that changed."""
-        # The runs of layers left over, by the pairs before and behind them.
+    def align_gaps(self) -> None:
+        """Align groups of remaining layers between the same neighbours: their fusion changed."""
+        # Sequences of unaligned layers, by the pairs before and after them.
         runs: tuple[dict[tuple[int, int], list[int]], dict[tuple[int, int], list[int]]] = ({}, {})
         for side, found in enumerate(runs):
-            paired = [(self.pair_of[side].get(x.index), x.index) for x in self.working(side)]
+            paired = [(self.pair_of[side].get(x.index), x.index) for x in self.compute_layers(side)]
             last, run = -1, list[int]()
             for pair, index in [*paired, (-1, -1)]:
                 if pair is None:
@@ -177,22 +177,22 @@ class _Alignment:
         for ends, left in runs[0].items():
             right = runs[1].get(ends, [])
             if ends == (-1, -1) or not right:
-                continue  # between nothing and nothing anything would do
-            few = max(len(left), len(right)) <= LARGEST_PLACE
-            # Whatever is in the place of a Myelin region that stands alone, it swallowed.
+                continue  # without any neighbour the position says nothing
+            few = max(len(left), len(right)) <= MAX_GAP_LAYERS
+            # A single Myelin region replaces all layers of the other engine at its position.
             alone = any(
-                len(own) == 1 and foreign_ends(table.layers[own[0]].name) is not None
+                len(own) == 1 and myelin_ends(table.layers[own[0]].name) is not None
                 for own, table in zip((left, right), self.tables, strict=True)
             )
             if few or alone:
                 self.add(left, right, "place")
 
-    def reformats(self) -> None:
-        """Align reformats that serve the same tensor of layers that are aligned."""
+    def align_reformats(self) -> None:
+        """Align reformats that serve the same tensor of aligned layers."""
         served: list[dict[tuple[int, str], list[int]]] = [{}, {}]
         for side, found in enumerate(served):
             by_name = {layer.name: layer.index for layer in self.tables[side].layers}
-            for layer in self.free(side):
+            for layer in self.unaligned(side):
                 target = target_of_reformat(layer.name)
                 index = by_name.get(target[0]) if target and layer.role != "compute" else None
                 pair = None if index is None else self.pair_of[side].get(index)
@@ -204,29 +204,29 @@ class _Alignment:
 
 
 def align(a: LayerTable, b: LayerTable) -> list[tuple[Sequence[int], Sequence[int], By]]:
-    """Align two engines; every layer of both is in exactly one pair."""
+    """Align two engines: lists of layer indices of both; every layer is in exactly one pair."""
     sides = _Alignment(a, b)
-    sides.by_origin()
-    sides.by_name(computing=True)
-    sides.by_place()
-    sides.between()
-    sides.reformats()
-    sides.by_name()
-    for layer in sides.free(0):
+    sides.align_by_origin()
+    sides.align_by_name(computing=True)
+    sides.align_by_position()
+    sides.align_gaps()
+    sides.align_reformats()
+    sides.align_by_name()
+    for layer in sides.unaligned(0):
         sides.add([layer.index], [], "none")
-    for layer in sides.free(1):
+    for layer in sides.unaligned(1):
         sides.add([], [layer.index], "none")
     return sides.pairs
 
 
-def _disagree(left: Collection[str], right: Collection[str]) -> bool:
-    """Whether numbered names mean nothing between two exports: too few are on both sides."""
+def _names_unrelated(left: Collection[str], right: Collection[str]) -> bool:
+    """Whether too few numbered names are on both sides to be of the same export."""
     smaller = min(len(left), len(right))
-    return not smaller or len({*left} & {*right}) < AGREE * smaller
+    return not smaller or len({*left} & {*right}) < MIN_SHARED_NAMES * smaller
 
 
 def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """List the places of a longest common sequence; of very long ones only equal ends."""
+    """Return index pairs of a longest common subsequence; very long inputs match only at ends."""
     begin = 0
     while begin < min(len(a), len(b)) and a[begin] == b[begin]:
         begin += 1
@@ -241,7 +241,7 @@ def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[
     row, column = len(left), len(right)
     tail = [(len(a) - end + place, len(b) - end + place) for place in range(end)]
     middle: list[tuple[int, int]] = []
-    if row * column <= MOST_CELLS:
+    if row * column <= MAX_CELLS:
         lengths = np.zeros((row + 1, column + 1), np.uint16)
         for place, code in enumerate(left, 1):
             above = lengths[place - 1]
@@ -259,7 +259,7 @@ def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[
 
 
 class Change(Value, frozen=True, kw_only=True):
-    """One piece of work in two engines; a side without layers has none of it."""
+    """Aligned layers of two engines; a side is empty if it has no such layer."""
 
     a: tuple[int, ...]
     b: tuple[int, ...]
@@ -275,7 +275,7 @@ class Change(Value, frozen=True, kw_only=True):
 
     @property
     def delta_s(self) -> float:
-        """Positive where the second engine is slower."""
+        """Time of B minus time of A: positive if the second engine is slower."""
         return self.b_s - self.a_s
 
     @property
@@ -284,27 +284,27 @@ class Change(Value, frozen=True, kw_only=True):
 
 
 class EngineDiff(Value, frozen=True, kw_only=True):
-    """Two engines aligned; the changes add up to the difference of the sums."""
+    """The changes between two engines; they add up to the difference of the layer sums."""
 
-    changes: tuple[Change, ...]  # the largest first; pieces that took no time on either side last
+    changes: tuple[Change, ...]  # the largest first; layers that took no time on either side last
     a_s: float | None
     b_s: float | None
     explained: float | None
-    """Share of all that moved, up or down, that lies in layers found on both sides or in
-    conversions; the rest is work that only one engine seems to have."""
+    """Share of all changes in time, up or down, that is in layers of both engines or in
+    conversions; the rest is in layers that only one engine has."""
     notes: tuple[str, ...] = ()
 
     @property
     def delta_s(self) -> float | None:
         return None if self.a_s is None or self.b_s is None else self.b_s - self.a_s
 
-    def only(self, side: str) -> tuple[Change, ...]:
-        """List what only one side has: ``a`` or ``b``."""
+    def only_in(self, side: str) -> tuple[Change, ...]:
+        """Return the changes that only one engine has: ``a`` or ``b``."""
         return tuple(each for each in self.changes if each.by == "none" and getattr(each, side))
 
 
 def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
-    """Align two engines and find what differs."""
+    """Align two engines and return what differs."""
     changes = []
     for one, other, by in align(a, b):
         left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
@@ -338,11 +338,11 @@ def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
     )
     notes = []
     work = [each for each in changes if each.role == "compute"]
-    if work and sum(each.by != "none" for each in work) < STRANGERS * len(work):
-        notes.append("hardly any layer has a counterpart: are these engines of one network?")
+    if work and sum(each.by != "none" for each in work) < MIN_COMMON_WORK * len(work):
+        notes.append("hardly any layer has a counterpart: are both engines of the same network?")
     for name, table in (("A", a), ("B", b)):
         if not table.timed:
-            notes.append(f"{name} has no profile: layers are aligned, and no time is known")
+            notes.append(f"{name} has no profile: layers are aligned, but their times are unknown")
         notes += [f"{name}: {note}" for note in table.notes]
     return EngineDiff(
         changes=tuple(changes),
@@ -354,7 +354,7 @@ def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
 
 
 def _precision(layers: Sequence[Layer]) -> str | None:
-    """Name the types that compute, the one with most time first; of a conversion, from and to."""
+    """Name the types of layers, the most time first; a conversion as ``fp32 to fp16``."""
     words: dict[str, None] = {}
     for layer in sorted(layers, key=lambda layer: -layer.seconds):
         if layer.precision or layer.precision_in:
@@ -363,11 +363,11 @@ def _precision(layers: Sequence[Layer]) -> str | None:
 
 
 def _content(layers: Sequence[Layer]) -> list[list[str]]:
-    """What each layer is made of: its nodes, or the operators where nodes only count."""
+    """Return the nodes of each layer, or its operators if the nodes only have numbers."""
     found = []
     for layer in layers:
         nodes = [node for node in layer.nodes if "QuantizeLinear" not in node]
-        found.append(sorted(operators_of(layer) if any(map(is_numbered, nodes)) else nodes))
+        found.append(sorted(main_operators(layer) if any(map(has_numbered_name, nodes)) else nodes))
     return sorted(found)
 
 
@@ -375,7 +375,7 @@ Certainty = Literal["measured", "at most", "stated"]
 
 
 class Gap(Value, frozen=True, kw_only=True):
-    """One reason why layers and whole differ; positive makes the sum of the layers larger."""
+    """One reason why the sum of layers differs from the GPU time; positive if the sum is larger."""
 
     name: str
     seconds: float | None
@@ -394,12 +394,12 @@ class Reconciliation(Value, frozen=True, kw_only=True):
 
     @property
     def gap_s(self) -> float | None:
-        """By how much the layers exceed the whole."""
+        """Sum of the layers minus the GPU time."""
         return None if self.gpu_s is None else self.layers_s - self.gpu_s
 
 
 def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
-    """Add up the layers and account for the difference; ``None`` without a profile."""
+    """Explain the difference between layer sum and GPU time; ``None`` without a profile."""
     layers_s, gpu_s, profiled_gpu_s = table.total_s, facts.gpu_s, facts.profiled_gpu_s
     if layers_s is None:
         return None
@@ -416,19 +416,19 @@ def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
             each.seconds if each.median_s is None else each.median_s for each in table.layers
         )
         if table.count != 1 and all(layer.median_s is not None for layer in timed):
-            because = "averages less medians of the layers: warm-up and stalls of the profiled pass"
+            because = "layer averages minus medians: warm-up and stalls of the profiled pass"
             beyond = sum(layer.seconds - (layer.median_s or 0.0) for layer in timed)
             add("warm-up and stalls", beyond, because, "measured")
         if profiled_gpu_s is not None:
             with_it, without = text_from_seconds(profiled_gpu_s), text_from_seconds(gpu_s)
             because = f"GPU time {with_it} with the profiler attached, {without} without"
             add("profiler overhead", profiled_gpu_s - gpu_s, because, "measured")
-            because = "GPU time of the profiled pass that no layer is charged with"
+            because = "GPU time of the profiled pass that belongs to no layer"
             add("launch gaps", medians_s - profiled_gpu_s, because, "measured")
-        beside = [layer for layer in table.layers if layer.stream]
-        if beside and left_s > 0:  # they overlap with the main stream by at most their own time
-            own = total_s(beside)
-            because = f"{len(beside)} layers on other streams take {text_from_seconds(own)} in sum"
+        extra = [layer for layer in table.layers if layer.stream]
+        if extra and left_s > 0:  # the overlap with the main stream is at most their own time
+            own = total_s(extra)
+            because = f"{len(extra)} layers on other streams take {text_from_seconds(own)} together"
             add("auxiliary streams", min(own, left_s), because, "at most")
         if facts.cuda_graph:
             because = "the timed run replayed a CUDA graph; the profiler launches layers one by one"
@@ -438,8 +438,6 @@ def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
 
 
 Row = dict[str, Scalar]
-
-
 _RENAMED = {"precision_asked": "asked", "average_s": "time_s", "roofline_share": "roofline",
             "onnx_nodes": "nodes"}  # fmt: skip
 LAYER_COLUMNS = (
@@ -448,11 +446,11 @@ LAYER_COLUMNS = (
     "min_s", "max_s", "share", "flops", "traffic_bytes", "flops_per_s", "bytes_per_s",
     "roofline_share", "bound", "weights", "stream", "region", "tactic", "operators", "onnx_nodes",
 )  # fmt: skip
-"""Columns of a file of layers: the fields of a layer, some under a longer name."""
+"""Columns of the exported table of layers: fields of a layer, some under a longer name."""
 
 
 def rows_from_layers(layers: Iterable[Layer]) -> list[Row]:
-    """Every fact of every layer; several operators or ONNX nodes are joined by spaces."""
+    """Return one row per layer; several operators or ONNX nodes are joined by spaces."""
     rows = []
     for layer in layers:
         values = {name: getattr(layer, _RENAMED.get(name, name)) for name in LAYER_COLUMNS}
@@ -463,7 +461,7 @@ def rows_from_layers(layers: Iterable[Layer]) -> list[Row]:
 
 
 def rows_from_groups(groups: Iterable[Group], *, by: str) -> list[Row]:
-    """Write groups, the key under its own name."""
+    """Return one row per group; the first column is named after the grouping key."""
     return [
         {
             by.partition(":")[0] if by.partition(":")[0].isalpha() else "pattern": group.name,
@@ -479,7 +477,7 @@ def rows_from_groups(groups: Iterable[Group], *, by: str) -> list[Row]:
 
 
 def rows_from_diff(diff: EngineDiff) -> list[Row]:
-    """Write every piece of work of two engines, both sides beside one another."""
+    """Return one row per change, with the values of both engines."""
     timed = diff.delta_s is not None
     return [
         {
@@ -505,27 +503,27 @@ CauseCode = Literal[
     "enqueue",
 ]  # fmt: skip
 
-CEILING = 0.6  # share of the memory's rate that counts as its ceiling; copies reach 0.8
-SHOWN = 3
+MEMORY_CEILING = 0.6  # share of the peak bandwidth from which memory is the limit; copies reach 0.8
+MAX_EVIDENCE = 3
 
 
 class Cause(Value, frozen=True, kw_only=True):
-    """One reason, what it costs and explains, what shows it, and what to do."""
+    """One reason for a slow candidate: its cost, the evidence, and what to try."""
 
     code: CauseCode
     title: str
-    seconds: float | None  # ``None`` where it is seen and cannot be put in seconds
+    seconds: float | None  # cost; ``None`` if it cannot be quantified
     explains_s: float = 0.0
     share: float | None = None
-    layers: tuple[str, ...] = ()  # names of the candidate's layers, the costliest first
-    nodes: tuple[str, ...] = ()  # ONNX nodes of the layer it is about, where it is about one
+    layers: tuple[str, ...] = ()  # names of the candidate's layers, the slowest first
+    nodes: tuple[str, ...] = ()  # ONNX nodes of the layer, if the cause is a single layer
     evidence: tuple[str, ...] = ()
     try_: str = ""
     command: str | None = None
 
 
 def interruptions(table: LayerTable) -> dict[int, int]:
-    """Map layers that interrupt a quantized stretch, and conversions around them, to the layer."""
+    """Map unquantized layers between quantized ones, and conversions around them, to the layer."""
     before: list[set[int]] = [set() for _ in table.layers]
     after: list[set[int]] = [set() for _ in table.layers]
     for begin, end, _ in edges_of(table):
@@ -536,7 +534,7 @@ def interruptions(table: LayerTable) -> dict[int, int]:
         if layer.role != "compute" or layer.precision is None or layer.precision in QUANTIZED:
             continue
         passed, quantized = {layer.index}, []
-        for steps in (before, after):  # through conversions to the next layers that compute
+        for steps in (before, after):  # follow conversions to the next layers that compute
             waiting, seen = list(steps[layer.index]), set[int]()
             while waiting:
                 index = waiting.pop()
@@ -552,29 +550,30 @@ def interruptions(table: LayerTable) -> dict[int, int]:
 
 
 def _layer_causes(
-    excess: Sequence[tuple[Change, float]], b: LayerTable, asked: str | None, broken: dict[int, int]
+    excess: Sequence[tuple[Change, float]], b: LayerTable, asked: str | None
 ) -> Iterator[Cause]:
-    """One cause for every change; what got faster makes a cause cheaper or negative.
+    """Group changes into causes; layers that got faster make a cause smaller or negative.
 
-    ``excess`` is how much longer each change takes than expected; ``broken`` are interruptions.
+    ``excess`` is how much longer each change takes than expected.
     """
+    interrupted = interruptions(b)
 
     def code_of(change: Change, layers: Sequence[Layer]) -> CauseCode:
         if change.role in CONVERSIONS:
             return "reformat"
         if not change.a:
             return "added"
-        if any(is_weighted(layer) and wider(layer.precision, asked) for layer in layers):
+        if any(is_weighted(layer) and is_wider(layer.precision, asked) for layer in layers):
             return "precision"
         if "fusion" in change.changed and len(change.b) > len(change.a):
             return "fusion"
         slowest = max(layers, key=lambda each: each.seconds, default=None)
-        if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= CEILING:
+        if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= MEMORY_CEILING:
             return "memory"
         return "kernel" if change.b_s > change.a_s else "rest"
 
     def shown(change: Change, code: CauseCode) -> str:
-        """A change with both times."""
+        """Describe a change with the times of both engines."""
         layers = [b.layers[index] for index in change.b]
         more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
         was = f"{text_from_seconds(change.a_s)} before" if change.a else "not in the baseline"
@@ -588,7 +587,7 @@ def _layer_causes(
     members: dict[tuple[CauseCode, int], list[tuple[Change, float]]] = {}
     for change, seconds in excess:
         layers = [b.layers[index] for index in change.b]
-        at = next((broken[index] for index in change.b if index in broken), -1)
+        at = next((interrupted[index] for index in change.b if index in interrupted), -1)
         replaceable = change.role in CONVERSIONS or not change.a
         key: tuple[CauseCode, int] = (code_of(change, layers), -1)
         if asked in QUANTIZED and at >= 0 and (replaceable or not any(map(is_weighted, layers))):
@@ -608,11 +607,11 @@ def _layer_causes(
             names = list(dict.fromkeys([layer.name, *names]))
             called = short_name(layer.name)
             if layer.nodes and not any(node in layer.name for node in layer.nodes):
-                # A generated name is not found in the model.
+                # A generated name is not in the model, so its nodes are named too.
                 more = f" and {len(layer.nodes) - 1} more" if len(layer.nodes) > 1 else ""
                 called = f"{layer.nodes[0]}{more} ({called})"
             got = (layer.precision or "another type").upper()
-            words |= {"called": called, "got": got, "op": [*operators_of(layer), "KIND"][0]}
+            words |= {"called": called, "got": got, "op": [*main_operators(layer), "KIND"][0]}
         title, remedy, command = (text.format(**words) for text in _CAUSES[code])
         yield Cause(
             code=code,
@@ -620,7 +619,7 @@ def _layer_causes(
             seconds=total,
             layers=tuple(names),
             nodes=layer.nodes if layer else (),
-            evidence=tuple(shown(change, code) for change, s in own[:SHOWN] if s > 0),
+            evidence=tuple(shown(change, code) for change, s in own[:MAX_EVIDENCE] if s > 0),
             try_=remedy,
             command=command,
         )
@@ -650,7 +649,7 @@ _CAUSES = {
     ),
     "kernel": (
         "{count} layers whose kernels are slower than the baseline's",
-        "let the builder time more kernels, and time them anew",
+        "let the builder time more kernels, without a timing cache",
         "trtbench build MODEL.onnx --optimization-level 5 --no-timing-cache",
     ),
     "rest": (
@@ -676,8 +675,8 @@ _CAUSES = {
 }
 """By code: the title, what to do, and the command."""
 
-
-LEAST_GAIN = 1.02  # a speed-up below this is none: nothing can be expected of the other layers
+ENQUEUE_BOUND = 0.8  # enqueue time over GPU time from which on trtexec warns, too
+MIN_GAIN = 1.02  # smaller speed-ups do not count: the narrower type brings nothing
 
 
 class Why(ShortView, Value, frozen=True, kw_only=True):
@@ -685,11 +684,11 @@ class Why(ShortView, Value, frozen=True, kw_only=True):
 
     baseline_s: float
     candidate_s: float
-    expected_s: float  # baseline with the gain that the narrower type brought where it was used
-    gain: float  # how many times as fast layers in the narrower type are; 1: none are
-    shortfall_s: float  # what there is to explain; zero or less where nothing is missing
+    expected_s: float  # time if all layers had gained as much as those in the narrower type
+    gain: float  # speed-up of the layers in the narrower type; 1 if there are none
+    shortfall_s: float  # time to explain; zero or less if there is none
     causes: tuple[Cause, ...]
-    gains_s: float  # what layers that got faster than expected bring; zero or less
+    gains_s: float  # time gained by layers that are faster than expected; zero or less
     unexplained_s: float
     diff: EngineDiff
 
@@ -701,7 +700,7 @@ def why(
     baseline: EngineFacts | None = None,
     candidate: EngineFacts | None = None,
 ) -> Why | None:
-    """Causes, ranked by what they explain; ``None`` where a side has no profile."""
+    """Return the causes ranked by what they explain; ``None`` if a side has no profile."""
     if a.total_s is None or b.total_s is None:
         return None
     left, right = baseline or EngineFacts(), candidate or EngineFacts()
@@ -710,10 +709,10 @@ def why(
     asked = narrowest(right.asked) or narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
     excess = [
-        (each, each.b_s - (each.a_s / gain if _weighted(each, a) else each.a_s))
+        (each, each.b_s - (each.a_s / gain if _has_weighted_layer(each, a) else each.a_s))
         for each in diff.changes
     ]
-    every = [*_layer_causes(excess, b, asked, interruptions(b))]
+    every = [*_layer_causes(excess, b, asked)]
     missing = math.fsum(seconds for _, seconds in excess)
     shortfall = missing
     if right.enqueue_s and right.gpu_s and right.enqueue_s >= ENQUEUE_BOUND * right.gpu_s:
@@ -754,12 +753,12 @@ def why(
     )
 
 
-def _weighted(change: Change, a: LayerTable) -> bool:
+def _has_weighted_layer(change: Change, a: LayerTable) -> bool:
     return any(is_weighted(a.layers[index]) for index in change.a)
 
 
 def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> float:
-    """How many times as fast the layers got that did gain by the narrower type."""
+    """Return the speed-up of the layers that became faster in the narrower type."""
 
     def main_type(indices: Sequence[int], table: LayerTable) -> str | None:
         layers = [table.layers[index] for index in indices if table.layers[index].precision]
@@ -767,13 +766,10 @@ def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> 
 
     gained = []
     for each in diff.changes:
-        if each.b and each.b_s < each.a_s and _weighted(each, a):
+        if each.b and each.b_s < each.a_s and _has_weighted_layer(each, a):
             was, now = main_type(each.a, a), main_type(each.b, b)
-            if wider(was, now) and not wider(now, asked):
+            if is_wider(was, now) and not is_wider(now, asked):
                 gained.append(each)
     after = math.fsum(each.b_s for each in gained)
     ratio = math.fsum(each.a_s for each in gained) / after if after else 1.0
-    return ratio if ratio >= LEAST_GAIN else 1.0
-
-
-ENQUEUE_BOUND = 0.8  # trtexec warns from the same share of enqueue time over GPU time on
+    return ratio if ratio >= MIN_GAIN else 1.0

@@ -1,7 +1,7 @@
 """Profile, layer information and ONNX nodes of one engine, joined into one table.
 
-Layers of one name meet in their order. A profile and layer information of different engines are
-not joined: the table says so and holds the times alone.
+Layers that share a name are matched in order. A profile and layer information of different engines
+are not joined: the table then holds the times alone, with a note.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from trtbench.layers.table import (
     Layer,
     LayerTable,
     Role,
-    foreign_ends,
+    myelin_ends,
     nodes_between,
-    nodes_of,
+    nodes_from_name,
     target_of_reformat,
 )
 
@@ -32,10 +32,10 @@ _OPERANDS = {
     "i8": "int8", "u8": "uint8", "int8": "int8", "i4": "int4",
     "e4m3": "fp8", "e5m2": "fp8", "e2m1": "fp4",
 }  # fmt: skip
-_ONE = "bf16|tf32|f16|f32|f64|int8|i8|u8|i4|e4m3|e5m2|e2m1"
-_XMMA = re.compile(rf"_({_ONE})({_ONE}|i32)_({_ONE})(f16|f32|i32|bf16)?(?=_)")
+_TYPE = "bf16|tf32|f16|f32|f64|int8|i8|u8|i4|e4m3|e5m2|e2m1"
+_XMMA = re.compile(rf"_({_TYPE})({_TYPE}|i32)_({_TYPE})(f16|f32|i32|bf16)?(?=_)")
 """``_<input><output>_<operand><accumulator>_``; without an accumulator the operand is the input."""
-_DENSE = re.compile(rf"_({_ONE})({_ONE})(?=_)")
+_DENSE = re.compile(rf"_({_TYPE})({_TYPE})(?=_)")
 _WORDS = (
     (re.compile(r"imma|icudnn|int8x4|_i8816|_i16832|i\d+cudnn|int8_"), "int8"),
     (re.compile(r"e4m3|fp8|qgmma"), "fp8"),
@@ -44,12 +44,12 @@ _WORDS = (
     (re.compile(r"bf16|bfloat16"), "bf16"),
     (re.compile(r"hmma|h884|h1688|h16816|f16f16|fp16|half|FP16"), "fp16"),
     (re.compile(r"scudnn|sgemm|ffma|fp32|FP32"), "fp32"),
-)  # marks in kernels of cuDNN, cuBLAS, CUTLASS and pooling, in the order in which they decide
+)  # parts of kernel names of cuDNN, cuBLAS, CUTLASS and pooling; the first that matches decides
 _WEIGHTS = {
     "half": "fp16", "float": "fp32", "int8": "int8", "bfloat16": "bf16", "bf16": "bf16",
     "fp8": "fp8", "int4": "int4", "fp4": "fp4",
 }  # fmt: skip
-"""How the inspector words the type of weights."""
+"""Types of weights, by the inspector's name for them."""
 _NUMBER = re.compile(r"^(?:0x[0-9a-fA-F]+|-?\d+)$")
 
 _ROLES: dict[str, Role] = {
@@ -62,23 +62,21 @@ _REGION = re.compile(r"_(myl\d+)_\d+$")
 _OPERATOR = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9]*?)(?:_\d+)?$")
 _NVM = re.compile(r"(?:^| )(?:to|from) nvm$")
 _HIDES = re.compile(r"ForeignNode|myelin$|plugin", re.IGNORECASE)
-"""Layers that are many, or a program of their own."""
+"""Opaque layers: they contain several others, or are plug-ins."""
 _COMPUTED = re.compile(r"fp|bf|int8|tf")
 _GENERATED = re.compile(r"^(?:__myl_|_gemm_|__mye)")
-
-
 _NAMED_KIND = re.compile(r"\((\w+)\)$|^(?:aten|prim|onnx)::(\w+)$")
-"""How the profilers of ONNX Runtime and PyTorch name nodes, modules and operators."""
+"""Names of nodes, modules and operators in profiles of ONNX Runtime and PyTorch."""
 
 
-def _named_kind(name: str) -> tuple[str, str] | None:
-    """Split a name that holds its kind, as profilers write it: ``/conv1/Conv (Conv)``."""
+def _name_and_kind(name: str) -> tuple[str, str] | None:
+    """Split a profiler's name that includes the kind of the layer: ``/conv1/Conv (Conv)``."""
     named = _NAMED_KIND.search(name)
     return (name[: named.start()].rstrip(), named[1] or named[2]) if named else None
 
 
 def _role(name: str, info: LayerInfo | None) -> Role:
-    """What a layer is there for; a name alone shows reformats and DLA's copies."""
+    """Return the role of a layer; the name alone identifies reformats and DLA copies."""
     if _NVM.search(name):
         return "copy"
     kind = (info.type or "").lower() if info else ""
@@ -95,7 +93,7 @@ def _role(name: str, info: LayerInfo | None) -> Role:
 
 
 def _edge_types(info: LayerInfo | None) -> tuple[str | None, str | None]:
-    """The types a layer takes and gives, by its first typed tensors."""
+    """Return the types of the first input and the first output that have one."""
     taken, given = (
         next((each.dtype for each in tensors if each.dtype), None)
         for tensors in ((info.inputs, info.outputs) if info else ((), ()))
@@ -104,7 +102,7 @@ def _edge_types(info: LayerInfo | None) -> tuple[str | None, str | None]:
 
 
 def _computing_type(info: LayerInfo | None, role: Role) -> tuple[str | None, Basis | None]:
-    """The type that a layer computes in, and where that is known from."""
+    """Return the type a layer computes in, and what that is derived from."""
     if info is None or role != "compute":
         return None, None
     if (found := type_from_tactic(info.tactic)) is not None:
@@ -126,8 +124,8 @@ def _computing_type(info: LayerInfo | None, role: Role) -> tuple[str | None, Bas
     return None, None
 
 
-def layer_types(graph: EngineGraph, *, seen_inside: bool = False) -> Counter[str]:
-    """Count layers by the type that computes; ``seen_inside`` leaves out what hides others."""
+def count_layer_types(graph: EngineGraph, *, seen_inside: bool = False) -> Counter[str]:
+    """Count layers by the type they compute in; ``seen_inside`` leaves out opaque layers."""
     found: Counter[str] = Counter()
     for layer in graph.layers:
         precision, basis = _computing_type(layer, _role(layer.name, layer))
@@ -138,13 +136,13 @@ def layer_types(graph: EngineGraph, *, seen_inside: bool = False) -> Counter[str
     return found
 
 
-def types_of_layers(graph: EngineGraph | None) -> frozenset[str]:
-    """The types that layers were seen to compute in; empty where that is not known."""
-    return frozenset(layer_types(graph, seen_inside=True)) if graph is not None else frozenset()
+def computing_types(graph: EngineGraph | None) -> frozenset[str]:
+    """Return the types that layers compute in; empty if unknown."""
+    return frozenset(count_layer_types(graph, seen_inside=True) if graph is not None else ())
 
 
-def denied_by(label: str | None, ran: frozenset[str]) -> str | None:
-    """Name what computes, where none of it is of the label; ``None`` where it may be."""
+def contradicting_types(label: str | None, ran: frozenset[str]) -> str | None:
+    """Name the types that ran if the precision ``label`` is not among them, else ``None``."""
     wanted, full = types_of(label), {"fp32", "tf32"}
     if not wanted or "best" in wanted:
         return None
@@ -154,7 +152,7 @@ def denied_by(label: str | None, ran: frozenset[str]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def type_from_tactic(tactic: str | None) -> str | None:
-    """Read the operands' type from a kernel's name; ``None`` when the name does not show it."""
+    """Return the operand type that a kernel's name shows; ``None`` if it shows none."""
     if not tactic or _NUMBER.match(tactic) or _GENERATED.match(tactic):
         return None
     if match := _XMMA.search(tactic):
@@ -164,7 +162,7 @@ def type_from_tactic(tactic: str | None) -> str | None:
     return next((name for pattern, name in _WORDS if pattern.search(tactic)), None)
 
 
-SAME_ENGINE = 0.9  # share of timed layers that layer information of one engine names
+SAME_ENGINE = 0.9  # of the timed layers must be in the layer information of the same engine
 
 
 def join_layers(
@@ -173,20 +171,20 @@ def join_layers(
     *,
     costs: NodeCosts | None = None,
 ) -> LayerTable:
-    """Join what was timed, what the inspector shows and what the nodes cost."""
+    """Join layer times, the inspector's layer information and the cost of ONNX nodes."""
     times = profile.layers if profile is not None else ()
     notes: list[str] = []
     if graph is not None and times:
         shared = Counter(info.name for info in graph.layers) & Counter(each.name for each in times)
         if shared.total() < SAME_ENGINE * len(times):
             notes.append(
-                "profile and layer information are of different engines and were not joined: of "
-                f"{len(times)} timed layers {shared.total()} are among the {len(graph.layers)} of "
-                "the engine"
+                "profile and layer information are of different engines and were not joined: "
+                f"only {shared.total()} of {len(times)} timed layers are among the "
+                f"{len(graph.layers)} layers of the engine"
             )
             graph = None
     infos = graph.layers if graph else ()
-    # Times and layers meet by name; a layer that was not timed stays in its place.
+    # Times and layers are matched by name; a layer that was not timed keeps its position.
     waiting: dict[str, list[LayerInfo]] = {}
     for info in reversed(infos):
         waiting.setdefault(info.name, []).append(info)
@@ -201,25 +199,25 @@ def join_layers(
     total = math.fsum(each.average_s for each in times)
     layers = [_layer(k, time, info, total, costs) for k, (time, info) in enumerate(met)]
     tensors = (each for info in infos for each in (*info.inputs, *info.outputs))
-    own = any(_named_kind(each.name) for each in layers)
+    own = any(_name_and_kind(each.name) for each in layers)
     missing = sum(1 for layer in layers if layer.time_s is None)
     if graph is None:
         unknown = "types and shapes" if own else "kinds, types and shapes"
-        notes.append(f"no layer information: {unknown} are not known")
+        notes.append(f"no layer information: {unknown} are unknown")
     elif not graph.detailed:
-        notes.append("built with layer names only: kinds, types and shapes are not known")
+        notes.append("built with layer names only: kinds, types and shapes are unknown")
     if not times:
         notes.append("no profile: nothing was timed")
     elif graph is not None and missing:
         notes.append(f"{missing} layers of the engine are not in the profile")
     repeated = sum(n for n in Counter(layer.name for layer in layers).values() if n > 1)
     if repeated:
-        notes.append(f"{repeated} layers share their name with another; each is kept as its own")
+        notes.append(f"{repeated} layers share their name with another; they are listed separately")
     nodes = {node for each in layers for node in each.nodes}
     if costs is not None and layers and not nodes & costs.nodes.keys():
-        note = "no layer came from a node of this ONNX model: it is of another network"
+        note = "no layer came from a node of this ONNX model: the model is another network"
         if own:
-            note = "the runtime names no layer as the ONNX model does: operations are not counted"
+            note = "layer names do not match the ONNX model: operations are not counted"
         notes.append(note)
     return LayerTable(
         layers=tuple(layers),
@@ -239,22 +237,22 @@ def _layer(
     costs: NodeCosts | None,
 ) -> Layer:
     name = info.name if info else time.name if time else ""
-    role, named, region = _role(name, info), _named_kind(name), _REGION.search(name)
+    role, named, region = _role(name, info), _name_and_kind(name), _REGION.search(name)
     precision, basis = _computing_type(info, role)
     taken, given = _edge_types(info)
-    # The ONNX nodes: as the inspector names them, else by the name and the model.
-    nodes, ends = info.origin if info else (), foreign_ends(name)
+    # The ONNX nodes: from the inspector, else from the layer's name and the model.
+    nodes, ends = info.origin if info else (), myelin_ends(name)
     if not nodes and ends is not None and costs is not None:
         nodes = nodes_between(*ends, costs.order)
     if not nodes and info is None and costs is not None and named is not None:
-        nodes = costs.behind(*named)
+        nodes = costs.nodes_computing(*named)
     elif not nodes:
-        nodes = nodes_of(name)
+        nodes = nodes_from_name(name)
     types, kinds = (costs.types, costs.nodes) if costs else ({}, {})
     asked = next((types[node] for node in nodes if node in types), None)
     if costs is None or role != "compute":
         # By the name alone: ``w + QuantizeLinear_7 + Conv_9`` has quantized weights.
-        parts, known = name.split(" + "), nodes_of(name)
+        parts, known = name.split(" + "), nodes_from_name(name)
         quantizes = any("QuantizeLinear" in part for part in parts)
         works = any("QuantizeLinear" not in part and part in known for part in parts)
         asked = "int8" if quantizes and works else None
@@ -262,7 +260,7 @@ def _layer(
     operators = tuple(kinds[node].op for node in nodes if node in kinds)
     if not operators:  # from the names: ``/layer1/conv1/Conv``, ``Add_12``
         operators = tuple(match[1] for node in nodes if (match := _OPERATOR.search(node)))
-    shapes = []  # of the first tensor that has one
+    shapes = []  # of the first input and the first output that have one
     for tensors in (info.inputs, info.outputs) if info else ((), ()):
         dims = next((each.dimensions for each in tensors if each.dimensions), ())
         shapes.append(text_from_shape([None if dim < 0 else dim for dim in dims]) if dims else None)

@@ -1,4 +1,4 @@
-"""The layers of an engine with all that is known of them: names, groups, types and their graph."""
+"""The table of an engine's layers: names, groups, types, and the graph they form."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Role = Literal["compute", "reformat", "cast", "quantize", "copy", "constant", "n
 from INT8, FP8, INT4 or FP4; DLA has copies; ``nothing`` runs no kernel (NoOp, shape calls)."""
 
 CONVERSIONS: tuple[Role, ...] = ("reformat", "cast", "quantize", "copy")
-"""Roles that do nothing for the network but make tensors fit."""
+"""Roles that compute nothing: they only change the layout or type of tensors."""
 
-QUANTIZED = ("int8", "fp8", "int4", "fp4", "uint8")  # types that a network has to be quantized for
+QUANTIZED = ("int8", "fp8", "int4", "fp4", "uint8")  # types that need a quantized network
 
-Basis = Literal["tactic", "weights", "inputs", "outputs"]  # how a type is known, surest first
+Basis = Literal["tactic", "weights", "inputs", "outputs"]  # source of a type, most reliable first
 
 Bound = Literal["compute", "memory"]
 
 
 class Layer(Value, frozen=True, kw_only=True):
-    """One layer; what no source shows is ``None`` or empty."""
+    """One layer; unknown fields are ``None`` or empty."""
 
     index: int
     name: str
-    kind: str | None = None  # as the inspector has it: ``Convolution``, ``gemm``
+    kind: str | None = None  # the inspector's type: ``Convolution``, ``gemm``
     role: Role = "compute"
-    precision: str | None = None  # that computes, whatever the output is
+    precision: str | None = None  # that it computes in; the output may have another
     precision_basis: Basis | None = None
     precision_in: str | None = None
     precision_out: str | None = None
@@ -52,13 +52,13 @@ class Layer(Value, frozen=True, kw_only=True):
     stream: int | None = None
     weights: int | None = None
     nodes: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()  # ``Conv``, ``MatMul``: of the model or of names
-    asked: str | None = None  # type that the model asks for, where Q/DQ or typed nodes say so
+    operators: tuple[str, ...] = ()  # ``Conv``, ``MatMul``: from the model or from names
+    asked: str | None = None  # type that the model requests by Q/DQ or typed nodes
     flops: int | None = None
     traffic_bytes: int | None = None
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
-    roofline: float | None = None  # achieved share of what the GPU allows, 0 to 1
+    roofline: float | None = None  # achieved share of the GPU's roofline, 0 to 1
     bound: Bound | None = None
     region: str | None = None  # Myelin's region, where the layer is one kernel of it
     reads: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Layer(Value, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """Its time, nothing where it was not timed."""
+        """The time of the layer; 0 if it was not timed."""
         return self.time_s or 0.0
 
     @property
@@ -78,7 +78,7 @@ class LayerTable(Value, frozen=True, kw_only=True):
     """The layers of one engine in the order of execution."""
 
     layers: tuple[Layer, ...]
-    count: int | None = None  # inferences that the times are averages over, where known
+    count: int | None = None  # number of inferences that the times are averaged over
     timed: bool = False
     detailed: bool = False
     gpu: str | None = None
@@ -87,18 +87,18 @@ class LayerTable(Value, frozen=True, kw_only=True):
 
     @property
     def total_s(self) -> float | None:
-        """Sum of all layer times; ``None`` where nothing was timed."""
+        """Sum of all layer times; ``None`` if nothing was timed."""
         return total_s(self.layers) if self.timed else None
 
 
 def total_s(layers: Iterable[Layer]) -> float:
-    """Add up layer times; what was not timed adds nothing."""
+    """Return the sum of the layer times; layers that were not timed count as 0."""
     return math.fsum(layer.seconds for layer in layers)
 
 
-MOST_LETTERS = 72
+MAX_NAME_LENGTH = 72
 
-_FOR = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
+_REFORMAT = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
 _FOREIGN = re.compile(r"\{ForeignNode\[(?P<first>.*?)\.\.\.(?P<last>.*)\]\}", re.DOTALL)
 _DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
 _WRAPPED = re.compile(r"^(?:PWN|PointWise|fusedPointwise)\((?P<inner>.*)\)$", re.DOTALL)
@@ -109,29 +109,29 @@ _NOT_A_NODE = re.compile(r"^\(Unnamed Layer\*|^ONNXTRT_|^__my")
 
 
 def target_of_reformat(name: str) -> tuple[str, str] | None:
-    """The layer that a reformat is for, and its tensor (``input 0``); ``None`` of other layers."""
-    match = _FOR.match(name)
+    """Return the layer a reformat serves and its tensor (``input 0``); ``None`` if no reformat."""
+    match = _REFORMAT.match(name)
     return (match[3], f"{match[1].lower()} {match[2]}") if match else None
 
 
-def foreign_ends(name: str) -> tuple[str, str] | None:
-    """Name the first and the last node that a Myelin region swallowed."""
+def myelin_ends(name: str) -> tuple[str, str] | None:
+    """Return the first and the last node of a ``ForeignNode`` (Myelin region) by its name."""
     match = _FOREIGN.search(name)
     return (match["first"].strip(), match["last"].strip()) if match else None
 
 
-def nodes_of(name: str) -> tuple[str, ...]:
-    """List the nodes that a layer's name is made of, in order; weights and helpers are left out."""
-    if _FOR.match(name):
+def nodes_from_name(name: str) -> tuple[str, ...]:
+    """List the ONNX nodes in a layer's name, in order, without weights and generated layers."""
+    if _REFORMAT.match(name):
         return ()
     dla = _DLA.match(name)
-    parts: Iterable[str] = foreign_ends(name) or (dla["nodes"].split(",") if dla else _parts(name))
+    parts: Iterable[str] = myelin_ends(name) or (dla["nodes"].split(",") if dla else _parts(name))
     nodes = dict.fromkeys(part.strip() for part in parts)
     return tuple(x for x in nodes if x and not _CONSTANT.search(x) and not _NOT_A_NODE.match(x))
 
 
 def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...]:
-    """List the nodes from one to another in an order of nodes; empty when an end is not in it."""
+    """Return the nodes of ``order`` from ``first`` to ``last``; empty if either is missing."""
     places = {node: place for place, node in reversed(list(enumerate(order)))}
     if first not in places or last not in places:
         return ()
@@ -139,21 +139,21 @@ def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...
     return tuple(order[begin : end + 1])
 
 
-def is_numbered(node: str) -> bool:
-    """Whether a name only counts (``Conv_12``): in another file it is another node."""
+def has_numbered_name(node: str) -> bool:
+    """Whether a name is only a number (``Conv_12``), which another export assigns differently."""
     return bool(_NUMBERED.match(node))
 
 
 def short_name(name: str) -> str:
-    """Cut the middle out of a name that would fill several lines of prose."""
-    if len(name) <= MOST_LETTERS:
+    """Shorten a long name in the middle."""
+    if len(name) <= MAX_NAME_LENGTH:
         return name
-    head = MOST_LETTERS * 2 // 3
-    return f"{name[:head]}…{name[head + 1 - MOST_LETTERS :]}"
+    head = MAX_NAME_LENGTH * 2 // 3
+    return f"{name[:head]}…{name[head + 1 - MAX_NAME_LENGTH :]}"
 
 
 def block_of(name: str, *, depth: int = 1) -> str:
-    """Name the block of a node: ``/layer3/layer3.1/conv1/Conv`` at depth 1 is ``/layer3``."""
+    """Return the block of a node: ``/layer3/layer3.1/conv1/Conv`` at depth 1 is in ``/layer3``."""
     slash = name.startswith("/")
     parts = [part for part in name.split("/") if part]
     if len(parts) == 1:
@@ -166,15 +166,15 @@ def _parts(name: str) -> list[str]:
     parts: list[str] = []
     for part in map(str.strip, re.split(r" \+ | \|\| ", name.strip())):
         wrapped, torch = _WRAPPED.match(part), _TORCH.match(part)
-        # Commas join in ``PWN(a, b)`` what plus signs join elsewhere.
+        # In ``PWN(a, b)`` names are separated by commas instead of plus signs.
         inner = _parts(wrapped["inner"].replace(", ", " + ")) if wrapped else [part]
         inner = [torch["node"] or torch["op"]] if torch else inner
         parts += [re.sub(r"_myl\d+_\d+$", "", each) for each in inner]
     return parts
 
 
-KEYS = ("kind", "precision", "role", "node", "block", "region", "stream", "bound")
-"""What layers can be grouped by; ``block`` takes a depth (``block:2``)."""
+GROUP_KEYS = ("kind", "precision", "role", "node", "block", "region", "stream", "bound")
+"""Fields that layers can be grouped by; ``block`` takes a depth (``block:2``)."""
 
 UNKNOWN = "unknown"
 
@@ -182,10 +182,10 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 class Group(Value, frozen=True, kw_only=True):
-    """Layers with something in common."""
+    """Layers with the same kind, precision, block or other key."""
 
     name: str
-    layers: float  # a layer of several nodes counts in parts under each of them
+    layers: float  # a layer of several nodes is divided evenly among them
     seconds: float | None
     share: float | None = None
     flops: int | None = None
@@ -194,24 +194,24 @@ class Group(Value, frozen=True, kw_only=True):
 
 
 def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Group, ...]:
-    """Group the layers of a table; one of several nodes belongs to each in equal parts."""
+    """Group the layers of a table; a layer of several nodes is divided evenly among them."""
     key, _, depth = by.partition(":")
     if key == "block" and depth and not depth.isdecimal():
-        raise UsageError(f"{by!r} has no depth", fix="write it like block:2")
+        raise UsageError(f"the depth in {by!r} is not a number", fix="write it like block:2")
     patterns = [each.strip() for each in by.split(",") if each.strip()]
-    if by not in KEYS and key != "block" and not _PATTERN.search(by) and "/" not in by:
-        refuse_unknown(by, KEYS, f"layers cannot be grouped by {by!r}", flag="--by")
+    if by not in GROUP_KEYS and key != "block" and not _PATTERN.search(by) and "/" not in by:
+        refuse_unknown(by, GROUP_KEYS, f"layers cannot be grouped by {by!r}", flag="--by")
 
     def names_of(layer: Layer) -> Sequence[str]:
         other = f"({layer.role})" if layer.role != "compute" else None
-        if key == "block":  # that most nodes are in; a reformat is with the layer it is for
+        if key == "block":  # of most of its nodes; a reformat belongs to the layer it serves
             names = layer.nodes or (target_of_reformat(layer.name) or (layer.name,))[:1]
             blocks = Counter(block_of(x.split(" + ")[0], depth=int(depth or 1)) for x in names)
             return [blocks.most_common(1)[0][0]]
         if by == "node":
             return layer.nodes or [other or layer.name]
-        if by not in KEYS:
-            return [next((each for each in patterns if fits(layer, each)), "the rest")]
+        if by not in GROUP_KEYS:
+            return [next((each for each in patterns if matches(layer, each)), "the rest")]
         value = getattr(layer, by)
         if value is None:
             return [other or UNKNOWN] if by == "precision" else [UNKNOWN]
@@ -244,20 +244,20 @@ def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Gr
     return tuple(groups[:top])
 
 
-def fits(layer: Layer, pattern: str) -> bool:
-    """Whether a layer's name or one of its nodes fits; without ``*`` a part is enough."""
+def matches(layer: Layer, pattern: str) -> bool:
+    """Whether a layer's name or one of its nodes matches; without ``*`` a part is enough."""
     whole = pattern if _PATTERN.search(pattern) else f"*{pattern}*"
     return any(fnmatchcase(name, whole) for name in (layer.name, *layer.nodes))
 
 
-Edge = tuple[int, int, str]  # index of the writing and of the reading layer, the tensor
+Edge = tuple[int, int, str]  # index of the layer that writes, of the one that reads, the tensor
 
 
 def edges_of(table: LayerTable) -> list[Edge]:
-    """List who feeds whom, each pair once for every tensor.
+    """List the edges between layers, one per tensor.
 
-    A tensor that is written again later (Myelin reuses names) is read from its last writer; one
-    that is only written later is not read here.
+    A tensor that is written several times (Myelin reuses names) is read from its last writer
+    before the reader.
     """
     writers: dict[str, int] = {}
     found: dict[Edge, None] = {}
@@ -274,14 +274,14 @@ RANKS = {
     "fp64": 0, "fp32": 1, "tf32": 2, "bf16": 3, "fp16": 3, "int8": 4, "uint8": 4, "fp8": 4,
     "int4": 5, "fp4": 5,
 }  # fmt: skip
-"""How narrow a type is: a higher rank is narrower, and as a rule faster."""
+"""Types by width: a higher rank is narrower, and usually faster."""
 
 WEIGHTED = ("convolution", "convactpool", "deconvolution", "gemm", "fusion", "matrixmultiply",
             "fullyconnected", "einsum")  # fmt: skip
-"""Kinds of layers that a narrower type is requested for; the others follow."""
+"""Kinds of layers that a narrower type is requested for; the others use their neighbours'."""
 
 
-class Unmet(Value, frozen=True, kw_only=True):
+class UnmetPrecision(Value, frozen=True, kw_only=True):
     """A layer that computes in a wider type than requested."""
 
     index: int
@@ -289,26 +289,26 @@ class Unmet(Value, frozen=True, kw_only=True):
     asked: str
     got: str
     seconds: float | None
-    because: str  # who asked: the model, by its Q/DQ or types, or the build, by its flags
+    because: str  # source of the request: the model's Q/DQ or types, or the build's flags
 
 
-class PrecisionTruth(Value, frozen=True, kw_only=True):
-    """What an engine computes in, as against what it is called."""
+class PrecisionSummary(Value, frozen=True, kw_only=True):
+    """The types an engine computes in, compared with the types requested."""
 
     types: tuple[Group, ...]
-    unmet: tuple[Unmet, ...]
-    conversions: tuple[Group, ...]  # by role: layers that only make tensors fit
+    unmet: tuple[UnmetPrecision, ...]
+    conversions: tuple[Group, ...]  # by role: layers that only convert tensors
 
 
-def precision_truth(table: LayerTable, *, asked: str | None = None) -> PrecisionTruth:
-    """Look at the types of all layers; ``asked`` is what the build was allowed to use."""
+def summarize_precision(table: LayerTable, *, asked: str | None = None) -> PrecisionSummary:
+    """Summarize the types of all layers; ``asked`` are the types that the build allowed."""
     unmet, allowed = [], narrowest(asked)
     computing = [layer for layer in table.layers if layer.role == "compute"]
     for layer in sorted(computing, key=lambda each: -each.seconds):
-        got, by_model = layer.precision, wider(layer.precision, layer.asked)
-        if got is not None and (by_model or (is_weighted(layer) and wider(got, allowed))):
+        got, by_model = layer.precision, is_wider(layer.precision, layer.asked)
+        if got is not None and (by_model or (is_weighted(layer) and is_wider(got, allowed))):
             unmet.append(
-                Unmet(
+                UnmetPrecision(
                     index=layer.index,
                     name=layer.name,
                     asked=(layer.asked if by_model else allowed) or "",
@@ -318,7 +318,7 @@ def precision_truth(table: LayerTable, *, asked: str | None = None) -> Precision
                 )
             )
     known = {layer.precision for layer in computing}
-    return PrecisionTruth(
+    return PrecisionSummary(
         types=tuple(each for each in groups_of(table, "precision") if each.name in known),
         unmet=tuple(unmet),
         conversions=tuple(each for each in groups_of(table, "role") if each.name in CONVERSIONS),
@@ -326,24 +326,24 @@ def precision_truth(table: LayerTable, *, asked: str | None = None) -> Precision
 
 
 def narrowest(words: str | None) -> str | None:
-    """Find the narrowest type among words such as ``fp16+int8`` or ``FP32, INT8``."""
+    """Return the narrowest type in a text such as ``fp16+int8`` or ``FP32, INT8``."""
     found = [name for name in RANKS if name in (words or "").lower()]
     return max(found, key=lambda name: RANKS[name], default=None)
 
 
-def wider(got: str | None, asked: str | None) -> bool:
-    """Whether a type is wider than another; what is not known is not."""
+def is_wider(got: str | None, asked: str | None) -> bool:
+    """Whether one type is wider than another; false if either is unknown."""
     return got in RANKS and asked in RANKS and RANKS[got] < RANKS[asked]
 
 
 def is_weighted(layer: Layer) -> bool:
-    """Whether a narrower type is meant for a layer: products and convolutions."""
+    """Whether a layer has weights or is a matrix product, so that a narrower type speeds it up."""
     kind = (layer.kind or "").lower()
     return layer.role == "compute" and (kind in WEIGHTED or bool(layer.weights))
 
 
 class EngineFacts(Value, frozen=True, kw_only=True):
-    """Medians of one inference and the conditions they were taken under, where known."""
+    """Median times of one inference, and the conditions of the measurement."""
 
     host_s: float | None = None
     latency_s: float | None = None
@@ -363,7 +363,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
 
 
 def facts_from_run(run: Run) -> EngineFacts:
-    """Gather medians and conditions of a run; printed numbers stand in for samples."""
+    """Return medians and conditions of a run; without samples, medians that were reported."""
     from statistics import fmean, median  # slow to import, and no worker needs it
 
     from trtbench.analysis.summary import reported_statistics
@@ -373,7 +373,7 @@ def facts_from_run(run: Run) -> EngineFacts:
     graph = record.conditions.get("cuda_graph")
     columns = run.times.durations()
     spread = columns.get("gpu", columns.get(run.times.headline))
-    clocks = [look.sm_clock_hz for look in run.telemetry if look.sm_clock_hz]
+    clocks = [sample.sm_clock_hz for sample in run.telemetry if sample.sm_clock_hz]
     locked = gpu.sm_clock_hz if gpu and gpu.clocks_locked else None
 
     medians: dict[str, float | None] = {}
@@ -403,13 +403,13 @@ def facts_from_run(run: Run) -> EngineFacts:
 BOX_W, BOX_H = 200.0, 34.0
 GAP_X, GAP_Y = 18.0, 22.0
 COLUMN_GAP = 90.0
-SWEEPS = 4
-SHAPE = 1.7  # width over height that a drawing aims at
-HIDDEN = ("constant", "nothing")  # roles that run no kernel: left out, their neighbours joined
+SORTING_PASSES = 4
+ASPECT_RATIO = 1.7  # intended width over height of the drawing
+NOT_DRAWN = ("constant", "nothing")  # roles without a kernel; edges bypass them
 
 
 class NodeBox(Value, frozen=True, kw_only=True):
-    """The place of one layer: its upper left corner."""
+    """The position of one layer in the drawing: its upper left corner."""
 
     layer: int
     x: float
@@ -417,7 +417,7 @@ class NodeBox(Value, frozen=True, kw_only=True):
 
 
 class Placement(Value, frozen=True, kw_only=True):
-    """The places of all layers that are drawn, and who feeds whom among them."""
+    """Positions of all drawn layers, and the edges between them."""
 
     boxes: tuple[NodeBox, ...]
     edges: tuple[tuple[int, int], ...]
@@ -425,31 +425,31 @@ class Placement(Value, frozen=True, kw_only=True):
     height: float
 
 
-def place(table: LayerTable) -> Placement:
-    """Place every layer that runs.
+def place_layers(table: LayerTable) -> Placement:
+    """Lay out a drawing of every layer that runs a kernel.
 
-    Ranks by the longest way from an input, order within a rank by the mean place of the neighbours
-    (Sugiyama's method), long chains wrapped into columns so that a thousand layers stay an area and
-    not a line. Linear in layers and edges: libraries take seconds for 3 000 layers (grandalf) or
-    are not there for every Python (fast-sugiyama).
+    The rank of a layer is its longest path from an input; within a rank, layers are sorted by the
+    mean position of their neighbours (Sugiyama's method). Long chains are wrapped into columns.
+    The time is linear in layers and edges: libraries take seconds for 3 000 layers (grandalf) or
+    do not support every Python version (fast-sugiyama).
     """
-    # The layers to draw and their edges, with those that run no kernel bridged.
+    # The layers to draw and their edges; edges bypass layers that run no kernel.
     sources: dict[int, list[int]] = {}
     for begin, end, _ in edges_of(table):
         sources.setdefault(end, []).append(begin)
     every = [layer.index for layer in table.layers]
-    shown = [layer.index for layer in table.layers if layer.role not in HIDDEN] or every
+    shown = [layer.index for layer in table.layers if layer.role not in NOT_DRAWN] or every
     visible = set(shown)
     reached: dict[int, list[int]] = {}
     bridged: dict[tuple[int, int], None] = {}
-    for index in every:  # in the order of execution, so sources are settled
+    for index in every:  # in the order of execution, so sources come first
         found: dict[int, None] = {}
         for source in sources.get(index, ()):
             found.update(dict.fromkeys([source] if source in visible else reached[source]))
         reached[index] = list(found)
         if index in visible:
             bridged.update(dict.fromkeys((source, index) for source in found))
-    # Of names alone, the order of execution is all there is.
+    # Without tensors, layers are drawn as one chain in the order of execution.
     edges = list(bridged or dict.fromkeys(pairwise(shown)))
     above: dict[int, list[int]] = {index: [] for index in shown}
     below: dict[int, list[int]] = {index: [] for index in shown}
@@ -462,9 +462,9 @@ def place(table: LayerTable) -> Placement:
         ranks[index] = max((ranks[each] + 1 for each in above[index]), default=0)
         rows += [[] for _ in range(ranks[index] + 1 - len(rows))]
         rows[ranks[index]].append(index)
-    # Sort each rank by the mean place of its neighbours above, then below, a few times.
+    # Sort each rank by the mean position of its neighbours above, then below, a few times.
     at = {index: float(place) for row in rows for place, index in enumerate(row)}
-    for sweep in range(SWEEPS):
+    for sweep in range(SORTING_PASSES):
         steps = above if sweep % 2 == 0 else below
         for row in rows if sweep % 2 == 0 else reversed(rows):
             if len(row) > 1:
@@ -476,7 +476,7 @@ def place(table: LayerTable) -> Placement:
     widest = max((len(row) for row in rows), default=1)
     typical = len(shown) / max(1, len(rows))
     column_w = step_x * max(1.0, min(widest, 2 * typical)) + COLUMN_GAP
-    high = max(8, math.ceil(math.sqrt(len(rows) * column_w / (SHAPE * step_y))))
+    high = max(8, math.ceil(math.sqrt(len(rows) * column_w / (ASPECT_RATIO * step_y))))
     boxes: list[NodeBox] = []
     left = 0.0
     for first in range(0, len(rows), high):

@@ -30,7 +30,7 @@ from trtbench.core.run import (
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.files import scratch_directory
-from trtbench.layers.join import denied_by, types_of_layers
+from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models.identity import (
     changed,
     external_files,
@@ -98,10 +98,10 @@ def recorded_precision(model: ModelRef) -> str | None:
 
 def check_precision_against_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
     """Return the record with the precision of the layers, if they contradict the recorded one."""
-    label, types = precision_of(record), types_of_layers(graph)
+    label, types = precision_of(record), computing_types(graph)
     if not types or label is None:
         return record
-    ran = denied_by(label, types)
+    ran = contradicting_types(label, types)
     if ran is None:
         known = record.conditions["precision"].having(source="stated")
         return record.having(conditions={**record.conditions, "precision": known})

@@ -9,7 +9,7 @@ from typing import Literal
 
 from trtbench.core.safety import clean_line, clean_text
 from trtbench.core.units import text_from_bytes, text_from_duration, text_from_share
-from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, Layer, LayerTable, place
+from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, Layer, LayerTable, place_layers
 from trtbench.report.charts import OTHER, PAPER, ROLES
 
 MARGIN = 24.0
@@ -32,7 +32,7 @@ max-height:380px;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}
 
 def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -> str:
     """Draw an engine; without scripts the drawing shows itself as a whole."""
-    placed = place(table)
+    placed = place_layers(table)
     at = {each.layer: (each.x, each.y) for each in placed.boxes}
     hottest = max((layer.share or 0.0 for layer in table.layers), default=0.0)
     # What the colours of the boxes can say, the one that is drawn first.

@@ -65,7 +65,7 @@ from trtbench.host.tensorrt import (
     make_output_allocator,
     version_numbers,
 )
-from trtbench.layers.join import denied_by, types_of_layers
+from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models.identity import index_limits, precision_of_engine
 from trtbench.models.inputs import random_inputs
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
@@ -445,10 +445,10 @@ class TrtSession(Session):
         if label is None:
             return
         try:
-            types = types_of_layers(graph_from_json(self.describe(), where="the inspector"))
+            types = computing_types(graph_from_json(self.describe(), where="the inspector"))
         except ParseError:
             return
-        ran = denied_by(label, types)
+        ran = contradicting_types(label, types)
         if ran is not None:
             self.conditions["precision"] = Fact(value=ran, source="implied")
             self.evidence["claimed_precision"] = label

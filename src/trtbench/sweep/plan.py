@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from trtbench.analysis.sweep import is_one_table
+from trtbench.analysis.sweep import compares_only_models
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM, settled_items
 from trtbench.convert.conversions import are_images, input_shapes
@@ -492,7 +492,7 @@ def plan_sweep(
         )
     plan = SweepPlan(matrix, config, elsewhere=elsewhere)
     plan.cases = tuple(plan.plan_case(case, lenient=lenient) for case in cases)
-    plan.one_table = is_one_table([(case.model, case.label) for case in cases])
+    plan.one_table = compares_only_models([(case.model, case.label) for case in cases])
     if not elsewhere:
         plan.plan_accuracies()
     plan.cases = tuple(each for each in plan.cases if only in (None, each.case))

@@ -17,7 +17,7 @@ from trtbench.accuracy.check import vanilla_name
 from trtbench.accuracy.evaluate import EVAL_JSON, EVAL_MD, size_of_model
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.analysis.summary import summary_from_run
-from trtbench.analysis.sweep import SweepRow, with_front
+from trtbench.analysis.sweep import SweepRow, mark_pareto_front
 from trtbench.core.errors import writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import Environment, FailedRun, Finding, Run, Score
@@ -126,7 +126,7 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
     if runs and pictures:  # the first run carries those of all: a report shows each of them once
         runs[0] = replace(runs[0], extra={**runs[0].extra, "pictures": pictures})
     return Results(
-        rows=tuple(with_front(rows)),
+        rows=tuple(mark_pareto_front(rows)),
         runs=tuple(runs),
         failed=tuple(failed),
         judged=tuple(sweep.judged),

@@ -16,7 +16,7 @@ from trtbench.analysis.scores import (
     DEPTH_METRICS,
     DepthResult,
     DepthRules,
-    judge_map,
+    judge_depth_map,
     map_differences,
     resize_map,
     to_depth,
@@ -211,7 +211,7 @@ def judge(
         for tally, own in zip(tallies, maps, strict=True):
             if truth is not None:
                 shape = (truth.shape[0], truth.shape[1])
-                tally.results[index] = judge_map(resize_map(own, shape), truth, rules)
+                tally.results[index] = judge_depth_map(resize_map(own, shape), truth, rules)
             elif reason is not None:
                 tally.results[index] = DepthResult(metrics=None, reason=reason)
             if tally is not tallies[0]:
@@ -263,7 +263,7 @@ def judge(
         pictures = (PictureValue(path=str(path), title=f"Depth: {source.names[shown]}"),)
     return Judgement(
         scores=tuple(scores),
-        method=rules.words if source.truths else "no ground truth: maps are compared only",
+        method=rules.description if source.truths else "no ground truth: maps are compared only",
         tables=tuple(tables),
         pictures=pictures,
         notes=notes,

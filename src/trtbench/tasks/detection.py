@@ -23,8 +23,8 @@ from trtbench.analysis.coco import (
     Objects,
     boxes_from_corners,
     match_boxes,
+    mean_precisions,
     overlaps,
-    precisions,
     suppress,
 )
 from trtbench.analysis.summary import statistic_intervals
@@ -690,7 +690,7 @@ def judge(
 
 def _scores(tally: _Tally, count: int, resamples: int) -> tuple[Score, ...]:
     intervals = statistic_intervals(
-        lambda weights: precisions(tally.boxes.by_class(weights=weights, at=())),
+        lambda weights: mean_precisions(tally.boxes.by_class(weights=weights, at=())),
         examples=count,
         resamples=resamples,
     )

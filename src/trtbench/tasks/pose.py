@@ -14,7 +14,7 @@ from trtbench.analysis.coco import (
     average_precision,
     corners_from_centres,
     default_sigmas,
-    match,
+    match_people,
     oks_matrix,
     suppress,
 )
@@ -184,7 +184,7 @@ def judge(
         )  # fmt: skip
     truths = [annotations.people(annotations.id_of(path)) for path in source.paths]
     matches = [
-        [match(found, truth, sigmas) for found, truth in zip(people, truths, strict=True)]
+        [match_people(found, truth, sigmas) for found, truth in zip(people, truths, strict=True)]
         for people in everyone
     ]
     rows = tuple(

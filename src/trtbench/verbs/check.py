@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def run(request: CheckRequest, caller: Caller) -> Checked:
-    from trtbench.accuracy.check import join_checks, run_check, write_check
+    from trtbench.accuracy.check import attach_checks, run_check, write_check
     from trtbench.analysis.check import rule_from_text
 
     for text in request.expect:  # invalid rules are refused before anything runs
@@ -41,7 +41,7 @@ def run(request: CheckRequest, caller: Caller) -> Checked:
     with caller.executing(request, config, "check") as execution:
         checked = run_check(request, store=store, config=config, execution=execution)
         paths = write_check(checked, output)
-        joined = join_checks(checked, store)
+        joined = attach_checks(checked, store)
     caller.say(f"wrote {', '.join(str(path) for path in paths)}")
     if joined:
         caller.say(f"added to the runs {', '.join(joined[:5])}{' ...' if len(joined) > 5 else ''}")

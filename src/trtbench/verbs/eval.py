@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 def run(request: EvalRequest, caller: Caller) -> Evaluation:
-    from trtbench.accuracy.evaluate import join, run_evaluation, write_evaluation
+    from trtbench.accuracy.evaluate import attach_scores, run_evaluation, write_evaluation
 
     (store, config), output = caller.store_and_settings(request), Path(request.output)
     refuse_unwritable(output)
     with caller.executing(request, config, "eval") as execution:
         evaluation = run_evaluation(request, store=store, config=config, execution=execution)
-    evaluation = join(evaluation, store)
+    evaluation = attach_scores(evaluation, store)
     paths = write_evaluation(evaluation, output)
     caller.say(f"wrote {', '.join(str(path) for path in paths)}")
     return evaluation

@@ -173,7 +173,7 @@ def plan(request: SourceRequest, view: PlanView, caller: Caller) -> None:
 
 
 def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int | None:
-    from trtbench.analysis.gate import Suite, judge_all, junit_from_suites, passed
+    from trtbench.analysis.gate import Suite, judge_expectations, junit_from_suites, passed
     from trtbench.host.files import write_output
     from trtbench.report.document import document_from_blocks
     from trtbench.report.engine_svg import svg_from_engine
@@ -181,7 +181,7 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     from trtbench.report.sections.verdicts import rule_table
     from trtbench.workflows import engines as layers
 
-    results = judge_all(view.expectations, engine.table, engine.facts)
+    results = judge_expectations(view.expectations, engine.table, engine.facts)
     chosen = {"by": request.by, "pattern": request.filter, "sort": request.sort or "time"}
     document = layers.layers_document(engine, top=view.most, **chosen)  # type: ignore[arg-type]
     rows = layers.layer_rows(engine, **chosen)  # type: ignore[arg-type]

@@ -256,7 +256,7 @@ def judged(built: Sequence[Built], measured: Measured) -> builds.Lottery:
                 launches_s=tuple(float(np.median(column)) for column in columns),
             )
         )
-    spread = builds.spread_of(draws)
+    spread = builds.spread_from_draws(draws)
     if spread is not None:
         latency = builds.latency_aspect(spread)
     else:

@@ -208,7 +208,7 @@ def chosen_layers(
     engine: EngineSource, *, pattern: str | None, sort: str, top: int | None
 ) -> tuple[tables.Layer, ...]:
     """Choose layers by pattern, put them in order and keep the first so many."""
-    layers = tuple(x for x in engine.table.layers if not pattern or tables.fits(x, pattern))
+    layers = tuple(x for x in engine.table.layers if not pattern or tables.matches(x, pattern))
     if pattern and not layers:
         raise UsageError(
             f"no layer and no node fits {pattern!r}", fix="patterns take * and ?: '/layer3/*'"
@@ -231,7 +231,7 @@ def layers_document(
         table,
         chosen_layers(engine, pattern=pattern, sort=sort, top=top),
         facts=facts,
-        truth=tables.precision_truth(table, asked=facts.asked),
+        truth=tables.summarize_precision(table, asked=facts.asked),
         sums=diff.reconcile(table, facts),
         groups=tables.groups_of(table, by, top=top) if by else (),
         by=by,

@@ -13,7 +13,7 @@ import msgspec
 
 from trtbench.analysis.findings import findings_over_batches
 from trtbench.compare.compare import comparison_from_runs
-from trtbench.compare.turns import paired
+from trtbench.compare.turns import pair_design
 from trtbench.core import safety as boundary
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, UsageError, writing
 from trtbench.core.results import Comparison, ShortView
@@ -137,7 +137,7 @@ def write_report(
     given = list(comparisons)
     for first, second in permutations(sided, 2):
         duet = first.record.duet
-        if duet and duet.side == 0 and paired(first, second) is not None:
+        if duet and duet.side == 0 and pair_design(first, second) is not None:
             given.append(comparison_from_runs(first, second))
     flat = findings_over_batches(runs)  # what shows only beside runs of other batch sizes
     carriers = []

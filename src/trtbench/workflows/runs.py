@@ -151,7 +151,7 @@ def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
     tag = how.removeprefix(TAG) if how.startswith(TAG) else None
     tagged = [p for each in comparable for p in each.points if tag in p.tags]
     if tagged:
-        return max(tagged, key=lambda point: history.instant(point.created)).run
+        return max(tagged, key=lambda point: history.epoch_s(point.created)).run
     if not comparable or tag is not None:
         what = f"with the tag {tag!r} " if tag is not None else ""
         raise UsageError(
@@ -172,9 +172,9 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[hist
     if stored is not None:
         key = history.key_from_record(stored.record)
         groups = _groups(store.index.find(model=key.model, kind="run"), store, {})
-        before = history.instant(stored.record.created)
+        before = history.epoch_s(stored.record.created)
         points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
-        points = [p for p in points if history.instant(p.created) <= before]
+        points = [p for p in points if history.epoch_s(p.created) <= before]
         return [history.series_from_points(key, points)] if points else []
     spec, _ = side_in_turn(request, candidate, config, place=(-1, 2))
     batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None)
@@ -191,7 +191,7 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[hist
             entries.append(entry)
     found = [history.series_from_points(key, points) for key, points in _groups(entries, store, {})]
     found.sort(
-        key=lambda each: (APART in each.key.settings, -history.instant(each.points[-1].created))
+        key=lambda each: (APART in each.key.settings, -history.epoch_s(each.points[-1].created))
     )
     return found
 

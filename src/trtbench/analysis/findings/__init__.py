@@ -1,4 +1,4 @@
-"""The checklist on results as code: one rule is one function and one row of a table."""
+"""Rules that check results: each rule is a function and a row of the table of findings."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ RULES: tuple[Rule, ...] = tuple(sorted(_DECLARED, key=lambda rule: rule.code))
 
 
 def findings_from_run(run: Run, *, summary: Summary | None = None) -> tuple[Finding, ...]:
-    """Look at a stored run with every rule, the most severe finding first."""
+    """Check a stored run with every rule; the most severe finding comes first."""
     return findings_from_evidence(evidence_from_run(run, summary=summary))
 
 
 def findings_from_evidence(evidence: Evidence) -> tuple[Finding, ...]:
-    """Look at all there is with every rule, the most severe finding first."""
+    """Check the evidence with every rule; the most severe finding comes first."""
     found = [finding for rule in RULES for finding in rule.findings(evidence)]
     return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
 def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]:
-    """Look at runs of one model at several batch sizes together; by the id of the largest."""
+    """Check runs of one model at several batch sizes; findings by the id of the largest batch."""
     groups: dict[object, dict[int, Run]] = {}
     for run in runs:
         if run.record.batch and len(run.times):
@@ -58,7 +58,7 @@ def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]
 
 
 def rule_table() -> str:
-    """Write the table of rules in Markdown."""
+    """Return the table of all rules in Markdown."""
     rows = ["| id | what | severity | fires when | source |", "|---|---|---|---|---|"]
     for rule in RULES:
         words = " ".join((rule.check.__doc__ or "").split()).partition(" Source: ")

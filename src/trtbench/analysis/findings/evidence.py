@@ -1,4 +1,4 @@
-"""What a rule may look at, and what it says; what is not known is ``None``, and fires no rule."""
+"""The evidence that rules check, and the rules' results; unknown evidence triggers no rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trtbench.layers.cost import peak_of
 
 
 class PairFacts(Value, frozen=True, kw_only=True):
-    """What is known of a comparison beside its two records."""
+    """The two records of a comparison, and further facts about it."""
 
     baseline: RunRecord
     candidate: RunRecord
@@ -37,15 +37,15 @@ class PairFacts(Value, frozen=True, kw_only=True):
     candidate_clock_hz: float | None = None  # median SM clocks while each side ran
     in_time: VerdictKind | None = None
     in_cycles: VerdictKind | None = None  # verdicts on GPU time, in seconds and in cycles
-    interference: dict[str, float] = {}  # per side, the median interleaved over the median alone
+    interference: dict[str, float] = {}  # per side: median in turns over median alone
     one_process: bool = False
-    position_effects: tuple[float, ...] = ()  # per launch, ln of second over first place
+    position_effects: tuple[float, ...] = ()  # per launch: ln(time run second / time run first)
     comparisons: int = 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evidence:
-    """One measurement and all that was seen around it."""
+    """One measurement, and everything known about it."""
 
     record: RunRecord | None = None
     times: IterationTimes | None = None
@@ -55,15 +55,15 @@ class Evidence:
     layers: LayerProfile | None = None
     graph: EngineGraph | None = None
     batches: tuple[tuple[int, float, float | None], ...] = ()
-    """Of runs of one model: batch size, latency in seconds and FLOPs of a query."""
+    """Runs of one model: batch size, latency in seconds and FLOPs of a query."""
     model: str = ""
     lost: tuple[str, float, float] = ("", 0.0, 0.0)
-    """A metric and the interval of its loss against the baseline; above zero it is a loss."""
+    """A metric and the interval of its loss against the baseline; positive is a loss."""
     preparation: tuple[Mapping[str, Scalar], Mapping[str, Scalar]] = ({}, {})
-    """How images were prepared, for calibration and for the evaluation."""
+    """How images were prepared for calibration, and for the evaluation."""
     unreadable: tuple[Unreadable, ...] = ()
     items: int = 0
-    crashed: str | None = None  # how a builder ended that had reported success
+    crashed: str | None = None  # how a builder ended after it had reported success
     pair: PairFacts | None = None
 
     @property
@@ -72,11 +72,11 @@ class Evidence:
 
     @property
     def gpu(self) -> Gpu | None:
-        """The GPU of the run, where its machine has one."""
+        """The GPU of the run; ``None`` without one."""
         return gpu_of(self.record) if self.record else None
 
     def peaks(self) -> tuple[float | None, float | None]:
-        """FLOP/s (of the fastest type that may compute) and bytes/s, by the GPU's data sheet."""
+        """Return peak FLOP/s (of the fastest allowed type) and bytes/s from the data sheet."""
         ceiling = peak_of(self.gpu.name, sm_count=self.gpu.sm_count) if self.gpu else None
         if ceiling is None:
             return None, None
@@ -87,32 +87,32 @@ class Evidence:
         return rate or max(ceiling.flops_per_s.values()), ceiling.bytes_per_s
 
     def median(self, column: str) -> float | None:
-        """Median of a column, if it was measured."""
+        """Return the median of a column; ``None`` if it was not measured."""
         columns = self.summary.columns if self.summary else ()
         return next((each.median for each in columns if each.column == column), None)
 
     def device_s(self, gpu_s: float) -> float:
-        """GPU work and the copies around it, by their medians."""
+        """Return GPU time plus the median times of the copies."""
         return gpu_s + sum(known([self.median("h2d"), self.median("d2h")]))
 
     def condition(self, key: str) -> object:
-        """Recorded condition; ``None`` when it is not known."""
+        """Return a recorded condition; ``None`` if unknown."""
         return known_value(self.record.conditions.get(key)) if self.record else None
 
     def fact(self, key: str) -> float | None:
-        """Number among the facts of the run or of its machine."""
+        """Return a numeric fact of the run or its machine; ``None`` if unknown."""
         value = self.recorded(key)
         return float(value) if isinstance(value, (int, float)) else None
 
     def recorded(self, key: str) -> Scalar:
-        """Fact of the run or of its machine; ``None`` where it is not known."""
+        """Return a fact of the run or its machine; ``None`` if unknown."""
         if self.record is None:
             return None
         return self.record.facts.get(key, self.record.environment.extra.get(key))
 
 
 def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
-    """Gather what a stored run shows."""
+    """Return the evidence in a stored run."""
     return Evidence(
         record=run.record,
         times=run.times,
@@ -126,7 +126,7 @@ def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
 
 @dataclass(frozen=True)
 class Hit:
-    """What a rule saw; what is not given here is the rule's own."""
+    """One finding of a rule; ``None`` means the rule's default."""
 
     message: str
     evidence: Mapping[str, Scalar]
@@ -141,17 +141,17 @@ RuleCheck = Callable[[Evidence, Limits], Iterable[Hit]]
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of the checklist and the function that decides it."""
+    """One rule: a row of the table of findings, and the function that checks it."""
 
     code: str
     title: str
-    severity: Severity  # the usual one; a rule may say another where the table says so
+    severity: Severity  # the default; a hit may have another
     concerns: str | None
     limits: dict[str, float]
     check: RuleCheck  # its docstring is the condition, with limits in braces, and the source
 
     def findings(self, evidence: Evidence) -> list[Finding]:
-        """Look at the evidence."""
+        """Check the evidence and return the findings."""
         return [
             Finding(
                 code=self.code,
@@ -171,15 +171,15 @@ class Rule:
 def rule(
     code: str, title: str, severity: Severity, concerns: str | None = None, **limits: float
 ) -> Callable[[RuleCheck], Rule]:
-    """Make a rule of a function; the keywords are its limits."""
+    """Return a decorator that makes a function a rule; the keywords are its limits."""
     return partial(Rule, code, title, severity, concerns, limits)
 
 
 def spaced(text: str) -> str:
-    """Write per cent as the rest of the package does: ``5 %``, ``−5 %``."""
+    """Write percentages with a space and a true minus sign: ``5 %``, ``−5 %``."""
     return re.sub(r"(?<![\w.])-(?=[\d.]+ %)", "−", re.sub(r"(\d)%", r"\1 %", text))
 
 
 def known(values: Iterable[float | None]) -> list[float]:
-    """Keep the values that are known."""
+    """Return the values that are not ``None``."""
     return [value for value in values if value is not None]

@@ -1,4 +1,4 @@
-"""The rules of the checklist, each a function that looks at the evidence."""
+"""The rules that check results, each a function that takes the evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from trtbench.analysis.comparability import across_devices, differences
 from trtbench.analysis.distributions import trimmed
 from trtbench.analysis.findings.evidence import Evidence, Hit, Limits, known, rule
-from trtbench.analysis.summary import modes, quantum, worst
+from trtbench.analysis.summary import modes, slowest_samples, value_step
 from trtbench.core.properties import (
     PROPERTIES,
     is_set_by_arguments,
@@ -31,10 +31,10 @@ from trtbench.core.run import (
     types_of,
 )
 from trtbench.core.units import instant_from_text, text_from_seconds
-from trtbench.layers.join import layer_types
+from trtbench.layers.join import count_layer_types
 
 
-@rule("H01", "faster than light", "error", flops=1.0, bytes=1.05)
+@rule("H01", "faster than the hardware allows", "error", flops=1.0, bytes=1.05)
 def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
     """FLOP/s above {flops:.0%} of the device's peak, or weights read at more than {bytes:.0%} of
     its bandwidth (weights larger than L2).
@@ -50,7 +50,7 @@ def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
             share = work / time_s / peak
             needs = f"the {column} time would need {share:.1f} times the peak {name}"
             remedy = "synchronise before the clock stops; --protocol serve does"
-            yield Hit(f"{needs}: it is a timing error", {"share_of_peak": share}, remedy, column)
+            yield Hit(f"{needs}: a timing error", {"share_of_peak": share}, remedy, column)
 
 
 @rule("H02", "missing synchronisation", "error", "host",
@@ -85,26 +85,26 @@ def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H03", "outputs wrong or not computed", "error")
 def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
     """a non-finite output, or equal outputs for two different inputs; a warning when a CUDA
-    graph, replayed on new inputs, gave other outputs than the model and was left out.
+    graph, replayed on new inputs, gave other outputs than the model and was not used.
     Source: a wrong result has no speed."""
     if e.recorded("outputs_finite") is False:
         message = "the outputs hold NaN or infinity: the time of a wrong result means nothing"
         yield Hit(message, {"outputs_finite": False}, "trtbench check MODEL ENGINE")
     if e.recorded("outputs_vary") is False:
         yield Hit(
-            "two different inputs gave bit-equal outputs: either nothing was computed, or "
-            "the network gives a constant (outputs that underflow to zero in FP16 do)",
+            "two different inputs gave identical outputs: either nothing was computed, or "
+            "the network's output is constant (for example, it underflows to zero in FP16)",
             {"outputs_vary": False},
-            "trtbench check MODEL ENGINE tells which; with random weights, use real ones or "
-            "--precision fp32",
+            "trtbench check MODEL ENGINE shows which; replace random weights by trained ones, or "
+            "use --precision fp32",
         )
     if e.recorded("graph_outputs_differ"):
         yield Hit(
-            "a CUDA graph of it, replayed on new inputs, gives other outputs than the "
-            "model itself: it was measured without one, and must not be served with one",
+            "a CUDA graph, replayed on new inputs, gives other outputs than the model: it was "
+            "measured without one, and must not be served with one",
             {"graph_outputs_differ": True},
-            "serve it without a CUDA graph; plug-ins and loops that look at values on the "
-            "host cannot be captured",
+            "serve it without a CUDA graph; plug-ins and loops that read values on the host "
+            "cannot be captured",
             severity="warning",
         )
 
@@ -133,9 +133,9 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
         return
     least = at["share"] * (e.median(e.summary.headline) or 0.0)
     for name, column in e.times.durations().items():
-        (step, equal), median = quantum(column), e.median(name) or 0.0
+        (step, equal), median = value_step(column), e.median(name) or 0.0
         if step and equal > at["equal"] and step > at["quantum"] * median and median > least:
-            message = f"{name} moves in steps of {step * 1e6:.2g} µs"
+            message = f"{name} is measured in steps of {step * 1e6:.2g} µs"
             message += f", {step / median:.1%} of its median"
             remedy = "use --protocol gpu with more --iterations, or a larger --batch"
             yield Hit(message, {"step_us": step * 1e6, "equal_share": equal}, remedy, name)
@@ -249,7 +249,7 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: Barrett et al. 2017."""
     column = e.summary.headline if e.summary else None
     comparison = e.pair.comparison if e.pair else None
-    duet = comparison is not None and comparison.design == "duet"  # drift hits both sides alike
+    duet = comparison is not None and comparison.design == "duet"  # drift affects both sides
     severity: Severity | None = "note" if duet else None
     capped = sum(launch.steady is False for launch in e.launches)
     if capped:
@@ -270,7 +270,7 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
     change = max((segment.largest_change for segment in moved), default=0.0)
     kinds = ", ".join(sorted({segment.kind for segment in moved})) or "drift"
     found = f"{max(change, abs(drift)):.1%} in {max(len(moved), 1)} of {len(launches)} launches"
-    message = f"the level moved while measuring ({kinds}): by {found}"
+    message = f"times changed while measuring ({kinds}): by {found}"
     evidence = {"largest_change": change, "last_third_vs_first": drift}
     remedy = "--warmup 5s, a quiet machine, or trtbench compare for a ratio"
     yield Hit(message, evidence, remedy, column, severity)
@@ -292,7 +292,7 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
         message = f"two kinds of iterations: {text_from_seconds(low)} and {text_from_seconds(high)}"
         message += f" ({share * 100:.0f} % in the rarer)"
         evidence = {"low_ms": low * 1e3, "high_ms": high * 1e3, "minor_share": share}
-        remedy = "read both modes, not the mean; look for clock steps or a neighbour"
+        remedy = "report both modes, not the mean; look for changes of clock or another process"
         yield Hit(message, evidence, remedy, e.times.headline)
 
 
@@ -306,9 +306,9 @@ def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
     far = (head.quantile(0.99).value or 0) > at["p99"] * head.median
     if head.median > 0 and (far or head.max > at["max"] * head.median):
         column, largest = e.times.durations()[head.column], head.max / head.median
-        shown = ", ".join(f"#{i} {column[i] / head.median:.1f}×" for i in worst(column))
+        shown = ", ".join(f"#{i} {column[i] / head.median:.1f}×" for i in slowest_samples(column))
         message = f"heavy tail: the slowest query took {largest:.1f} times the median"
-        remedy = "look at what happened then: garbage collection, throttling, another process"
+        remedy = "look for the cause: garbage collection, throttling, another process"
         yield Hit(message, {"max_over_median": largest, "worst": shown}, remedy)
 
 
@@ -347,35 +347,35 @@ def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
-"""Precisions that other executed types fulfil too; the rest stand for themselves."""
+"""Precision labels that several computing types satisfy."""
 
 
 @rule("H26", "precision not what the label says", "warning", "gpu", share=0.5)
 def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """fewer than {share:.0%} of the layers run in the precision of the label, or the record
-    beside a model names one that nothing of it computes in, or ONNX Runtime computes in none of
-    the types that a file holds; a note where only that record names one.
+    """fewer than {share:.0%} of the layers run in the precision of the label, no layer runs in the
+    one that the model's record file names, or ONNX Runtime computes in none of the file's types; a
+    note if only the record file names a precision.
     Source: TensorRT 11 is strongly typed."""
     if e.record is None:
         return
     label = precision_of(e.record) or e.record.spec.precision
     if (claimed := e.recorded("claimed_precision")) is not None:
         ran = precision_of(e.record)
-        message = f"{claimed} by what is on record, but nothing of it computes in that: {ran}"
+        message = f"recorded as {claimed}, but no layer computes in it: {ran}"
         evidence = {"claimed": claimed, "ran": ran}
-        yield Hit(message, evidence, "build or convert it again, or remove the record beside it")
+        yield Hit(message, evidence, "build or convert it again, or delete its record file")
     if label is None:
         return
     if (computed := e.recorded("computes_in")) is not None:
-        message = f"the file holds {label}, and nothing of it was computed in that: {computed}"
-        remedy = "another processor or runtime, or trtbench inspect for what keeps it from it"
+        message = f"the file holds {label}, but nothing was computed in it: {computed}"
+        remedy = "use another processor or runtime; trtbench inspect MODEL shows its types"
         yield Hit(message, {"held": label, "ran": computed}, remedy, "host")
     fact = e.record.conditions.get("precision")
     if fact is not None and fact.source == "recorded":
-        message = f"{label} is what the record beside the engine says; no measurement confirms it"
+        message = f"{label} is only what the engine's record file says; it was not verified"
         remedy = "trtbench build records the types of layers; trtbench profile ENGINE shows them"
         yield Hit(message, {"claimed": label}, remedy, severity="note")
-    types = layer_types(e.graph) if e.graph else Counter()
+    types = count_layer_types(e.graph) if e.graph else Counter()
     wanted = SHARED_TYPES.get(label, tuple(types_of(label)))
     share = sum(types[name] for name in wanted) / max(1, sum(types.values()))
     if types and wanted and share < at["share"]:
@@ -387,11 +387,11 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 @rule("H29", "part of the model ran elsewhere", "warning", "host")
 def fallback(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """nodes not on the device that was asked for, or graph breaks in PyTorch.
+    """nodes not on the requested device, or graph breaks in PyTorch.
     Source: ONNX Runtime."""
     nodes, breaks = e.fact("fallback_nodes"), e.fact("graph_breaks")
     if nodes:
-        message = f"{nodes:.0f} nodes ran on the CPU instead of the device asked for"
+        message = f"{nodes:.0f} nodes ran on the CPU instead of the requested device"
         message += f": {names}" if (names := e.recorded("fallback_names")) else ""
         remedy = "replace them in the model, or accept the copies they cost"
         yield Hit(message, {"fallback_nodes": nodes}, remedy)
@@ -422,21 +422,19 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: wrk2; perf_analyzer 1 %."""
     late = e.fact("late_share") or 0.0
     if e.fact("offered_hz") is not None and late > at["late"]:
-        message = f"{late:.1%} of the requests were sent late by the sender itself"
-        message += ", which counts in their latency"
+        message = f"{late:.1%} of the requests were sent late, which adds to their latency"
         remedy = "keep a core free for the sender: fewer --threads, no other work"
         yield Hit(message, {"late_share": late}, remedy, "host", severity="warning")
     protocol = protocol_of(e.record) if e.record is not None else None
     if protocol in ("serve", "pipeline", "gpu") and e.fact("offered_hz") is None:
-        message = "queries came as fast as they were answered"
-        message += ": what users of a busy service wait comes on top"
+        message = "each query waited for the one before: queueing in a busy service adds latency"
         yield Hit(message, {"protocol": protocol}, "--protocol server --rate 100/s")
 
 
 @rule("H37", "overloaded", "error", "host", achieved=0.95)
 def overloaded(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """queue time grows; of too few queries to tell, below {achieved:.0%} of the offered rate was
-    achieved.
+    """queue time grows or, with too few queries to see that, less than {achieved:.0%} of the
+    offered rate was achieved.
     Source: open-loop queueing."""
     offered, achieved = e.fact("offered_hz"), e.fact("achieved_hz")
     if not offered or achieved is None:
@@ -451,7 +449,7 @@ def overloaded(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H38", "energy window too short or in doubt", "warning", "energy", updates=100, apart=0.05)
 def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
     """window below {updates:.0f} counter updates, counter and integrated power more than
-    {apart:.0%} apart, or a sensor that looks part of the time.
+    {apart:.0%} apart, or a sensor that only samples part of the time.
     Source: arXiv 2312.02741."""
     window_s, update_s = e.fact("energy_window_s"), e.fact("energy_update_s")
     counter_j, integral_j = e.fact("energy_counter_j"), e.fact("energy_integral_j")
@@ -464,14 +462,14 @@ def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
     if apart > at["apart"]:
         why.append(f"counter and power samples are {apart:.0%} apart")
     if e.recorded("energy_part_time_sensor"):
-        why.append("the sensor sees only part of the time")
+        why.append("the sensor only samples part of the time")
     if why:
         message = f"energy is uncertain: {'; '.join(why)}"
         remedy = f"--duration {max(10.0, at['updates'] * (update_s or 0.1)):.0f}s"
         yield Hit(message, {"window_s": window_s, "update_s": update_s}, remedy)
 
 
-@rule("H39", "what a memory number counts", "note", "memory")
+@rule("H39", "memory of the whole device", "note", "memory")
 def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
     """telemetry holds the memory of the whole device.
     Source: NVML counts per process and per device."""
@@ -492,20 +490,20 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
     versions = e.record.environment.versions
     if unknown or not any("tensorrt" in name.lower() for name in versions):
         missing = ", ".join([*([] if versions else ["TensorRT version"]), *unknown])
-        remedy = "the log of the engine's build may tell: import it beside this one"
+        remedy = "import the build log of the engine too; it may contain them"
         if not versions:
             remedy = "import the log too: trtbench import times.json trtexec.log"
         named = missing or "the version"
         yield Hit(f"imported without a record of {named}", {"unknown": missing}, remedy)
     median, column = e.median("enqueue"), e.times.enqueue if e.times is not None else None
-    step = quantum(column)[0] if column is not None else None
+    step = value_step(column)[0] if column is not None else None
     if step and median and step > at["step"] * median:
-        message = f"enqueue times come from printed stamps, in steps of {step / median:.0%}"
+        message = f"enqueue times come from rounded time stamps, in steps of {step / median:.0%}"
         evidence = {"step_us": step * 1e6, "median_us": median * 1e6}
-        yield Hit(message, evidence, "read no more than their order of magnitude", "enqueue")
+        yield Hit(message, evidence, "use them only as an order of magnitude", "enqueue")
 
 
-@rule("H47", "the tool that measured warned", "warning")
+@rule("H47", "warning from trtexec", "warning")
 def tool_warned(e: Evidence, at: Limits) -> Iterator[Hit]:
     """trtexec printed a warning about the numbers themselves (unstable times, bound by the host
     or by copies, a graph that was not captured, lowered clocks); a note on how the engine was
@@ -529,9 +527,9 @@ _WARNING_REMEDIES = {
     "unstable": "lock the clocks, stop other work on the GPU, and measure longer",
     "clocks-not-locked": "lock the clocks: sudo nvidia-smi -lgc MIN,MAX",
     "enqueue-bound": "measure with a CUDA graph: --useCudaGraph",
-    "h2d-bound": "leave copies out (--noDataTransfers), or count them in on purpose",
-    "d2h-bound": "leave copies out (--noDataTransfers), or count them in on purpose",
-    "graph-capture-failed": "read the numbers as those of plain launches",
+    "h2d-bound": "leave copies out (--noDataTransfers) if they are not meant to count",
+    "d2h-bound": "leave copies out (--noDataTransfers) if they are not meant to count",
+    "graph-capture-failed": "the times are those without a CUDA graph",
     "throttled": "let it cool, raise its power limit, or lock lower clocks",
     "streams-overlap": "read the throughput, not the latency",
     "weak-typing": "put the types into the model before TensorRT 11",
@@ -539,7 +537,7 @@ _WARNING_REMEDIES = {
 
 
 class Contradiction(NamedTuple):
-    """A property that was requested and ran otherwise; ``ran`` is ``None`` where not known."""
+    """A setting that differs from what ran; ``ran`` is ``None`` if unknown."""
 
     what: str
     asked: str
@@ -547,7 +545,7 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
-    """List what was requested and ran otherwise, or of which that is not known."""
+    """List the requested settings that differ from what ran, or for which that is unknown."""
     spec = record.spec
     checked = [each.name for each in PROPERTIES if each.checked]
     ran = {tensor.name: "x".join(map(str, tensor.shape)) for tensor in record.inputs}
@@ -560,8 +558,8 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
     for key in checked:
         value: Scalar = getattr(spec, key)
         if key == "protocol" and not spec.transfers and value in ("pipeline", "gpu"):
-            value = None  # they differ in the graph alone, which is looked at by itself
-        if key == "cuda_graph":  # one that fell back has a rule of its own
+            value = None  # without transfers both are the same but for the CUDA graph
+        if key == "cuda_graph":  # a failed capture has a rule of its own
             value = False if value == "off" else None
         if not is_set_by_arguments(record, key):
             found.append((key, value, known_value(record.conditions.get(key))))
@@ -574,14 +572,14 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
     )
 
 
-@rule("H46", "ran otherwise than asked", "warning")
+@rule("H46", "ran differently than requested", "warning")
 def asked_and_ran(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """batch, precision, shapes, protocol, streams, threads, transfers or spinning were asked for,
-    and what ran had others, or what ran is not known; labels follow what ran.
+    """the batch, precision, shapes, protocol, streams, threads, transfers or spinning that ran
+    differ from what was requested, or are unknown; labels show what ran.
     Source: what the session or the program reports."""
     for each in contradictions(e.record) if e.record is not None else ():
-        ran = f"{each.ran} ran" if each.ran is not None else "what ran is not known"
-        message = f"{each.what} {each.asked} was asked for, and {ran}"
+        ran = f"{each.ran} ran" if each.ran is not None else "what ran is unknown"
+        message = f"{each.what} {each.asked} was requested, but {ran}"
         remedy = {
             "batch": "leave --batch out, or build or export with a dynamic batch",
             "precision": "trtbench build MODEL.onnx --precision, and measure that engine",
@@ -589,53 +587,53 @@ def asked_and_ran(e: Evidence, at: Limits) -> Iterator[Hit]:
         yield Hit(message, {"asked": each.asked, "ran": each.ran}, remedy)
 
 
-@rule("H48", "calibrated with other images than judged", "error")
+@rule("H48", "images prepared differently for calibration", "error")
 def prepared_alike(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """images for calibration were scaled, cut or normalised otherwise than those that accuracy is
-    taken on.
-    Source: INT8 scales of ImageNet's mean 0 and deviation 1: top-1 43 % where 70 % is right."""
+    """images for calibration were scaled, cropped or normalised differently than those for the
+    evaluation.
+    Source: calibrated with other normalisation, INT8 reached 43 % top-1 instead of 70 %."""
     calibrated, judged = e.preparation
     other = [key for key in {**calibrated, **judged} if calibrated.get(key) != judged.get(key)]
-    # What one side does not record may be the same, and another task may prepare alike.
+    # A value that one side did not record may be the same; so may another task's preparation.
     if not {*calibrated} & {*judged} & {*other} - {"task"}:
         return
     before, now = (
         ", ".join(f"{key} {side.get(key, 'none')}" for key in other)
         for side in (calibrated, judged)
     )
-    message = f"{e.model} was calibrated with images prepared otherwise: {before} there, {now} here"
+    message = f"{e.model} was calibrated with differently prepared images: {before}; here: {now}"
     remedy = "quantize or build again with the --task and the flags of this evaluation"
     yield Hit(message, {"calibrated": before, "judged": now}, remedy, e.model)
 
 
-@rule("H49", "kept from a builder that crashed", "warning")
+@rule("H49", "engine of a builder that crashed", "warning")
 def crashed_builder(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """trtexec built and saved the engine, said PASSED, and was ended by a signal while leaving; a
-    fresh process loads and runs the engine.
+    """trtexec built and saved the engine, printed PASSED, and crashed while it exited; a new
+    process loads and runs the engine.
     Source: trtexec 8.6.0 with a timing cache on an H200: SIGSEGV after PASSED."""
     if e.crashed is not None:
-        message = f"trtexec {e.crashed} after it had said PASSED"
-        message += "; a fresh process loads and runs the engine, so it was kept"
+        message = f"trtexec {e.crashed} after it had printed PASSED"
+        message += "; the engine loads and runs in a new process, so it was kept"
         remedy = "--no-timing-cache, or another version of TensorRT"
         yield Hit(message, {"builder": e.crashed}, remedy)
 
 
 @rule("H50", "scores without some items", "warning")
 def items_left_out(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """files of a data set could not be read and were left out: scores are about the rest.
+    """files of a data set could not be read; the scores are those of the rest.
     Source: Pillow's own error on each file."""
     if e.unreadable:
         count, first = len(e.unreadable), e.unreadable[0]
         message = f"{count} of {e.items} items could not be read and are not in the scores"
         message += f": {first.name} ({first.reason})"
-        remedy = "repair them, or take them out of the folder"
+        remedy = "repair them, or remove them from the folder"
         yield Hit(message, {"unreadable": count, "items": e.items}, remedy, e.model)
 
 
 @rule("H51", "set by the environment", "warning")
 def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """a variable of the environment changes what is computed or what a time means
-    (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING, ORT_TENSORRT_*, ...); a note where it only sets
+    """an environment variable changes what is computed or measured
+    (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING, ORT_TENSORRT_*, ...); a note if it only sets
     threads or memory.
     Source: the documentation of CUDA, cuDNN, oneDNN, OpenMP, ONNX Runtime and PyTorch."""
     facts = variables_of(e.record) if e.record is not None else {}
@@ -646,7 +644,7 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
             effects = "; ".join(f"{text} ({each.effect})" for each, text in found)
             message = f"the environment sets {effects}"
             evidence = {"variables": " ".join(text for _, text in found)}
-            remedy = "unset them, or set them wherever the model is used too"
+            remedy = "unset them, or set them in production too"
             yield Hit(message, evidence, remedy, severity=None if decides else "note")
 
 
@@ -656,7 +654,7 @@ LIMITING_COUNTERS = ("power", "thermal", "board", "reliability", "power_brake")
 """``low_utilization`` and ``sync_boost`` also grow on an idle GPU."""
 
 
-@rule("H04", "held back by power or heat", "warning", "gpu", warning=0.01, error=0.10)
+@rule("H04", "limited by power or heat", "warning", "gpu", warning=0.01, error=0.10)
 def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
     """limit counters grew for more than {warning:.0%} of the time (error above {error:.0%}), or a
     slowdown reason was seen.
@@ -675,14 +673,14 @@ def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
         remedy = "cool it, raise the power limit, or lock a lower clock: nvidia-smi -lgc MIN,MAX"
         yield Hit(message, evidence, remedy, severity="error" if share > at["error"] else None)
     elif seen:
-        message = f"the GPU reported a slowdown in {len(seen)} of {len(e.telemetry)} looks"
+        message = f"the GPU reported a slowdown in {len(seen)} of {len(e.telemetry)} samples"
         remedy = "cool it or check the power supply: nvidia-smi -q -d PERFORMANCE"
         yield Hit(message, {"reasons": hex(seen[0].event_reasons or 0), "looks": len(seen)}, remedy)
 
 
-@rule("H05", "the clock moved", "note", "gpu", note=0.02, warning=0.05, least=0.75)
+@rule("H05", "the clock changed", "note", "gpu", note=0.02, warning=0.05, least=0.75)
 def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """the SM clock moved by more than {note:.0%} of its median with telemetry (warning above
+    """the SM clock changed by more than {note:.0%} of its median with telemetry (warning above
     {warning:.0%}), or fell by more than {warning:.0%} while a launch was timed (warning); an
     error below {least:.0%} of the default clock.
     Source: nvbench 75 %; depth-anything-win 5 %."""
@@ -701,7 +699,7 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
         remedy = "wait until the GPU has cooled down and measure again"
         yield Hit(message, evidence, remedy, severity="error")
     elif spread > at["note"] * median:
-        message = f"the SM clock moved by {spread / median:.0%} while measuring"
+        message = f"the SM clock changed by {spread / median:.0%} while measuring"
         evidence = {"min_mhz": min(clocks) / 1e6, "max_mhz": max(clocks) / 1e6}
         severity: Severity | None = "warning" if spread > at["warning"] * median else None
         yield Hit(message, evidence, longer, severity=severity)
@@ -758,7 +756,7 @@ def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
     }
     evidence = {key: value for key, value in seen.items() if value is not None}
     limits = {
-        "switches_per_s": (at["switches"], "pushed off its core {:.0f} times a second"),
+        "switches_per_s": (at["switches"], "{:.0f} involuntary context switches per second"),
         "steal": (at["steal"], "{:.1%} of CPU time stolen by the hypervisor"),
         "load": (cores - 1, f"load {{:.1f}} on {cores} cores before the run"),
         "pressure": (at["pressure"], "tasks waited for a CPU {:.0%} of the time"),
@@ -770,14 +768,14 @@ def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
         if evidence.get(key, -math.inf) > limit
     ]
     if why:
-        remedy = "stop other work or raise the quota; or trtbench compare, where it hits both alike"
+        remedy = "stop other work or raise the quota; trtbench compare affects both sides equally"
         yield Hit(f"the CPU was contended: {'; '.join(why)}", evidence, remedy)
 
 
 @rule("H10", "CPU speed not fixed", "note", "host")
 def cpu_frequency(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """the governor is not 'performance', turbo is on, cores share SMT siblings, nothing tells
-    the frequency, or the machine is virtual.
+    """the governor is not 'performance', turbo is on, cores share SMT siblings, the frequency is
+    unknown, or the machine is virtual.
     Source: pyperf system; launch CV of 18 % on a shared virtual machine."""
     if e.record is None or e.record.provenance != "measured":
         return
@@ -808,7 +806,7 @@ def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
     if e.pair is None:
         return
     sides = (e.pair.baseline, e.pair.candidate)
-    # Idle threads that look for work do not sleep; one thread has no pool.
+    # Spinning threads wait without sleeping; a single thread has no pool.
     spinning = [
         known_value(side.conditions.get("spinning")) == "on" and side.spec.threads != 1
         for side in sides
@@ -825,7 +823,7 @@ def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
-    """Turn differences into findings: refused, accepted or merely unknown."""
+    """Turn the differences of one code into findings."""
     if e.pair is None:
         return
     sides = (e.pair.baseline, e.pair.candidate)
@@ -833,11 +831,11 @@ def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
     for each in differences(*sides, accept=e.pair.accept):
         if each.code != code:
             continue
-        allowed = two_devices and each.blocking and each.of_machine
+        allowed = two_devices and each.blocking and each.of_device
         grave: Severity = "warning" if allowed else "error"
         message = f"compared across devices: {each.message}" if allowed else each.message
         evidence = {"baseline": each.baseline, "candidate": each.candidate}
-        across = "read the ratio as one of two devices; to judge a change, measure both on one"
+        across = "the ratio is between two devices; to judge a change, measure both on one"
         advice = across if allowed else remedy.format(key=each.key)
         yield Hit(message, evidence, advice, severity=grave if each.blocking else "note")
 
@@ -858,7 +856,7 @@ def clocks_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
     if in_time is not None and in_cycles is not None and in_time != in_cycles:
         message = f"GPU time is {in_time} in seconds, {in_cycles} in cycles: a clock effect"
         yield Hit(message, {"in_time": in_time, "in_cycles": in_cycles}, LOCK)
-    yield from _hits(e, "H06", remedy="lock the clocks alike on both sides")
+    yield from _hits(e, "H06", remedy="lock the same clocks on both sides")
 
 
 @rule("H24", "CUDA graph on one side only", "error")
@@ -877,7 +875,7 @@ def graph_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
 def shapes_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
     """inputs, batch, protocol, transfers, streams or waiting differ between the sides.
     Source: ArtTRT: dynamic engine 13.2 ms, static 5.5 ms."""
-    yield from _hits(e, "H25", remedy="measure both alike, or --accept {key}")
+    yield from _hits(e, "H25", remedy="measure both under the same conditions, or --accept {key}")
 
 
 @rule("H27", "TF32 on one side only", "error")
@@ -891,38 +889,38 @@ def tf32_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 @rule("H28", "different machines or versions", "error")
 def machines_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """another host, CPU, GPU, power limit or ECC setting (refused; a warning where runs were
-    imported, whose ratio is labelled as across devices); other versions (a note).
+    """different host, CPU, GPU, power limit or ECC setting (refused; a warning for imported runs,
+    whose ratio is labelled as across devices); different versions (a note).
     Source: nvbench's device match."""
     yield from _hits(e, "H28", remedy="measure both here: trtbench compare A B")
 
 
 @rule("H32", "the sides disturb each other", "warning", share=0.05, most=0.5)
 def interference(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """taking turns moved one side {share:.0%} more than the other, or a side by {most:.0%},
-    against its time alone.
+    """taking turns slowed one side {share:.0%} more than the other, or a side by {most:.0%},
+    compared with its time alone.
     Source: measured: identical sessions 35 % apart."""
     moved = e.pair.interference if e.pair else {}
     ratios = [*moved.values()] if len(moved) > 1 else [1.0, *moved.values()]
     alone = e.pair.comparison.alone if e.pair and e.pair.comparison else None
     if alone is not None and alone.kind == "unclear":
-        return  # times alone that say nothing cannot say that turns moved them
+        return  # unclear times alone cannot show an effect of taking turns
     if max(ratios) / min(ratios) - 1 > at["share"] or max(ratios) - 1 > at["most"]:
         by_itself = f"; alone it is {alone.ratio - 1:+.1%}" if alone and alone.ratio else ""
         sides = " and ".join(f"the {side} by {ratio - 1:+.0%}" for side, ratio in moved.items())
-        remedy = "the ratio holds for sides in turn; --mode launches has each alone"
-        yield Hit(f"taking turns moved {sides}{by_itself}", moved, remedy)
+        remedy = "the ratio is valid for sides in turn; --mode launches measures each alone"
+        yield Hit(f"taking turns changed the time of {sides}{by_itself}", moved, remedy)
 
 
 @rule("H33", "the order matters", "warning", level=0.99)
 def order_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """second place in a pair is slower or faster than first at {level:.0%}.
-    Source: duet design; none found where it was looked for."""
+    """running second in a pair changes the time, significant at {level:.0%}.
+    Source: duet design; no such effect was found in tests."""
     estimate = trimmed(e.pair.position_effects) if e.pair else None
     if estimate is not None and estimate.df >= 1 and estimate.p < 1 - at["level"]:
         message = f"running second in a pair changes the time by {estimate.mean:+.2%}"
         evidence = {"effect": estimate.mean, "p": estimate.p}
-        yield Hit(message, evidence, "random order cancels it; --mode launches has no pairs at all")
+        yield Hit(message, evidence, "random order cancels it; --mode launches has no pairs")
 
 
 @rule("H34", "many comparisons", "note")
@@ -942,12 +940,12 @@ def less_accurate(e: Evidence, at: Limits) -> Iterator[Hit]:
     metric, low, high = e.lost
     if low > 0:
         message = f"the candidate loses {low:.3g} to {high:.3g} of {metric}"
-        message += ": show it beside the speed-up"
-        remedy = "compare at equal accuracy, or say both numbers"
+        message += ": report it with the speed-up"
+        remedy = "compare at equal accuracy, or report both numbers"
         yield Hit(message, {"drop_low": low, "drop_high": high}, remedy)
 
 
-@rule("H45", "numbers age", "note", days=7)
+@rule("H45", "measured on different days", "note", days=7)
 def aged(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the sides were measured more than {days:.0f} days apart.
     Source: consecutive launches cover 33 to 62 %, measured."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from trtbench.analysis.check import ClassCheck, OutputCheck
-from trtbench.analysis.localize import cause
-from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.analysis.localize import precision_problem
+from trtbench.analysis.onnx_graph import describe_preparation
 from trtbench.analysis.scores import sqnr_from_rel_l2
 from trtbench.analysis.sweep import pareto_front
 from trtbench.core.metrics import is_share
@@ -204,12 +204,12 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
         _split_table(evaluation),
     ]
     shared = evaluation.preparation
-    if words := words_from_preparation(shared):
+    if words := describe_preparation(shared):
         blocks.append(Text(f"Images: {words}."))
     for model in evaluation.models:
         own = {key: value for key, value in model.preparation.items() if key not in shared}
         if own:
-            blocks.append(Text(f"Images for {model.label}: {words_from_preparation(own)}."))
+            blocks.append(Text(f"Images for {model.label}: {describe_preparation(own)}."))
     blocks += note_lines(evaluation.all_notes)
     sections = [Section("scores", "", tuple(blocks))]
     if lost := evaluation.unreadable:
@@ -357,7 +357,7 @@ def document_from_check(checked: Checked) -> Document:
     rows = [(each, check) for each in checked.candidates for check in each.checks]
     blocks: list[Block] = [Text(f"{checked.reference.runtime}, on {checked.inputs}.")]
     if checked.preparation:
-        blocks.append(Text(f"Images: {words_from_preparation(checked.preparation)}."))
+        blocks.append(Text(f"Images: {describe_preparation(checked.preparation)}."))
     if checked.floor is None:
         reason = checked.floor_reason
         blocks.append(Text(f"Repeatability of the reference was not measured: {reason}."))
@@ -549,7 +549,7 @@ def answer(result: Localization) -> str:
     if found.met and not found.kept:
         return f"Nothing to repair: {value(found.candidate)} meets {found.where}."
     added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
-    why = f"{worst.node} {cause(worst) or f'loses most in {worst.type}{added}'}"
+    why = f"{worst.node} {precision_problem(worst) or f'loses most in {worst.type}{added}'}"
     was = [] if found.metric == "sqnr_db" else [_shown(found.metric, found.candidate)]
     if odd := int(found.candidate.get("nonfinite") or 0):
         was.append(f"{odd} values not finite")
@@ -629,7 +629,7 @@ def _ranking(found: Localized) -> Table:
         column("boundary_db", "SQNR there", there, "right", rank=1),
         column("added", "Adds rel. L2", kind=".3g", rank=5),
         column("nonfinite", "Not finite", kind="right", rank=6),
-        column("cause", "Range", lambda group: cause(group) or "", fit="wrap", rank=2),
+        column("cause", "Range", lambda group: precision_problem(group) or "", fit="wrap", rank=2),
     ]
     caption = (
         "Restored: the whole model with this group alone in full precision. "

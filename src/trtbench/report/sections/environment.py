@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trtbench.analysis.onnx_graph import words_from_preparation
+from trtbench.analysis.onnx_graph import describe_preparation
 from trtbench.analysis.scores import is_unusual
 from trtbench.analysis.summary import SAMPLE_LEVEL
 from trtbench.core.properties import protocol_of
@@ -282,7 +282,7 @@ def _conversion(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
         batches = f"{data.batches} batches of {data.batch}"
         yield "calibration", f"{data.items} items in {batches} from {data.source}, seed {data.seed}"
         if data.preprocessing:
-            yield "images", words_from_preparation(data.preprocessing)
+            yield "images", describe_preparation(data.preprocessing)
 
 
 def _diff_columns() -> Iterator[Column]:

@@ -13,8 +13,8 @@ from trtbench.analysis.history import (
     Point,
     Series,
     SeriesKey,
+    epoch_s,
     facts_from_record,
-    instant,
     key_from_record,
     series_from_points,
 )
@@ -131,7 +131,7 @@ def _figure(series: Series, name: str) -> Figure:
     """Describe runs over time with their levels and changes, as a chart."""
     values = sorted(series.values)
     unit, scale = unit_for_seconds(values[len(values) // 2])
-    x = [instant(point.created) for point in series.points]
+    x = [epoch_s(point.created) for point in series.points]
     level_x: list[float] = []
     level_y: list[float | None] = []
     for begin, end in series.levels():  # the median of each level, from its first run to its last

@@ -30,7 +30,7 @@ from trtbench.layers.table import (
     Group,
     Layer,
     LayerTable,
-    PrecisionTruth,
+    PrecisionSummary,
     facts_from_run,
     groups_of,
 )
@@ -141,7 +141,7 @@ def document_from_layers(
     shown: Sequence[Layer],
     *,
     facts: EngineFacts,
-    truth: PrecisionTruth,
+    truth: PrecisionSummary,
     sums: Reconciliation | None,
     groups: Sequence[Group] = (),
     by: str | None = None,
@@ -243,7 +243,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     return table(id, shown, columns, caption=f"{len(shown)}{of} layers, {times}", unit=unit)
 
 
-def _precision_blocks(truth: PrecisionTruth) -> Iterator[Block]:
+def _precision_blocks(truth: PrecisionSummary) -> Iterator[Block]:
     """Write which types compute, what stayed wide, and what conversions cost."""
     pairs: list[tuple[str, Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
@@ -325,7 +325,7 @@ def document_from_diff(
     blocks: list[Block] = [key_values("totals", pairs)]
     alone = []
     for side in ("a", "b"):
-        if found := [each for each in diff.only(side) if each.a_s or each.b_s]:
+        if found := [each for each in diff.only_in(side) if each.a_s or each.b_s]:
             seconds = text_from_duration(sum(each.a_s + each.b_s for each in found))
             alone.append(f"only in {side.upper()}: {counted(len(found), 'layer')}, {seconds}")
     blocks += [Text("; ".join(alone))] if alone else []

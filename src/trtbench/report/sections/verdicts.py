@@ -13,8 +13,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from trtbench.analysis.builds import Aspect, Draw, Lottery
-from trtbench.analysis.stored_comparison import COUNTS, Ladder
-from trtbench.analysis.verdict import in_cycles, sentence, would_tell
+from trtbench.analysis.stored_comparison import CERTAIN, Ladder
+from trtbench.analysis.verdict import in_cycles, launches_hint, sentence
 from trtbench.core.properties import model_name, title_of_record
 from trtbench.core.results import Comparison, GateResult, Verdict
 from trtbench.core.run import Run, Scores, known_value, precision_of
@@ -214,7 +214,8 @@ def reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[
     metrics: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict.kind in UNDECIDED:
-            words = verdict.reason + would_tell(verdict.launches_needed).replace("launches", what)
+            hint = launches_hint(verdict.launches_needed).replace("launches", what)
+            words = verdict.reason + hint
             metrics.setdefault(words, []).append(verdict.metric)
     for words, names in metrics.items():
         yield Text(f"{', '.join(names)}: {words}", "unclear")
@@ -398,7 +399,7 @@ def rule_table(results: Sequence[GateResult]) -> Table:
         return Cell(each.outcome, text, tones[each.outcome])
 
     def measured(each: GateResult) -> str:
-        return f"{each.message}{would_tell(each.launches_needed)}"
+        return f"{each.message}{launches_hint(each.launches_needed)}"
 
     columns = (
         column("outcome", "Outcome", outcome),
@@ -457,7 +458,7 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
         (labels[0], "", "", None, at, "", f"median {ladder.metric_a}")
     ]
     for rung in ladder.rungs:
-        counts = rung.evidence in COUNTS and rung.seconds is not None
+        counts = rung.evidence in CERTAIN and rung.seconds is not None
         at = at + (rung.seconds or 0.0) if at is not None and counts else at
         reached = at if counts else None
         rows.append(
