@@ -60,7 +60,7 @@ def test_every_verb_says_what_open_dimensions_became(name: str, say: Say) -> Non
     identity(M, IMAGE)
     said = say(*REFUSALS[name])
     flag = "--shape-opt" if name == "build" else "--shape"
-    words = f"H 224, W 224 (say otherwise with {flag} x:1x3x224x224)"
+    words = f"H 224, W 224 (change with {flag} x:1x3x224x224)"
     assert said.status == 0
     assert (said.err if "--dry-run" in REFUSALS[name] else said.out + said.err).count(words) == 1
 
@@ -116,7 +116,7 @@ def test_sides_are_those_that_the_exporter_wrote_down(written: str, say: Say) ->
     height, width = {"[640, 480]": (640, 480), "640": (640, 640)}.get(written, (224, 224))
     quantize = ("quantize", M, "--precision", "fp16", "--dry-run")
     for plan in (("bench", M, "--dry-run"), TRTEXEC, quantize):
-        assert f"height {height}, width {width} (say otherwise" in say(*plan).err, plan
+        assert f"height {height}, width {width} (change" in say(*plan).err, plan
 
 
 def sequence_of(*shape: int) -> onnx.TypeProto:
@@ -150,7 +150,7 @@ def test_inputs_that_are_no_tensors_are_refused_alike(name: str, kind: str, say:
     write_no_tensors(kind)
     said = say(*REFUSALS.get(name, ("bench", M, *QUICK)))
     assert (said.status, said.out) == (1, "")
-    assert "error: the model takes inputs that are no tensors" in said.err
+    assert "error: the model has inputs that are not tensors" in said.err
     assert f"  s   {kind}" in said.err
     assert "fix: export it with a tensor for each of them" in said.err
 
@@ -182,5 +182,5 @@ def test_a_model_without_a_rank_takes_the_shape_it_is_given(say: Say) -> None:
 def test_a_sequence_in_front_is_one_item(name: str, say: Say) -> None:
     identity(M, ("x", FLOAT, [name, 8]), ("position", INT64, [name]))
     said = say("bench", M, *QUICK)
-    assert f"open dimensions: {name} 128 (say otherwise with --shape x:128x8)" in said.err
+    assert f"dynamic dimensions: {name} 128 (change with --shape x:128x8)" in said.err
     assert "items/s (batch 1)" in said.out

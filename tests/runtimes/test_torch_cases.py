@@ -95,7 +95,7 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("export_strict", "InputError", "does not run on inputs", "--input-shape"),
         ("export_branching", "InputError", "could not export", "--exporter legacy"),
         ("export_legacy_opset", "InputError", "could not export", "--exporter dynamo"),
-        ("export_other_opset", "InputError", "the dynamo exporter made opset", "--opset"),
+        ("export_other_opset", "InputError", "the dynamo exporter wrote opset", "--opset"),
         ("export_without_an_example", "InputError", "no example", "--input-shape"),
         ("session_words", "InputError", "returns no tensors", "wrap it"),
         ("session_without_a_gpu", "UnavailableError", "device", "--device"),

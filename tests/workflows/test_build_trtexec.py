@@ -156,7 +156,7 @@ def test_shapes_are_filled_in_from_their_neighbours() -> None:
     (found,) = all_profiles({"a": (1, 3)}, {"b": (2, 3)}, {"a": (8, 3)})
     assert found["a"] == ShapeProfile(min=(1, 3), opt=(8, 3), max=(8, 3))
     assert found["b"] == ShapeProfile(min=(2, 3), opt=(2, 3), max=(2, 3))
-    with pytest.raises(UsageError, match="do not rise"):
+    with pytest.raises(UsageError, match="must not decrease"):
         all_profiles({"a": (4, 3)}, {"a": (2, 3)}, {})
-    with pytest.raises(UsageError, match="do not rise"):
+    with pytest.raises(UsageError, match="must not decrease"):
         all_profiles({"a": (4, 3, 1)}, {"a": (4, 3)}, {})

@@ -202,7 +202,7 @@ def test_without_any_builder_a_build_says_what_would_do(
 ) -> None:
     here(monkeypatch, BUILDERS, tensorrt="not installed", trtexec="not found")
     here(monkeypatch, BUILDERS, **{"tensorrt-rtx": "not installed"})
-    with pytest.raises(UnavailableError, match="nothing that builds engines") as caught:
+    with pytest.raises(UnavailableError, match="no builder of engines") as caught:
         refuse_without_builder(Config(store="x"), {})
     assert "trtbench[rtx]" in str(caught.value.fix)
     assert {"trtexec", "tensorrt", "tensorrt-rtx"} <= set(caught.value.facts)

@@ -26,7 +26,7 @@ from trtbench.core.jobs import JobEnd
 from trtbench.core.run import FailedRun
 from trtbench.core.spec import ModelRef
 from trtbench.measure.bench import fail_if_model_changed, run_bench
-from trtbench.models.identity import changed, demand_unchanged, model_ref
+from trtbench.models.identity import changed, model_ref, raise_if_changed
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
@@ -99,7 +99,7 @@ def test_tensors_in_nodes_bodies_and_functions_count_too(tmp_path: Path) -> None
 def test_a_model_whose_weights_are_missing_is_refused(tmp_path: Path) -> None:
     path = models.external_data_model(tmp_path / "net.onnx")
     models.external_data_path(path).unlink()
-    with pytest.raises(InputError, match="which is not there"):
+    with pytest.raises(InputError, match="is missing"):
         model_ref(path)
     unknown = model_ref(path, whole=False)
     assert (unknown.sha256, unknown.size_bytes) == (None, None)
@@ -182,7 +182,7 @@ def test_a_crash_over_weights_that_changed_is_told_as_that(
 ) -> None:
     path = models.move_weights_beside(models.conv_model(tmp_path / "net.onnx"))
     model = model_ref(path)
-    demand_unchanged(model)
+    raise_if_changed(model)
     assert fail_if_model_changed(end, model) == end
     swap_weights(path)
     found = fail_if_model_changed(end, model)

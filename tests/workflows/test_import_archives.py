@@ -91,7 +91,7 @@ def test_a_job_that_a_build_server_keeps_whole_and_by_step_is_one_run(
     (tmp_path / "logs_123.zip").write_bytes(as_zip(files))
     result = bring(tmp_path / "logs_123.zip", store=store)
     assert len(result.runs) == 2
-    assert reasons(result) == {"3_Run trtexec.txt": "the same run stands in 0_bench.txt"}
+    assert reasons(result) == {"3_Run trtexec.txt": "the same run is in 0_bench.txt"}
 
 
 def test_the_time_of_a_log_without_stamps_is_that_of_its_archive(

@@ -66,7 +66,7 @@ def test_the_users_engine_is_hashed(tmp_path: Path, store: Store) -> None:
     assert found.record.spec.model.sha256 is not None
     assert found.record.spec.model.size_bytes == 104
     leftovers.run_set(tmp_path / "run", "other", seed=5)
-    with pytest.raises(UsageError, match="about one run"):
+    with pytest.raises(UsageError, match="applies to one run"):
         bring(tmp_path / "run", store=store, engine=engine)
 
 
@@ -232,7 +232,7 @@ def test_odd_names_links_and_pipes_are_taken_or_told(tmp_path: Path, store: Stor
     os.mkfifo(tmp_path / "pipe.json")
     result = bring(tmp_path, store=store)
     assert stored(only(result), store).record.spec.model.name == "\ufffd [1]"
-    assert reasons(result) == {"lost.log": "a link to nothing", "pipe.json": "no regular file"}
+    assert reasons(result) == {"lost.log": "a broken link", "pipe.json": "not a regular file"}
     assert not bring(tmp_path / "pipe.json", store=store).complete
 
 

@@ -152,7 +152,7 @@ def test_what_the_user_states_is_kept_and_wins(written: Path, store: Store) -> N
     assert made.conditions["precision"] == Fact(value="fp16", source="stated")
     assert made.spec.precision == "fp16"
     assert made.tags == ("orin",)
-    assert any(note.startswith("stated on import: GPU NVIDIA Orin") for note in made.notes)
+    assert any(note.startswith("given on import: GPU NVIDIA Orin") for note in made.notes)
     assert len(found.warnings) == 2
     for wrong in ({"date": "yesterday-ish"}, {"date": "0001-01-01"}, {"tensorrt": "eight"}):
         with pytest.raises(UsageError):

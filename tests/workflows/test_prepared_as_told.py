@@ -185,7 +185,7 @@ def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(
         asked_for = BuildRequest(
             model=path, runtime="tensorrt", calibration=calibration, task="classification"
         )
-        with pytest.raises(UsageError, match="--task says how images are prepared"):
+        with pytest.raises(UsageError, match="--task needs calibration images"):
             build_spec(asked_for, config)
 
 

@@ -28,7 +28,7 @@ from trtbench.host.arrays import Chunks
 from trtbench.measure.bench import Failures, stream, write_scores
 from trtbench.measure.model_facts import precision_of_pass, random_data_notes_of_engine
 from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
-from trtbench.models.identity import record_of_engine, still_there
+from trtbench.models.identity import is_unchanged, record_of_engine
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.sections.accuracy import document_from_evaluation
 from trtbench.requests.execution import Event, Execution
@@ -203,7 +203,7 @@ def size_of_model(
     """Return bytes, layers and parameters, from the ONNX file, engine record or session facts."""
     if model.format == "onnx":
         try:
-            known = read_onnx(Path(model.path)) if still_there(model) else None
+            known = read_onnx(Path(model.path)) if is_unchanged(model) else None
         except TrtbenchError:
             known = None
         layers, parameters = (len(known.nodes), known.parameters) if known else (None, None)

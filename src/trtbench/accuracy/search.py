@@ -34,7 +34,7 @@ from trtbench.convert.cast import (
     stand_in,
     tensor_types,
 )
-from trtbench.convert.verify import FOLLOWERS, grouped, outputs_of, session_of
+from trtbench.convert.verify import FOLLOWERS, grouped, run_session, session_of
 from trtbench.core.conditions import Condition, condition_from_text, holds
 from trtbench.core.errors import InputError
 from trtbench.core.jobs import Stage
@@ -516,7 +516,7 @@ class Comparison:
         theirs = list(names.values())
         session = session_of(stand_in(model), theirs)
         for batch in self.batches:
-            found = outputs_of(session, theirs, rename_inputs(batch.feed))
+            found = run_session(session, theirs, rename_inputs(batch.feed))
             rows = {name: batch.rows(found[other]) for name, other in names.items()}
             on_outputs(batch, rows)
             if judge is not None:
@@ -550,8 +550,8 @@ class Comparison:
             theirs = [matches[name] for name in ours]
             sessions = session_of(first, ours), session_of(other, theirs)
             for batch in self.batches.first(BOUNDARY_ITEMS):
-                wanted = outputs_of(sessions[0], ours, batch.feed)
-                found = outputs_of(sessions[1], theirs, self._renamed(batch.feed))
+                wanted = run_session(sessions[0], ours, batch.feed)
+                found = run_session(sessions[1], theirs, self._renamed(batch.feed))
                 for tensor in ours:
                     drifts[tensor].add(wanted[tensor], found[matches[tensor]])
             done += len(some)

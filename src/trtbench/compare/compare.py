@@ -38,7 +38,7 @@ from trtbench.executors.contract import Turns
 from trtbench.host.files import write_output
 from trtbench.measure.bench import add_returned_run, run_bench
 from trtbench.measure.remote import InputFiles, job_from_spec, send_job
-from trtbench.models.identity import demand_unchanged
+from trtbench.models.identity import raise_if_changed
 from trtbench.models.torch_models import is_named
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.requests.execution import Execution
@@ -132,7 +132,7 @@ def measure_in_turn(
         store.open()  # fail before measuring if the store cannot be used
         mode, own = resolve_turns(sides, request)
         files = InputFiles()
-        demand_unchanged(own.candidate.model)
+        raise_if_changed(own.candidate.model)
         fields = ("launches", "max_launches", "pairs", "margin", "seed")
         asked = {"mode": mode, **{name: getattr(request, name) for name in fields}}
         spec = files.add_spec(own.candidate)

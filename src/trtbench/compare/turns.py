@@ -34,7 +34,7 @@ from trtbench.host.machine import counters_between, read_counters
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
 from trtbench.measure import bench
 from trtbench.measure.watch import Watch, free_memory_bytes, watch_device
-from trtbench.models.identity import demand_unchanged
+from trtbench.models.identity import raise_if_changed
 from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
 from trtbench.requests.measure import LAUNCHES, PairFields, TurnFields
 from trtbench.runtimes import RUNTIMES, device_of
@@ -305,7 +305,7 @@ class Duet:
                 self._store.open()  # fail before measuring if the store cannot be used
             self._environment = self._environment or bench.environment_of(self._execution)
             for spec in specs:
-                demand_unchanged(spec.model)
+                raise_if_changed(spec.model)
             locked = any(spec.lock_clocks is not None for spec in specs)
             if locked or self.mode == "launches":  # else NVML need not be started
                 for device in sorted(devices):

@@ -1,4 +1,4 @@
-"""From PyTorch to ONNX, to other precisions, to engines; ``builders`` holds the plug-ins.
+"""Converts PyTorch to ONNX, ONNX to other precisions and to engines (``builders``: plug-ins).
 
 Does not know comparisons, sweeps and the command line.
 """

@@ -1,4 +1,4 @@
-"""Build an engine, here or on another machine: made under another name, put in place when whole."""
+"""Build an engine, here or on another machine; it gets its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from trtbench.measure.bench import (
 )
 from trtbench.measure.model_facts import preparation_of_onnx, random_data_notes_of_onnx
 from trtbench.measure.remote import run_verb_remotely
-from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
+from trtbench.models.identity import model_ref, raise_if_changed, sha256_of
 from trtbench.models.inputs import (
     assumption,
     refuse_open,
@@ -73,7 +73,7 @@ from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
 Shapes = Mapping[str, Sequence[int]]
 
 PATIENCE_S = 6 * 3600.0
-"""Large networks at a high optimization level take hours; longer counts as hung."""
+"""Large networks at a high optimization level take hours; a longer build is taken to hang."""
 LOG, GRAPH = ".build.log", ".graph.json"
 _STAGES = {
     "load": ("parsing", 0.02),
@@ -82,11 +82,11 @@ _STAGES = {
     "build": ("building", 0.1),
     "save": ("saving", 0.98),
 }
-"""The words for each stage, and the part of the work that is done when it begins."""
+"""The text for each stage, and the fraction of the work that is done when it begins."""
 
 
 def default_builder(config: Config, options: Mapping[str, str]) -> str:
-    """Choose what builds when none is named: the first that works here, else the first."""
+    """Return the default builder: the first one that works here, else the first one."""
     ranked = sorted(BUILDERS.loaded(), key=lambda each: (each[1].CHOSEN, each[0]))
     ranked = [each for each in ranked if all(key in each[1].OPTIONS for key in options)] or ranked
     for name, builder in ranked:
@@ -96,13 +96,13 @@ def default_builder(config: Config, options: Mapping[str, str]) -> str:
 
 
 def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
-    """Refuse a build where nothing builds engines, and name what would: one needs no GPU."""
+    """Raise an error if no builder works here; the fix says what to install."""
     if options or any(config.python_for(name) for name in BUILDERS.names()):
         return
     reasons = {name: builder.available() for name, builder in BUILDERS.loaded()}
     if all(reasons.values()):
         raise UnavailableError(
-            "nothing that builds engines is installed here",
+            "no builder of engines is installed here",
             facts=reasons,
             fix="pip install 'trtbench[rtx]', which builds without a GPU; "
             "for TensorRT: sudo apt install libnvinfer-bin, or pip install tensorrt",
@@ -110,7 +110,7 @@ def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
 
 
 def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
-    """Settle a build; the timing cache is put beside the engine by default."""
+    """Return the spec of a build; the default timing cache is next to the engine."""
     reference = model_ref(Path(request.model))
     model = Path(reference.path)
     name = request.runtime or default_builder(config, request.options)
@@ -119,14 +119,14 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         raise UsageError(
             "engines are built from ONNX files",
             facts={"file": reference.name, "format": reference.format},
-            fix="give the ONNX file; trtbench export makes one of a PyTorch model",
+            fix="give an ONNX file; trtbench export makes one from a PyTorch model",
         )
     engine = _engine_path(request)
     if engine == model:
         raise UsageError("the engine would overwrite the model", fix="-o model.engine")
     first, *more = all_profiles(request.shapes_min, request.shapes_opt, request.shapes_max)
     fixed = {n: _span((tuple(dims),) * 3) for n, dims in request.shapes.items()}
-    spans = {**fixed, **spans_of_batches(request.input_shapes, model), **first}
+    spans = {**fixed, **profiles_from_input_shapes(request.input_shapes, model), **first}
     assumed, note = _assumed_spans(model, spans, batch=request.batch)
     calibration, cache = _absolute(request.calibration), _absolute(request.calibration_cache)
     refuse_without_task(calibration, request.task)
@@ -153,7 +153,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     )
     here = ("model", "output", "runtime", "shapes", "timing_cache", "options", "plugins",
             "calibration", "calibration_cache")  # fmt: skip
-    same = {  # all others that a request has are as it says
+    same = {  # all other fields are copied from the request
         field.name: value
         for field in fields_of(BuildRequest)
         if field.name in BuildSpec.__struct_fields__ and field.name not in here
@@ -170,12 +170,12 @@ def _engine_path(request: BuildRequest) -> Path:
 
 
 def _absolute(path: File | None) -> str | None:
-    """A path independent of the working folder, so that a record can be repeated elsewhere."""
+    """Return an absolute path, so that the record is valid in any working folder."""
     return None if path is None else path if path == "random" else str(Path(path).absolute())
 
 
 def all_profiles(*ends: Shapes | Sequence[Shapes] | None) -> list[dict[str, ShapeProfile]]:
-    """Every profile by its least, best and largest shapes; one not given is as its neighbour."""
+    """Return all profiles from min, opt and max shapes; a missing one is copied from the next."""
     lists = [[end] if isinstance(end, Mapping) else list(end or ()) for end in ends]
     longest = max(1, *map(len, lists))
     padded = [[*each, *({} for _ in range(longest - len(each)))] for each in lists]
@@ -190,7 +190,7 @@ def all_profiles(*ends: Shapes | Sequence[Shapes] | None) -> list[dict[str, Shap
             ):
                 shown = {"min": low, "opt": opt, "max": high}
                 raise UsageError(
-                    f"the shapes of {name!r} do not rise from min over opt to max",
+                    f"the shapes of {name!r} must not decrease from min to opt to max",
                     facts={key: text_from_shape(dims) for key, dims in shown.items()},
                 )
             profiles[name] = _span((low, opt, high))
@@ -202,10 +202,10 @@ def _span(ends: Sequence[tuple[int, ...]]) -> ShapeProfile:
     return ShapeProfile(min=ends[0], opt=ends[1], max=ends[2])
 
 
-def spans_of_batches(texts: Sequence[str], model: Path) -> dict[str, ShapeProfile]:
+def profiles_from_input_shapes(texts: Sequence[str], model: Path) -> dict[str, ShapeProfile]:
     """Read ``-1x3x224x224`` or ``NAME:-1x3x224x224``; without a name it is the only input.
 
-    -1 is, as in the toolkits, a batch of 1 to 256, best at 128; other shapes are fixed.
+    -1 is a batch of 1 to 256, best at 128, as in the toolkits; other shapes are fixed.
     """
     spans = {}
     for given in input_shapes(texts):
@@ -221,7 +221,7 @@ def spans_of_batches(texts: Sequence[str], model: Path) -> dict[str, ShapeProfil
             if len(inputs) != 1:
                 flags = (f"--input-shape {shlex.quote(with_ones(each))}" for each in inputs)
                 raise UsageError(
-                    "the model has several inputs: name the one whose shape it is",
+                    "the model has several inputs: the shape needs the name of its input",
                     facts={"inputs": ", ".join(each.name for each in inputs)},
                     fix=" ".join(flags),
                 )
@@ -234,14 +234,14 @@ def spans_of_batches(texts: Sequence[str], model: Path) -> dict[str, ShapeProfil
 def _assumed_spans(
     model: Path, given: Mapping[str, ShapeProfile], *, batch: int | None = None
 ) -> tuple[dict[str, ShapeProfile], str | None]:
-    """One profile of assumed sizes for open inputs that were given no shape, and a line on it."""
+    """Return a profile for dynamic inputs without a given shape, and a note on what is assumed."""
     try:
         inputs = input_specs(load_onnx(model, weights=False))
     except TrtbenchError:  # the builder reports what is wrong with the model
         return {}, None
     check_batch_possible([each for each in inputs if each.name not in given], batch=batch)
     ends: list[dict[str, tuple[int, ...]]] = []
-    for end in ("min", "opt", "max"):  # a dimension of the same name goes along with a given one
+    for end in ("min", "opt", "max"):  # dimensions of the same name get the same size
         known = [
             each.having(shape=getattr(given[each.name], end))
             if each.name in given
@@ -263,7 +263,7 @@ def _assumed_spans(
 
 
 def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefact:
-    """Build an engine in a child process; a build that fails leaves its log and no engine."""
+    """Build an engine in a child process; a failed build leaves its log and no engine."""
     execution = execution or Execution()
     if execution.python is not None:
         check_interpreter(execution.python)
@@ -284,7 +284,7 @@ def _build_in(
     folder: Path, spec: BuildSpec, environment: Environment, execution: Execution
 ) -> Artefact:
     engine, cache = Path(spec.output), folder / "timing.cache"
-    demand_unchanged(spec.model)
+    raise_if_changed(spec.model)
     spec = with_arrays(spec, folder)
     inner = spec.having(output=str(folder / engine.name))
     if spec.timing_cache is not None:
@@ -329,8 +329,8 @@ def _build_in(
 
 
 def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
-    """Have the task make arrays of the data to calibrate with, and keep how it did so."""
-    if spec.task is None:  # arrays as they are: images without a task were refused
+    """Return the spec with calibration arrays that its task has prepared in the folder."""
+    if spec.task is None:  # the data are arrays: images without a task were refused
         return spec
     inputs = [
         each.having(shape=spec.shapes[each.name].opt) if each.name in spec.shapes else each
@@ -354,7 +354,7 @@ def _artefact(
     folder: Path,
 ) -> Artefact:
     engine, model = Path(spec.output), Path(spec.model.path)
-    command = outcome.command or ""  # with the files where they are, not where they were made
+    command = outcome.command or ""  # with the final paths of the files
     if spec.timing_cache:
         command = command.replace(str(folder / "timing.cache"), spec.timing_cache)
     command = command.replace(str(folder / "graph.json"), f"{spec.output}.graph.json")
@@ -365,7 +365,7 @@ def _artefact(
     with contextlib.suppress(ParseError):
         plan = plan_from_bytes(head, where=engine.name).version
     facts: dict[str, Scalar] = dict(outcome.facts)
-    if (name := outcome.files.get(GRAPH)) is not None:  # layers and parameters, and who counted
+    if (name := outcome.files.get(GRAPH)) is not None:  # the number of layers and parameters
         with contextlib.suppress(ParseError):
             graph = graph_from_json((folder / name).read_bytes(), where=name)
             facts["layers"] = len(graph.layers)
@@ -404,7 +404,7 @@ def _artefact(
 
 
 def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
-    """The error of a build that failed; its log is kept."""
+    """Return the error of a build that failed; its log is kept."""
     reported, kept, source = end.error, Path(spec.output + LOG), folder / "build.log"
     facts = {"model": spec.model.name, "builder": spec.runtime}
     facts |= reported.facts if reported else {}
@@ -413,7 +413,7 @@ def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
         facts={**facts, "stage": end.stage, "log": kept},
         fix=(reported and reported.fix) or f"look into {kept}",
     )
-    parsed = type(error) is InputError and source.is_file()  # the parser says more there
+    parsed = type(error) is InputError and source.is_file()  # the log of the parser says more
     if parsed or isinstance(error, JobError):
         with contextlib.suppress(OSError):
             shutil.copyfile(source if source.is_file() else folder / "log.txt", kept)
@@ -421,8 +421,8 @@ def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
     return error
 
 
-def built(request: BuildRequest, *, config: Config, execution: Execution) -> Artefact:
-    """Build an engine in the executor; from another machine it comes with its record and log."""
+def build_engine(request: BuildRequest, *, config: Config, execution: Execution) -> Artefact:
+    """Build an engine in the executor; one from another machine is copied with record and log."""
 
     def here() -> Artefact:
         spec = build_spec(request, config)

@@ -1,6 +1,6 @@
-"""Arrays for calibration and for comparing: from ``.npz``, from images, or at random.
+"""Arrays for calibration and comparison: from ``.npz``, from images, or random.
 
-Items are cut into batches here, once, so that every quantizer sees the same ones."""
+Items are divided into batches only here, so that every quantizer gets the same batches."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ FeedArrays = dict[str, Array]
 
 RANDOM = "random"
 ITEMS = 256
-"""More calibration data hardly moves the scales, and every item costs a run of the network."""
+"""More calibration data hardly changes the scales, and every item costs a run of the network."""
 HELD_OUT_SEED = 1_000_003
-"""Added to the seed of random values that a difference is taken on: never those calibrated with."""
+"""Added to the seed of the random inputs for a comparison: they differ from the calibration's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Items:
         return Items(rows=rows, constant=self.constant)
 
     def feeds(self, *, batch: int, fixed: bool) -> list[FeedArrays]:
-        """The items in batches; a model of fixed batch cannot take a short last one."""
+        """Return the items in batches; with a fixed batch, an incomplete last one is dropped."""
         if not self.rows:
             return [dict(self.constant)]
         stop = len(self) - len(self) % batch if fixed else len(self)
@@ -66,7 +66,7 @@ class Items:
 
 
 def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: int = 8) -> int:
-    """The batch a model takes: its own where it is fixed, else the one that was requested."""
+    """Return the batch of a model: its fixed one, else the requested one."""
     fixed = fixed_batch(inputs)
     if fixed is None:
         return requested or default
@@ -81,7 +81,7 @@ def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: in
 def given_items(
     inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
 ) -> list[TensorSpec]:
-    """Inputs with the shapes given for one item; a leading batch and the rest stay as they are."""
+    """Return inputs with the shapes given for one item; batches and other inputs are kept."""
     given = [
         each.having(
             shape=shapes[each.name]
@@ -95,10 +95,10 @@ def given_items(
     return list(with_same_dims(inputs, given))
 
 
-def settled_items(
+def resolved_items(
     inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], *, model: Path | str
 ) -> tuple[tuple[TensorSpec, ...], str | None]:
-    """Inputs with all but the batch settled, as given or assumed; and a line on the latter."""
+    """Return inputs with all dimensions but the batch, and a note on those that are assumed."""
     refuse_other_than_tensors(inputs)
     given = given_items(inputs, shapes)
     settled = with_assumed_shapes(given, batch=False, sides=sides_of(model, given))
@@ -115,9 +115,9 @@ def random_items(
     model: Path | str,
     limits: Mapping[str, int] | None = None,
 ) -> Items:
-    """Items drawn at random, seeded; open dimensions that were not given are assumed."""
+    """Return seeded random items; dynamic dimensions that were not given are assumed."""
     rows = [each for each in inputs if has_rows(each, inputs)]
-    settled, _ = settled_items(inputs, shapes, model=model)
+    settled, _ = resolved_items(inputs, shapes, model=model)
     settled = tuple(
         each.having(shape=(count, *each.shape[1:])) if was in rows else each
         for was, each in zip(inputs, settled, strict=True)
@@ -126,8 +126,8 @@ def random_items(
         arrays = dict(random_inputs(settled, seed=seed, limits=limits))
     except (ValueError, TypeError) as problem:
         raise InputError(
-            f"random values cannot be drawn: {problem}",
-            fix="give data of your own: an .npz with an array for every input",
+            f"random values cannot be generated: {problem}",
+            fix="give an .npz with an array for every input",
         ) from None
     names = {each.name for each in rows}
     return Items(
@@ -147,26 +147,26 @@ def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
     lengths = {name: len(array) for name, array in rows.items()}
     if len(set(lengths.values())) > 1 or not all(lengths.values()):
         raise InputError(
-            "the arrays do not hold the same number of items",
+            "the arrays do not have the same number of items",
             facts={name: f"{length} items" for name, length in lengths.items()},
-            fix="give every input as many items",
+            fix="give the same number of items for every input",
         )
     constant = {name: array for name, array in arrays.items() if name not in rows}
     return Items(rows=rows, constant=constant)
 
 
 def item_limit(spec: BuildSpec) -> int:
-    """The most items to calibrate with."""
+    """Return the maximum number of calibration items."""
     text = spec.options.get("calibration_items", str(ITEMS))
     if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"{text!r} is no number of items", fix="--opt calibration_items=256")
+        raise UsageError(f"{text!r} is not a number of items", fix="--opt calibration_items=256")
     return int(text)
 
 
 def calibration_items(
     spec: BuildSpec, inputs: Sequence[TensorSpec], *, shapes: Mapping[str, tuple[int, ...]]
 ) -> Items:
-    """Read what ``spec.calibration`` names, at most so many items as the options say."""
+    """Read the items of ``spec.calibration``, at most as many as the options allow."""
     source, count = spec.calibration_arrays or str(spec.calibration), item_limit(spec)
     if source == RANDOM:
         limits = index_limits(spec.model, inputs)
@@ -185,7 +185,7 @@ def save_feeds(path: Path, feeds: Sequence[FeedArrays]) -> None:
 
 
 class FeedFile:
-    """Batches of a file, read one at a time."""
+    """The batches of a file, read one at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -216,11 +216,11 @@ def save_calibration(
     preprocessing: Mapping[str, Scalar],
     seed: int = 0,
 ) -> CalibrationRef:
-    """Write the calibration batches; the reference says what they are."""
+    """Write the calibration batches, and return a description of them."""
     feeds = items.feeds(batch=batch, fixed=fixed_batch(inputs) is not None)
     if not feeds:
         raise InputError(
-            "there is not one full batch of calibration data",
+            "there is less than one full batch of calibration data",
             facts={"items": len(items), "batch": batch},
             fix="give more items, or fewer per batch with --batch N",
         )
@@ -238,7 +238,7 @@ def save_calibration(
 
 
 def feeds_sha256(feeds: Sequence[FeedArrays]) -> str:
-    """Hash of what is fed: names, types, shapes and values, whatever file it came from."""
+    """Return a hash of the inputs: names, types, shapes and values, not the file format."""
     digest = hashlib.sha256()
     for feed in feeds:
         for name, array in sorted(feed.items()):

@@ -1,7 +1,7 @@
-"""FP16 and BF16 ONNX: the types of a model changed in the file, operator by operator.
+"""Casts an ONNX model to FP16 or BF16 by changing its types, operator by operator.
 
-What an operator may take is read from ONNX's own definitions, so nothing is listed by hand: a
-type that the definition does not allow stays FP32, and a Cast is put where the two meet.
+The types of each operator are read from the ONNX definitions, not from a list: where a definition
+does not allow the type, the node stays FP32, and Cast nodes are inserted between the two.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 Low = Literal["fp16", "bf16"]
 
 FLOAT, FLOAT16, BFLOAT16 = 1, 10, 16
-"""Numbers of TensorProto.DataType, which ONNX will never change."""
+"""Values of TensorProto.DataType, which are part of the ONNX format."""
 LOW = {FLOAT16: "FP16", BFLOAT16: "BF16"}
 TYPES = {"fp16": FLOAT16, "bf16": BFLOAT16}
 FP16_MAX = 65504.0
-QDQ_OPSET = 19  # Q/DQ nodes take FP16 from here on
-EXACT = "_exact"  # behind the name of a tensor of the stand-in: the same before it is rounded
+QDQ_OPSET = 19  # Q/DQ nodes accept FP16 from this opset on
+EXACT = "_exact"  # suffix of a tensor of the stand-in before it is rounded
 EXACT_ANYWAY = (
     "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Concat",
     "Split", "Gather", "MaxPool", "Relu", "Expand", "Dropout",
 )  # fmt: skip
-"""Operators that return no value their input does not have."""
-ASKED_FOR = "asked for"
+"""Operators that only return values of their input."""
+ASKED_FOR = "requested"
 
 _WORDS = {FLOAT: "tensor(float)", FLOAT16: "tensor(float16)", BFLOAT16: "tensor(bfloat16)"}
 _SUFFIX = {FLOAT: "fp32", FLOAT16: "fp16", BFLOAT16: "bf16"}
 
 
-class Edges(NamedTuple):
-    """The floating-point type of each input and output; ``None`` where it is no FP32 edge."""
+class NodeTypes(NamedTuple):
+    """The floating-point type of each input and output; ``None`` where it was not FP32."""
 
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
@@ -50,11 +50,11 @@ class Edges(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """A model with other types, and what was done to it."""
+    """A cast model, and what was changed."""
 
     model: ModelProto
     stand_in: ModelProto
-    """The FP32 model with every tensor rounded as in the cast one: what runs anywhere."""
+    """The FP32 model with every tensor rounded as in the cast one: it runs everywhere."""
     changed: dict[str, int]
     kept: dict[str, str]
     """Floating-point nodes that stay FP32, and why."""
@@ -63,10 +63,10 @@ class Cast:
 def cast(
     model: ModelProto, *, precision: Low, keep_io: bool = False, keep: Sequence[str] = ()
 ) -> Cast:
-    """Change the types of a model that was loaded with its weights; the model itself is used up."""
+    """Cast a model that was loaded with its weights; the given model is modified."""
     model, low = prepared(model), TYPES[precision]
     quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
-    # Below 13, operators lack types and rules are older; BF16 came to Conv and pooling with 22.
+    # Below opset 13, operators lack types; Conv and pooling support BF16 from opset 22 on.
     opset = max({"fp16": 13, "bf16": 22}[precision], QDQ_OPSET if quantized else 0)
     model = at_opset(model, opset, what=precision)
     edges, kept = _plan(model, low=low, keep=keep)
@@ -76,7 +76,7 @@ def cast(
 
 
 def prepared(model: ModelProto) -> ModelProto:
-    """A model with every node named, functions inlined and FP32 constants stored as weights."""
+    """Return the model with named nodes, inlined functions and FP32 constants as weights."""
     from onnx import numpy_helper
 
     if model.functions:
@@ -102,7 +102,7 @@ def prepared(model: ModelProto) -> ModelProto:
 
 
 def name_nodes(model: ModelProto) -> None:
-    """Name every node, by kind and place where it has no name, each differently."""
+    """Give every node a unique name, by type and position if it has none."""
     taken: set[str] = set()
     for index, node in enumerate(model.graph.node):
         name = node.name or f"{node.op_type}_{index}"
@@ -113,7 +113,7 @@ def name_nodes(model: ModelProto) -> None:
 
 
 def at_opset(model: ModelProto, needed: int, *, what: str) -> ModelProto:
-    """The model at an opset, or as it is where it has that one or a later one."""
+    """Return the model converted to an opset; unchanged if its opset is not older."""
     import onnx
 
     have = opset_of(model) or 0
@@ -123,7 +123,7 @@ def at_opset(model: ModelProto, needed: int, *, what: str) -> ModelProto:
         raised = onnx.version_converter.convert_version(model, needed)
     except Exception as problem:  # the converter raises RuntimeError and others
         raise InputError(
-            f"the model cannot be brought from opset {have} to {needed}, which {what} needs",
+            f"the model cannot be converted from opset {have} to {needed}, which {what} needs",
             facts={"reason": first_line(problem)},
             fix=f"trtbench export ... --opset {needed}",
         ) from None
@@ -134,16 +134,16 @@ def at_opset(model: ModelProto, needed: int, *, what: str) -> ModelProto:
 
 def _plan(
     model: ModelProto, *, low: int, keep: Sequence[str]
-) -> tuple[dict[str, Edges], dict[str, str]]:
-    """What the edges of each node become, by its name, and why other nodes stay FP32."""
+) -> tuple[dict[str, NodeTypes], dict[str, str]]:
+    """Return the new types of each node by name, and why other nodes stay FP32."""
     from onnx import numpy_helper
 
     types = tensor_types(model)
     held = matching_nodes(model, keep)
     stored = {tensor.name for tensor in model.graph.initializer}
     shapes: set[str] = set()
-    for node in model.graph.node:  # FP16 counts exactly only up to 2048
-        # The first input of these is data; the others only say how it is laid out.
+    for node in model.graph.node:  # FP16 represents integers exactly only up to 2048
+        # The first input of these is data; the others are shapes and indices.
         laid_out = node.op_type in ("Expand", "Reshape", "Tile", "Slice", "Pad", "Resize")
         read = node.input[:1] if laid_out else node.input
         inputs = [name for name in read if name and name not in stored]
@@ -155,20 +155,20 @@ def _plan(
     beyond: dict[str, float] = {}
     for tensor in model.graph.initializer if low == FLOAT16 else ():
         if tensor.data_type == FLOAT:
-            values = np.abs(numpy_helper.to_array(tensor))  # infinity itself FP16 can hold
+            values = np.abs(numpy_helper.to_array(tensor))  # FP16 can represent infinity
             if (size := float(values[np.isfinite(values)].max(initial=0.0))) > FP16_MAX:
                 beyond[tensor.name] = size
-    edges: dict[str, Edges] = {}
+    edges: dict[str, NodeTypes] = {}
     kept: dict[str, str] = {}
     for node in model.graph.node:
         found, reason = _edges(node, types, model=model, low=low)
         if any(True for _ in subgraphs(node)):
-            found, reason = None, "control flow is left in FP32"
+            found, reason = None, "control flow stays in FP32"
         if found is None and reason is None:
-            continue  # nothing of it is floating-point
+            continue  # it has no floating-point inputs or outputs
         large = max((beyond[name] for name in node.input if name in beyond), default=None)
         if large is not None and node.name not in held:
-            held[node.name] = f"holds {large:.3g}, beyond FP16's 65504"
+            held[node.name] = f"has the value {large:.3g}, beyond FP16's 65504"
         if node.name in held or found is None:
             kept[node.name] = held.get(node.name) or reason or "unknown operator"
         else:
@@ -178,8 +178,8 @@ def _plan(
 
 def _edges(
     node: NodeProto, types: Mapping[str, int], *, model: ModelProto, low: int
-) -> tuple[Edges | None, str | None]:
-    """What a node's edges become in the low type, or why it must stay FP32."""
+) -> tuple[NodeTypes | None, str | None]:
+    """Return the types of a node in the low precision, or why it must stay FP32."""
     import onnx
 
     if not any(types.get(name) == FLOAT for name in (*node.input, *node.output)):
@@ -193,30 +193,30 @@ def _edges(
     def formal(formals: Sequence[OpSchema.FormalParameter], index: int) -> OpSchema.FormalParameter:
         return formals[min(index, len(formals) - 1)]  # the last one may be repeated
 
-    def becomes(parameter: OpSchema.FormalParameter) -> int:
+    def new_type(parameter: OpSchema.FormalParameter) -> int:
         return low if _WORDS[low] in parameter.types else FLOAT
 
     inputs = tuple(
-        becomes(formal(schema.inputs, index)) if types.get(name) == FLOAT else None
+        new_type(formal(schema.inputs, index)) if types.get(name) == FLOAT else None
         for index, name in enumerate(node.input)
     )
     tied = {formal(schema.inputs, index).type_str for index in range(len(node.input))}
     outputs: list[int | None] = []
-    for index, name in enumerate(node.output):  # follows inputs of its type; attributes set others
+    for index, name in enumerate(node.output):  # the type of the inputs, or set by an attribute
         own = formal(schema.outputs, index)
         follows = own.type_str in tied or node.op_type in ("Cast", "ConstantOfShape")
-        given = becomes(own) if follows else FLOAT
+        given = new_type(own) if follows else FLOAT
         outputs.append(given if types.get(name) == FLOAT else None)
     if low not in (*inputs, *outputs):
         return None, f"{node.op_type} has no such type in opset {opset}"
-    return Edges(inputs=inputs, outputs=tuple(outputs)), None
+    return NodeTypes(inputs=inputs, outputs=tuple(outputs)), None
 
 
 def tensor_types(model: ModelProto) -> dict[str, int]:
-    """The element type of every tensor of the outer graph."""
+    """Return the element type of every tensor of the outer graph."""
     import onnx
 
-    light = onnx.ModelProto()  # shape inference takes no 2 GiB
+    light = onnx.ModelProto()  # shape inference does not accept 2 GiB
     stored = list(model.graph.initializer)
     del model.graph.initializer[:]
     light.CopyFrom(model)
@@ -235,7 +235,7 @@ def tensor_types(model: ModelProto) -> dict[str, int]:
 
 
 def matching_nodes(model: ModelProto, keep: Sequence[str]) -> dict[str, str]:
-    """The nodes a user wants to keep, by name or by a pattern with * and ?."""
+    """Return the nodes to keep that match names or patterns with * and ?."""
     names = [node.name for node in model.graph.node]
     held: dict[str, str] = {}
     for pattern in keep:
@@ -250,8 +250,8 @@ def matching_nodes(model: ModelProto, keep: Sequence[str]) -> dict[str, str]:
     return held
 
 
-def _rewrite(model: ModelProto, edges: Mapping[str, Edges], *, low: int, keep_io: bool) -> None:
-    """Give every node its types in one pass, with casts where two types meet."""
+def _rewrite(model: ModelProto, edges: Mapping[str, NodeTypes], *, low: int, keep_io: bool) -> None:
+    """Set the types of every node in one pass, with casts between different types."""
     from onnx import helper
 
     graph, types = model.graph, tensor_types(model)
@@ -259,10 +259,10 @@ def _rewrite(model: ModelProto, edges: Mapping[str, Edges], *, low: int, keep_io
     nodes: list[NodeProto] = []
     casts: dict[tuple[str, int], str] = {}
     lowered: set[str] = set()
-    """Tensors that were FP32 when their readers were written."""
+    """Tensors that were FP32 when the nodes that read them were written."""
 
     def as_type(name: str, wanted: int) -> str:
-        """The name under which a tensor is there in the wanted type."""
+        """Return the name of a tensor in the wanted type; a cast is added if needed."""
         if types.get(name) == wanted:
             return name
         if (name, wanted) not in casts:
@@ -285,7 +285,7 @@ def _rewrite(model: ModelProto, edges: Mapping[str, Edges], *, low: int, keep_io
             wanted = planned.inputs[index] if planned else FLOAT if name in lowered else None
             if wanted is not None and name:
                 node.input[index] = as_type(name, wanted)
-        for body in subgraphs(node):  # it stays FP32, and so does what it reads from outside
+        for body in subgraphs(node):  # it stays FP32, and so do the outer tensors it reads
             rename_reads(body, lambda name: as_type(name, FLOAT) if name in lowered else name)
         nodes.append(node)
         for name, given in zip(node.output, planned.outputs if planned else (), strict=False):
@@ -313,7 +313,7 @@ def _rewrite(model: ModelProto, edges: Mapping[str, Edges], *, low: int, keep_io
     del graph.node[:]
     graph.node.extend(nodes)
     drop_unused(graph)
-    # Weights that exist in one type only keep the name they had.
+    # Weights that exist in only one type keep their name.
     gone = weights.keys() - {tensor.name for tensor in graph.initializer}
     old = {made: name for (name, _), made in casts.items() if name in gone}
     for tensor in graph.initializer:
@@ -323,7 +323,7 @@ def _rewrite(model: ModelProto, edges: Mapping[str, Edges], *, low: int, keep_io
 
 
 def _converted(tensor: TensorProto, wanted: int, name: str) -> TensorProto:
-    """A tensor in another type: numpy's FP16, or the BF16 that onnx brings along."""
+    """Return a tensor in another type: numpy's FP16, or the BF16 of onnx's ml_dtypes."""
     from onnx import numpy_helper
 
     kind: np.dtype[Any] = np.dtype(np.float32 if wanted == FLOAT else np.float16)
@@ -336,7 +336,7 @@ def _converted(tensor: TensorProto, wanted: int, name: str) -> TensorProto:
 
 
 def rename_reads(graph: GraphProto, new: Callable[[str], str], *, own: bool = True) -> None:
-    """Rename what the nodes of a graph and its bodies read; with ``own``, not what it makes."""
+    """Rename the inputs of all nodes of a graph and its subgraphs; see ``own`` for outputs."""
     made: set[str] = set()
     if own:
         made = {name for node in graph.node for name in node.output}
@@ -350,7 +350,7 @@ def rename_reads(graph: GraphProto, new: Callable[[str], str], *, own: bool = Tr
 
 
 def drop_unused(graph: GraphProto) -> None:
-    """Drop stored values that nothing reads."""
+    """Remove initializers that no node reads."""
     used = {value.name for value in graph.output}.union(*map(reads_of, graph.node))
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     gone = {tensor.name for tensor in graph.initializer} - {tensor.name for tensor in kept}
@@ -362,17 +362,17 @@ def drop_unused(graph: GraphProto) -> None:
 
 
 def copied(model: ModelProto) -> ModelProto:
-    """A copy that can be changed."""
+    """Return a copy of a model."""
     made = type(model)()
     made.CopyFrom(model)
     return made
 
 
 def stand_in(model: ModelProto) -> ModelProto:
-    """A copy with FP32 in place of FP16 and BF16, and every such tensor rounded.
+    """Return a copy in FP32 that rounds every tensor which is FP16 or BF16 in the model.
 
-    Sums stay FP32, as they do on tensor cores. ONNX Runtime's CPU has no BF16, and may compute FP16
-    in FP32 and leave the rounding out: neither would show what a cast costs.
+    Sums stay FP32, as on tensor cores. ONNX Runtime's CPU has no BF16, and may compute FP16 in FP32
+    without rounding: neither would show the error of a cast.
     """
     from onnx import helper, numpy_helper
 
@@ -393,8 +393,8 @@ def stand_in(model: ModelProto) -> ModelProto:
             if stored_low or casts:
                 raise InputError(
                     f"the body of {node.op_type} {node.name} computes in FP16 or BF16, which is "
-                    "not looked into",
-                    fix="trtbench quantize leaves bodies in FP32",
+                    "not supported",
+                    fix="cast the model with trtbench quantize, which keeps bodies in FP32",
                 )
     for tensor in stored_tensors(graph):
         if tensor.data_type in LOW:

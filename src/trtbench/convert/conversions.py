@@ -1,7 +1,7 @@
-"""Export, cast and quantize: a job in a child process, a comparison, a record, files put in place.
+"""Export, cast and quantize: a job in a child process, a comparison, a record, the final files.
 
-Neither the file nor its record is there when anything fails. Images to calibrate with are prepared
-as a task prepares them for judging the same network.
+If anything fails, neither the file nor its record is written. Calibration images are prepared by a
+task, as for the evaluation of the same network.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from trtbench.convert.calibration import (
     batch_of,
     given_items,
     random_items,
+    resolved_items,
     save_calibration,
     save_feeds,
-    settled_items,
 )
 from trtbench.convert.export import INPUTS, OUTPUTS
 from trtbench.core.codec import json_from_value
@@ -51,8 +51,8 @@ from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.measure.remote import run_verb_remotely
-from trtbench.models.identity import demand_unchanged, index_limits, kept_value, model_ref
-from trtbench.models.inputs import fitted, fixed_batch, has_rows, unknown_input
+from trtbench.models.identity import index_limits, kept_value, model_ref, raise_if_changed
+from trtbench.models.inputs import checked_shape, fixed_batch, has_rows, unknown_input
 from trtbench.models.onnx_model import input_specs, load_onnx, opset_of
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.models import ExportRequest, QuantizeRequest
@@ -62,7 +62,7 @@ from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibrating, preparation_from_source
 from trtbench.version import __version__
 
-PATIENCE_S = 2 * 3600.0  # calibrating a large network on a CPU takes long
+PATIENCE_S = 2 * 3600.0  # calibrating a large network on a CPU takes a long time
 _STAGES = {
     "load": ("loading", 0.05),
     "export": ("exporting", 0.2),
@@ -71,7 +71,7 @@ _STAGES = {
     "save": ("saving", 0.7),
     "compare": ("comparing", 0.8),
 }
-"""The words for each stage, and the part of the work that is done when it begins."""
+"""The text for each stage, and the fraction of the work that is done when it begins."""
 TARGETS: Mapping[str, int] = {
     "tensorrt-8.6": 17,
     "tensorrt-10": 20,
@@ -79,8 +79,8 @@ TARGETS: Mapping[str, int] = {
     "tensorrt-11": 24,
     "tensorrt-rtx": 24,
 }
-"""The newest opset that the ONNX parser of each takes."""
-OLDEST_DYNAMO = 18  # the dynamo exporter makes nothing older, and says nothing about it
+"""The newest opset that the ONNX parser of each version accepts."""
+OLDEST_DYNAMO = 18  # the dynamo exporter writes no older opset, without an error
 _DIM = r"(?:-1|0*[1-9]\d*)"
 _SHAPE = re.compile(rf"(?:(?P<name>.+):)?(?P<dims>{_DIM}(?:x{_DIM})*)(?::(?P<dtype>[a-z]+\d*))?")
 VIA: Mapping[str, Quantizer] = {
@@ -89,15 +89,15 @@ VIA: Mapping[str, Quantizer] = {
     "int8": "onnxruntime",
     "fp8": "modelopt",
 }
-"""What makes a precision by default."""
+"""The default quantizer of each precision."""
 HELD_OUT = 32
-COMPARED = 16  # random items a difference is taken on where there is no data
+COMPARED = 16  # random items for the comparison if there is no data
 
 
 def run_conversion(
     job: ConversionJob, *, folder: Path, execution: Execution, python: str | None = None
 ) -> JobEnd:
-    """Do one conversion in a child process; whatever goes wrong is raised."""
+    """Run one conversion in a child process; raises an error if it fails."""
     if python is not None:
         check_interpreter(python)
 
@@ -115,7 +115,7 @@ def run_conversion(
         on_stage=listen,
     )
     if not end.ok:
-        raise end.failure("the work did not finish")
+        raise end.failure("the conversion did not finish")
     return end
 
 
@@ -138,7 +138,7 @@ def verify(
 
 
 def refuse_folder(output: Path, *, name: str) -> None:
-    """Refuse, before the work, an output that is a folder."""
+    """Raise an error if the output is a folder, before the work starts."""
     if output.is_dir():
         raise UsageError(f"{output} is a folder, not a file to write", fix=f"-o {output / name}")
 
@@ -153,7 +153,7 @@ def _output(given: object, usual: Path, source: Path | None) -> Path:
 
 @contextmanager
 def _made(output: Path) -> Iterator[tuple[Path, list[Sidecar]]]:
-    """A folder to make a file in; when the block ends the file and its record are put in place."""
+    """Yield a temporary folder; after the block the file and its record are moved in place."""
     records: list[Sidecar] = []
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def _made(output: Path) -> Iterator[tuple[Path, list[Sidecar]]]:
 
 
 def put_in_place(made: Path, output: Path) -> None:
-    """Move a model, and its data file first, to where they belong."""
+    """Move a model to its final path, its external data first."""
     data = made.with_name(made.name + ".data")
     with writing(output):
         if data.is_file():
@@ -175,7 +175,7 @@ def put_in_place(made: Path, output: Path) -> None:
 
 
 def _write_sidecar(sidecar: Sidecar, model: Path) -> None:
-    """Keep beside a model how it was made: ``model.json``, unless that is somebody else's."""
+    """Write ``model.json`` next to a model, unless another file has that name."""
     path = model.with_suffix(".json")
     if path.exists() and kept_value(path, Sidecar) is None:
         path = model.with_name(model.name + ".json")
@@ -184,26 +184,26 @@ def _write_sidecar(sidecar: Sidecar, model: Path) -> None:
 
 
 def export_spec(request: ExportRequest) -> ExportSpec:
-    """Settle an export, with the exporter and opset that suit the target."""
+    """Return the spec of an export, with the exporter and opset for the target."""
     target, opset, exporter = request.target, request.opset, request.exporter
     if target is not None:
-        refuse_unknown(target, TARGETS, f"nothing is known of {target!r}", flag="--for")
+        refuse_unknown(target, TARGETS, f"{target!r} is not a known target", flag="--for")
     limit = TARGETS[target] if target else None
     if limit is not None and opset is not None and opset > limit:
         raise UsageError(
-            f"the ONNX parser of {target} takes opset {limit} at most, not {opset}",
+            f"the ONNX parser of {target} accepts opsets up to {limit}, not {opset}",
             fix=f"--opset {limit}",
         )
     wanted = opset or (limit if limit is not None and limit < OLDEST_DYNAMO else None)
     old = wanted is not None and wanted < OLDEST_DYNAMO
     if old and exporter == "dynamo":
         raise UsageError(
-            f"the dynamo exporter makes opset {OLDEST_DYNAMO} and later, not {wanted}",
+            f"the dynamo exporter writes opset {OLDEST_DYNAMO} and later, not {wanted}",
             fix="--exporter legacy",
         )
     name, weights = str(request.source), str(request.weights)
     if name.lower().endswith(".onnx"):
-        raise UsageError(f"{name} is an ONNX file already", fix=f"trtbench bench {name}")
+        raise UsageError(f"{name} is already an ONNX file", fix=f"trtbench bench {name}")
     file = None if ":" in name else Path(name)
     usual = Path(f"{Path(name.rpartition(':')[2]).stem}.onnx")
     own = weights not in ("default", "none")
@@ -229,8 +229,8 @@ def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
         match = _SHAPE.fullmatch(text.strip().replace(" ", "x").replace(",", "x"))
         if not match:
             raise UsageError(
-                f"--input-shape {text} cannot be read",
-                facts={"dimensions": "numbers above 0, or -1 for open"},
+                f"--input-shape {text} is not valid",
+                facts={"dimensions": "numbers above 0, or -1 for dynamic"},
                 fix="write it like --input-shape -1 3 224 224, or NAME:-1x128 or NAME:-1x128:int64",
             )
         dims = tuple(int(dim) for dim in match["dims"].split("x"))
@@ -239,7 +239,7 @@ def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
 
 
 def run_export(request: ExportRequest, *, execution: Execution | None = None) -> Sidecar:
-    """Make the ONNX file and its sidecar."""
+    """Export the ONNX file; returns the record that is written next to it."""
     spec, execution = export_spec(request), execution or Execution()
     output, precision = Path(spec.output), "fp16" if spec.half else "fp32"
     with _made(output) as (folder, records):
@@ -252,8 +252,8 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
         opset = opset_of(load_onnx(made, weights=False))
         if limit is not None and opset is not None and opset > limit:
             raise InputError(
-                f"the exporter made opset {opset}; the ONNX parser of {request.target} takes "
-                f"{limit} at most",
+                f"the exporter wrote opset {opset}; the ONNX parser of {request.target} accepts "
+                f"opsets up to {limit}",
                 fix=f"--opset {limit}",
             )
         verified = verify(
@@ -286,11 +286,11 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
 
 
 def quant_spec(request: QuantizeRequest) -> QuantSpec:
-    """Settle a cast or a quantization."""
+    """Return the spec of a cast or a quantization."""
     path, precision = Path(request.model), request.precision
     means = request.via or VIA[precision]
     if (means == "cast") != (VIA[precision] == "cast"):
-        raise UsageError(f"{precision} is not made with {means}", fix="leave --via out")
+        raise UsageError(f"{means} cannot produce {precision}", fix="leave --via out")
     if means == "modelopt" and request.method == "percentile":
         raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")
     output = _output(request.output, path.with_suffix(f".{precision}.onnx"), path)
@@ -313,8 +313,8 @@ def quant_spec(request: QuantizeRequest) -> QuantSpec:
     )
 
 
-def quantized(request: QuantizeRequest, *, config: Config, execution: Execution) -> Sidecar:
-    """Make the file in the executor of the request; its files end up here."""
+def quantize_model(request: QuantizeRequest, *, config: Config, execution: Execution) -> Sidecar:
+    """Cast or quantize in the executor of the request; the files are copied to this machine."""
 
     def away() -> Sidecar:
         spec = quant_spec(request)
@@ -330,11 +330,11 @@ def quantized(request: QuantizeRequest, *, config: Config, execution: Execution)
 
 
 def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None) -> Sidecar:
-    """Make the file and its sidecar."""
+    """Cast or quantize on this machine; returns the record that is written next to the file."""
     spec, execution = quant_spec(request), execution or Execution()
     source, output, precision = Path(spec.model.path), Path(spec.output), spec.precision
     cast, batch = spec.via == "cast", request.batch
-    assumed = settle_data(spec, request)
+    assumed = check_data(spec, request)
     inputs = input_specs(load_onnx(source, weights=False))
     calibrated, held_out, compared_on, prepared = _prepare(spec, request, inputs)
     with _made(output) as (folder, records):
@@ -351,9 +351,9 @@ def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None
         save_feeds(feeds, held_out.feeds(batch=size, fixed=bool(fixed_batch(inputs))))
         job = QuantizeJob(spec=inner)
         end = run_conversion(job, folder=work, execution=execution, python=execution.python)
-        demand_unchanged(spec.model)
+        raise_if_changed(spec.model)
         outcome = read_outcome(work, QuantOutcome)
-        # A stand-in shows what a cast costs where the file itself cannot be run.
+        # A stand-in shows the error of a cast if the file itself cannot be run.
         stand_in = work / outcome.stand_in if outcome.stand_in else None
         verified = verify(
             stand_in or made, reference=source, inputs=feeds, precision=precision,
@@ -392,15 +392,15 @@ def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None
     return sidecar
 
 
-def settle_data(spec: QuantSpec, request: QuantizeRequest) -> str | None:
-    """Refuse data that a conversion cannot use; a line on what open dimensions were assumed."""
+def check_data(spec: QuantSpec, request: QuantizeRequest) -> str | None:
+    """Raise an error for unusable data; returns a note on the dimensions that are assumed."""
     calibration = request.calibration
     refuse_without_task(calibration, request.task)
     if spec.via == "cast" and calibration is not None:
         raise UsageError("a cast needs no calibration", fix="--inputs for the comparison")
     if spec.via != "cast" and calibration is None:
         raise UsageError(
-            f"{spec.precision} needs data to calibrate with",
+            f"{spec.precision} needs calibration data",
             fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
         )
     inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
@@ -409,17 +409,17 @@ def settle_data(spec: QuantSpec, request: QuantizeRequest) -> str | None:
     for name, given in request.shapes.items():
         if name not in known:
             raise unknown_input(name, inputs)
-        fitted(known[name], given)
+        checked_shape(known[name], given)
     if calibration != RANDOM and (request.inputs is not None or calibration is not None):
         return None
     shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
-    return settled_items(inputs, shapes, model=spec.model.path)[1]
+    return resolved_items(inputs, shapes, model=spec.model.path)[1]
 
 
 def _prepare(
     spec: QuantSpec, request: QuantizeRequest, inputs: Sequence[TensorSpec]
 ) -> tuple[Items | None, Items, str, dict[str, Scalar]]:
-    """Calibration items, items to compare on, words for the latter, and how they were prepared."""
+    """Return calibration items, items to compare on, their description, and the preprocessing."""
     batch, source = batch_of(inputs, requested=request.batch), request.calibration
     shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
     draw = partial(
@@ -448,12 +448,12 @@ def _prepare(
         items = array_items(Path(source), inputs).part(0, limit)
     if held_out is not None:
         return items, held_out, words, prepared
-    # The last items, a fifth at most; only a fixed batch must be filled, else a fifth is a fifth.
+    # The last fifth of the items at most; a fixed batch must be filled completely.
     batch = batch if fixed_batch(inputs) else 1
     count = min(HELD_OUT, len(items) // 5) // batch * batch or min(batch, len(items) // 2)
     if not count:
         raise InputError(
-            "there is too little calibration data to hold any out",
+            "there is too little calibration data to leave some for the comparison",
             facts={"items": len(items), "batch": batch},
             fix="--inputs data.npz for the comparison, a smaller --batch, or more data",
         )
@@ -463,7 +463,7 @@ def _prepare(
 
 
 def _recipe(spec: QuantSpec, request: QuantizeRequest) -> tuple[str, ...]:
-    """The flags that make a file again; those that say the default are left out."""
+    """Return the flags that reproduce a file, without those that have their default."""
     shapes = [w for name, dims in request.shapes.items()
               for w in ("--shape", f"{name}:{text_from_shape(dims)}")]  # fmt: skip
     if spec.via == "cast":
@@ -484,19 +484,19 @@ def _recipe(spec: QuantSpec, request: QuantizeRequest) -> tuple[str, ...]:
 
 
 def are_images(calibration: object) -> bool:
-    """Whether data are images, in a folder or named by a data.yaml, which a task prepares."""
+    """Whether the data are images, in a folder or listed in a data.yaml."""
     path = Path(str(calibration))
     found = path.is_dir() or path.suffix.lower() in (".yaml", ".yml")
     return found and calibration not in (None, RANDOM)
 
 
 def refuse_without_task(calibration: object, task: str | None) -> None:
-    """Refuse images without a task that prepares them, and a task without images."""
+    """Raise an error for images without a task, and for a task without images."""
     if task is not None and calibration in (None, RANDOM):
-        raise UsageError("--task says how images are prepared", fix="--calibration FOLDER")
+        raise UsageError("--task needs calibration images", fix="--calibration FOLDER")
     if task is None and are_images(calibration):
         raise UsageError(
-            "images are prepared by a task, the same way for calibrating and for judging",
+            "calibration images need a task that prepares them, as in trtbench eval",
             facts={"images": calibration, "tasks": ", ".join(TASKS.names())},
             fix="--task classification",
         )
@@ -511,14 +511,14 @@ def task_items(
     limit: int,
     seed: int,
 ) -> tuple[Items, dict[str, Scalar]]:
-    """Items of a task in a seeded order, which mixes the classes, and how they were prepared."""
+    """Return items of a task in random order, which mixes classes, and their preprocessing."""
     module = TASKS.load(task)
     known = calibrating(module.FLAGS, {**settings, "data": data, "unlabelled": True})
     source = module.open_source(known, list(inputs))
     order = np.random.default_rng(seed).permutation(len(source.names))[:limit]
     if not len(order):
         raise InputError(
-            f"there is nothing to calibrate with in {data}",
+            f"there is no calibration data in {data}",
             fix="give a folder of images, or an .npz",
         )
     prepared = [source.prepare(source.load(int(index))) for index in order]
@@ -526,12 +526,12 @@ def task_items(
     for tensor in inputs:
         if tensor.name not in prepared[0] or not has_rows(tensor, inputs):
             raise InputError(
-                f"the task {task} does not feed the input {tensor.name!r}",
+                f"the task {task} has no data for the input {tensor.name!r}",
                 fix="give an .npz with an array for every input",
             )
         if len({np.shape(each[tensor.name]) for each in prepared}) > 1:
             raise InputError(
-                "images are calibrated with in batches, and these are prepared to several sizes",
+                "calibration needs images of one size, but these are prepared to several sizes",
                 fix="--fit letterbox",
             )
         stacked = np.stack([each[tensor.name] for each in prepared])

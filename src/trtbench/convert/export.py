@@ -1,7 +1,7 @@
-"""From a PyTorch model to an ONNX file; runs in the interpreter that has PyTorch.
+"""Exports a PyTorch model to an ONNX file, in the interpreter that has PyTorch.
 
-Leaves beside the model one set of inputs and what PyTorch returns for them, so that another
-interpreter, which has ONNX Runtime, can compare.
+Also writes one set of inputs and PyTorch's outputs for them, so that another interpreter, which has
+ONNX Runtime, can compare.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trtbench.core.jobs import Stage
 from trtbench.core.results import Exporter, ExportOutcome, ExportSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.machine import library_versions
-from trtbench.models.inputs import has_meaning
+from trtbench.models.inputs import is_not_index
 from trtbench.models.onnx_model import ONE_FILE_BYTES, load_onnx, opset_of, save_onnx
 from trtbench.models.torch_models import TorchSource, import_torch, load_source, rows_of_tables
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
-LEGACY_OPSET = 17  # the newest that the ONNX parser of TensorRT 8.6 takes
+LEGACY_OPSET = 17  # the newest that the ONNX parser of TensorRT 8.6 accepts
 LIBRARIES = ("trtbench", "torch", "torchvision", "timm", "ultralytics", "onnx", "onnxscript")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """Inputs for one call, and which of their dimensions are open."""
+    """Inputs for one call, and which of their dimensions are dynamic."""
 
     inputs: dict[str, Tensor]
     open_axes: dict[str, dict[int, str]]
@@ -53,13 +53,13 @@ class Example:
 
 
 def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
-    """Make the file ``spec.output`` in the folder of the job."""
+    """Export the file ``spec.output`` in the folder of the job."""
     torch = import_torch()
     if spec.folder is not None:
-        sys.path.append(spec.folder)  # last, so that nothing installed is shadowed
+        sys.path.append(spec.folder)  # last, so that no installed package is shadowed
     torch.manual_seed(spec.seed)
     attention = getattr(torch.backends, "mha", None)
-    if attention is not None:  # its fused call in eval mode has no form in ONNX
+    if attention is not None:  # its fused call in eval mode cannot be exported
         attention.set_fastpath_enabled(False)
     stage("load")
     source = load_source(spec, torch=torch)
@@ -73,15 +73,15 @@ def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
             if given:
                 raise UsageError(
                     f"{flag} cannot change an ExportedProgram, whose graph is fixed",
-                    fix=f"leave {flag} out, or export it anew from the module",
+                    fix=f"leave {flag} out, or export it again from the module",
                 )
         arguments, keywords = source.program.example_inputs or ((), {})
         signature, values = source.program.graph_signature, [*arguments, *keywords.values()]
         names = [node for node in signature.user_inputs if isinstance(node, str)]
         if not all(hasattr(value, "numpy") for value in values) or len(values) != len(names):
             raise InputError(
-                "the ExportedProgram takes inputs that are not tensors, or brings no example",
-                fix="export the module it was made of, with --input-shape",
+                "the ExportedProgram has inputs that are not tensors, or no example inputs",
+                fix="export the original module, with --input-shape",
             )
         inputs = dict(zip(names, values, strict=True))
         example = Example(inputs=inputs, open_axes={}, by_name=False)
@@ -112,7 +112,7 @@ def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
         notes=(
             *source.notes,
             *notes,
-            *(f"{name} is zero everywhere: that it agrees says nothing" for name in zeros),
+            *(f"{name} is zero everywhere: its agreement proves nothing" for name in zeros),
         ),
     )
 
@@ -120,7 +120,7 @@ def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
 def _exporter(
     spec: ExportSpec, source: TorchSource, torch: ModuleType
 ) -> tuple[Exporter, tuple[str, ...]]:
-    """The requested exporter, or the one there is for this model, with a note."""
+    """Return the requested exporter, or the only one for this model, with a note."""
     if spec.exporter == "legacy":
         return "legacy", ()
     if source.kind == "TorchScript":
@@ -129,32 +129,32 @@ def _exporter(
         return "dynamo", ()
     if spec.opset is not None:
         raise UsageError(
-            f"PyTorch {torch.__version__} has the legacy exporter alone, for opset "
+            f"PyTorch {torch.__version__} has only the legacy exporter, for opset "
             f"{LEGACY_OPSET} and below",
             fix=f"--opset {LEGACY_OPSET}, or PyTorch 2.5 and later",
         )
-    return "legacy", (f"PyTorch {torch.__version__} has the legacy exporter alone",)
+    return "legacy", (f"PyTorch {torch.__version__} has only the legacy exporter",)
 
 
 def _has_dynamo(torch: ModuleType) -> bool:
-    """Whether this PyTorch has the newer exporter, from 2.5 on; those for Jetsons are older."""
+    """Whether this PyTorch has the newer exporter (2.5 and later); those for Jetson are older."""
     return "dynamo" in inspect.signature(torch.onnx.export).parameters
 
 
 def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Example:
-    """Settle the inputs, and draw values for one call."""
+    """Return random inputs for one call, with the requested or suggested shapes."""
     given = spec.inputs or source.inputs
     if not given:
         raise UsageError(
-            "the shape of the input is not known",
+            "the shape of the input is unknown",
             facts={"source": spec.source},
-            fix="--input-shape -1 3 224 224 (-1 is a dimension that may change)",
+            fix="--input-shape -1 3 224 224 (-1 is a dynamic dimension)",
         )
     if len(given) > 1 and any(shape.name is None for shape in given):
         raise UsageError(
             "several inputs need names", fix="--input-shape ids:-1x128 --input-shape mask:-1x128"
         )
-    # Exporters give names in the order of the parameters, whatever the order of keywords.
+    # Exporters name inputs in the order of the parameters, not of the keywords.
     shapes, by_name = list(given), False
     try:
         parameters = list(inspect.signature(source.model.forward).parameters)
@@ -167,7 +167,7 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
     generator = torch.Generator().manual_seed(spec.seed)
     names = [shape.name or "input" for shape in shapes]
     whole = [n for n, s in zip(names, shapes, strict=True) if (s.dtype or "").startswith("int")]
-    tables = rows_of_tables(source.model, [name for name in whole if not has_meaning(name)])
+    tables = rows_of_tables(source.model, [name for name in whole if not is_not_index(name)])
     inputs: dict[str, Tensor] = {}
     open_axes: dict[str, dict[int, str]] = {}
     for name, shape, own in zip(names, shapes, usual, strict=True):
@@ -175,8 +175,8 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
         known = own.shape if own and len(own.shape) == len(dims) else (-1,) * len(dims)
         open_axes[name] = {}
         for axis, dim in enumerate(dims):
-            # Where the model suggests no size: 0 and 1 would be taken for constants, and images
-            # of a few pixels are lost on the way.
+            # Where the model suggests no size: exporters treat 0 and 1 as constants, and images
+            # of a few pixels vanish in pooling layers.
             size = 64 if len(dims) == len("NCHW") and axis > 1 else 2
             if dim < 0:
                 open_axes[name][axis] = "batch" if axis == 0 else f"{name}_{axis}"
@@ -191,7 +191,7 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
         elif dtype.is_floating_point:
             values = torch.rand(dims, generator=generator)
             inputs[name] = values.half() if spec.half and not shape.dtype else values.to(dtype)
-        else:  # ids stay small, and below the rows that a model has for them
+        else:  # ids are small, and below the number of rows of embeddings
             rows = min(100, tables.get(name, 100))
             inputs[name] = torch.randint(0, rows, dims, generator=generator).to(dtype)
     return Example(inputs=inputs, open_axes=open_axes, by_name=by_name)
@@ -203,7 +203,7 @@ def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor
     with torch.no_grad():
         try:
             result = model(*arguments, **keywords)
-        except Exception as problem:  # its authors' own code: it may assert, or miss a key
+        except Exception as problem:  # the model's code may raise anything
             shapes = {n: text_from_shape(v.shape) for n, v in example.inputs.items()}
             raise InputError(
                 "the model does not run on inputs of this shape",
@@ -218,7 +218,7 @@ def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not tensors or len(tensors) != len(leaves):
         raise InputError(
-            "the model gives something that is not tensors",
+            "the model returns something other than tensors",
             facts={"type": type(result).__name__},
             fix="wrap it in a module that returns tensors",
         )
@@ -239,8 +239,8 @@ def write_onnx(
 ) -> None:
     """Write a model with one of PyTorch's two exporters.
 
-    The legacy one traces, for opset 17 and below; its outputs are taken to be open where inputs
-    are. The dimensions of an ExportedProgram are settled already.
+    The legacy one traces, for opset 17 and below; its outputs are assumed to be dynamic where
+    inputs are. The dimensions of an ExportedProgram are fixed.
     """
     program = type(model).__name__ == "ExportedProgram"
     tensors = model.state_dict.values() if program else (*model.parameters(), *model.buffers())
@@ -255,7 +255,7 @@ def write_onnx(
         given |= {"opset_version": opset or LEGACY_OPSET, "dynamic_axes": axes or None}
         if _has_dynamo(torch):
             given["dynamo"] = False
-        else:  # keywords go behind the other arguments, as a dictionary
+        else:  # keywords follow the other arguments, as a dictionary
             named = (given.pop("kwargs"),)
             given["args"] = (*arguments, *(named if example.by_name else ()))
     else:
@@ -299,10 +299,10 @@ def write_onnx(
         for file in before:
             if file.suffix not in (".json", ".txt", ".npz", ".data") and file.is_file():
                 file.unlink()
-    if exporter == "dynamo" and opset is not None:  # where it cannot convert down it says nothing
+    if exporter == "dynamo" and opset is not None:  # it may fail to convert down without an error
         have = opset_of(load_onnx(path, weights=False))
         if have != opset:
             raise InputError(
-                f"the dynamo exporter made opset {have}, not {opset}",
+                f"the dynamo exporter wrote opset {have}, not {opset}",
                 fix=f"--opset {have}, or --exporter legacy for opset {LEGACY_OPSET} and below",
             )

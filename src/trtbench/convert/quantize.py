@@ -1,8 +1,8 @@
 """Changes the precision of an ONNX file: a cast, or a quantization by one of two libraries.
 
-INT8 is made by ONNX Runtime's quantizer with the options that TensorRT's parser takes, or by NVIDIA
-ModelOpt, which makes FP8 too. ModelOpt pins old releases of onnx and onnxruntime, so it runs in an
-interpreter of its own; without data it would calibrate on random numbers and say nothing, so here
+INT8 is made by ONNX Runtime's quantizer with options that TensorRT's parser accepts, or by NVIDIA
+ModelOpt, which also makes FP8. ModelOpt pins old releases of onnx and onnxruntime, so it runs in a
+separate interpreter; without data it would calibrate on random numbers without a warning, so here
 it always gets data.
 """
 
@@ -52,12 +52,12 @@ STAND_IN = "stand-in.onnx"
 OPERATORS = (
     "Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "MaxPool",
 )  # fmt: skip
-"""What TensorRT has INT8 kernels for; others would only gain conversions."""
+"""Operators with INT8 kernels in TensorRT; others would only get conversions."""
 _LIBRARIES = ("trtbench", "onnx", "onnxruntime", "numpy", "nvidia-modelopt", "torch")
 
 
 def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
-    """Make the file ``spec.output``; the folder is the job's own."""
+    """Cast or quantize to the file ``spec.output`` in the folder of the job."""
     if spec.via == "cast":
         return _cast(spec, folder=folder, stage=stage)
     make = quantize_int8 if spec.via == "onnxruntime" else quantize_modelopt
@@ -67,7 +67,7 @@ def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
 def _feeds(spec: QuantSpec) -> FeedFile:
     if spec.calibration is None or spec.calibration.file is None:
         raise UsageError(
-            "a quantization needs data to calibrate with",
+            "a quantization needs calibration data",
             fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
         )
     return FeedFile(Path(spec.calibration.file))
@@ -79,7 +79,7 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     stage("cast")
     low = spec.precision
     if low not in get_args(Low):
-        raise UsageError(f"a cast makes fp16 or bf16, not {low}", fix="--precision fp16")
+        raise UsageError(f"a cast is to fp16 or bf16, not {low}", fix="--precision fp16")
     before = opset_of(model)
     made = cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
     if not made.changed:
@@ -104,7 +104,7 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
 
 
 def _finish(model: ModelProto, spec: QuantSpec) -> None:
-    """Write into a model how it was made, save it, and refuse it if it breaks the rules of ONNX."""
+    """Record in a model how it was made, save it, and check that it is valid ONNX."""
     facts = {
         "step": "cast" if spec.via == "cast" else "quantize",
         "precision": spec.precision,
@@ -112,7 +112,7 @@ def _finish(model: ModelProto, spec: QuantSpec) -> None:
     }
     if spec.calibration is not None:
         facts["method"] = f"{spec.via} {spec.method}"
-        facts["calibration"] = Path(spec.calibration.source).name  # anywhere, the same bytes
+        facts["calibration"] = Path(spec.calibration.source).name  # the same bytes in any folder
         facts["calibration_sha256"] = spec.calibration.sha256
         if spec.calibration.preprocessing:
             facts[PREPARATION] = text_from_preparation(spec.calibration.preprocessing)
@@ -121,7 +121,7 @@ def _finish(model: ModelProto, spec: QuantSpec) -> None:
         if value is not None:
             entry = known.get(PREFIX + key) or model.metadata_props.add()
             entry.key, entry.value = PREFIX + key, value
-    # Quantizers list every operator domain they know; a body may use what is not used around it.
+    # Quantizers list every operator domain they know; a subgraph may use one that others do not.
     used = {node.domain for node in model.graph.node} | {""}
     if not any(a.HasField("g") for node in model.graph.node for a in node.attribute):
         for entry in [each for each in model.opset_import if each.domain not in used]:
@@ -131,7 +131,7 @@ def _finish(model: ModelProto, spec: QuantSpec) -> None:
 
 
 def quantized_operators(model: ModelProto) -> dict[str, int]:
-    """Nodes that read through a DequantizeLinear, by kind; control flow does not count."""
+    """Count the nodes that read from a DequantizeLinear, by type, without control flow."""
     sources = {name: node.op_type for node in model.graph.node for name in node.output}
     kinds = Counter(
         node.op_type
@@ -144,7 +144,7 @@ def quantized_operators(model: ModelProto) -> dict[str, int]:
 
 
 def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
-    """Quantize with ModelOpt on the CPU; what is not quantized becomes ``spec.rest``."""
+    """Quantize with ModelOpt on the CPU; other nodes get the type ``spec.rest``."""
     stage("load")
     try:
         from modelopt.onnx.quantization import quantize  # type: ignore[import-not-found]
@@ -158,7 +158,7 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
     stage("calibrate")
     feeds = _feeds(spec)
     rows = [len(next(iter(feed.values()))) for feed in feeds]
-    whole = [feed for feed, own in zip(feeds, rows, strict=True) if own == rows[0]]  # it cuts again
+    whole = [feed for feed, own in zip(feeds, rows, strict=True) if own == rows[0]]
     raw = folder / "quantized.onnx"
     try:
         quantize(
@@ -175,7 +175,7 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
             high_precision_dtype=spec.rest,
             output_path=str(raw),
         )
-    except Exception as problem:  # it raises whatever the libraries below it raise
+    except Exception as problem:  # it raises the errors of several libraries
         raise InputError(
             "ModelOpt could not quantize the model",
             facts={"reason": f"{type(problem).__name__}: {first_line(problem)}"},
@@ -186,9 +186,9 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
     changed = quantized_operators(model)
     if not changed:
         raise InputError(
-            "ModelOpt quantized nothing of the model",
-            facts={"operators": " ".join(spec.operators) or "those of its own choice"},
-            fix="--precision fp16: it leaves small convolutions and products alone",
+            "ModelOpt quantized no node of the model",
+            facts={"operators": " ".join(spec.operators) or "chosen by ModelOpt"},
+            fix="--precision fp16: ModelOpt does not quantize small convolutions and products",
         )
     _finish(model, spec)
     return QuantOutcome(
@@ -196,12 +196,12 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
         changed=changed,
         kept=dict.fromkeys(spec.keep, ASKED_FOR),
         facts={"rest": spec.rest},
-        notes=(f"what is not quantized is {spec.rest}",),
+        notes=(f"nodes that are not quantized are {spec.rest}",),
     )
 
 
 def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
-    """Put Q/DQ nodes around the operators, with scales from the calibration data."""
+    """Insert Q/DQ nodes around the operators, with scales from the calibration data."""
     if spec.precision != "int8":
         raise UsageError(
             f"ONNX Runtime quantizes to int8, not {spec.precision}", fix="--via modelopt"
@@ -212,7 +212,7 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
     feeds, raw = _feeds(spec), folder / "quantized.onnx"
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
-        """Hands the batches to the quantizer, a range of them at a time."""
+        """Gives the batches to the quantizer, a range of them at a time."""
 
         rest = iter(range(len(feeds)))
 
@@ -228,15 +228,15 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
 
     stage("calibrate")
     methods = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
-    options = {  # zero points of zero and FP32 biases, as TensorRT wants them
+    options = {  # zero points of zero and FP32 biases, as TensorRT requires
         "ActivationSymmetric": True,
         "WeightSymmetric": True,
         "QuantizeBias": False,
-        # One batch at a time: otherwise every activation of every batch is held in memory.
+        # One batch at a time: otherwise all activations of all batches are kept in memory.
         "CalibStridedMinMax": 1,
         **({"CalibPercentile": spec.percentile} if spec.method == "percentile" else {}),
     }
-    _refusing(
+    _call_quantizer(
         spec,
         quantization.quantize_static,
         str(source),
@@ -254,8 +254,8 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
     )
     stage("save")
     model = load_onnx(raw)
-    # The quantizer rounds behind every node it quantizes, also for readers it must leave alone:
-    # these read what was there before.
+    # The quantizer rounds the output of every node it quantizes, also for nodes that must stay
+    # FP32: these get the tensor before rounding.
     makers = {name: node for node in model.graph.node for name in node.output}
     for node in model.graph.node:
         for index, name in enumerate(node.input if kept.get(node.name) == ASKED_FOR else ()):
@@ -265,22 +265,22 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
             forth = makers.get(back.input[0])
             if forth is not None and forth.op_type == "QuantizeLinear":
                 node.input[index] = forth.input[0]
-    sort_nodes(model.graph)  # the quantizer does not see what bodies of control flow read
+    sort_nodes(model.graph)  # the quantizer does not see what subgraphs of control flow read
     changed = quantized_operators(model)
     if not changed:
         raise InputError(
             "nothing was quantized",
             facts={"operators": " ".join(spec.operators or OPERATORS)},
-            fix="--op MatMul and the like name the operators to quantize",
+            fix="name the operators to quantize, such as --op MatMul",
         )
     _finish(model, spec)
     return QuantOutcome(versions=library_versions(_LIBRARIES), changed=changed, kept=kept)
 
 
-def _refusing(
+def _call_quantizer(
     spec: QuantSpec, call: Callable[..., object], *given: object, **named: object
 ) -> None:
-    """Call ONNX Runtime's quantizer; whatever it raises becomes one error."""
+    """Call ONNX Runtime's quantizer; any exception becomes an InputError."""
     try:
         call(*given, **named)
     except MemoryError:
@@ -298,27 +298,27 @@ def _refusing(
 
 
 def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
-    """The model, named, inferred and with batch norms folded; and nodes to leave alone, and why."""
+    """Prepare the model for the quantizer; returns its file and why some nodes are excluded."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     model = prepared(load_onnx(Path(spec.model.path)))
     if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         raise InputError(
-            "the model is quantized already",
+            "the model is already quantized",
             facts={"model": spec.model.path},
             fix="start from the model in FP32",
         )
     if any(tensor.data_type == FLOAT16 for tensor in model.graph.initializer):
         model = at_opset(model, QDQ_OPSET, what="int8 in an FP16 model")
     stored = {tensor.name for tensor in model.graph.initializer if tensor.data_type == FLOAT}
-    kept = {  # TensorRT takes such additions only into weighted layers
+    kept = {  # TensorRT fuses such additions only into layers with weights
         node.name: "adds a constant"
         for node in model.graph.node
         if node.op_type == "Add" and stored & set(node.input)
     } | matching_nodes(model, spec.keep)
     named, ready = folder / "named.onnx", folder / "prepared.onnx"
     large = len(save_onnx(model, named)) > 1
-    _refusing(
+    _call_quantizer(
         spec,
         quant_pre_process,
         str(named),

@@ -1,7 +1,7 @@
-"""ONNX files run on ONNX Runtime's CPU and compared.
+"""Runs ONNX files on ONNX Runtime's CPU and compares them.
 
-Graphs run as they are written, without optimizations, which would fuse what is looked at and hide
-what a conversion did.
+Graphs run without optimizations, which would fuse the compared tensors and hide the effect of a
+conversion.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 MOST_TENSORS = 64
-"""To look at in one pass: loading a network again costs, and so does holding tensors."""
+"""Tensors per pass: fewer mean loading the network more often, more need more memory."""
 FOLLOWERS = (
     "Relu", "LeakyRelu", "PRelu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Elu",
     "Gelu", "BatchNormalization", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose",
     "Identity", "Dropout", "Cast",
 )  # fmt: skip
-"""Operators that are computed, and quantized, with the one before them."""
+"""Operators that are computed, and quantized, together with the one before them."""
 _NUMBERS = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
 class CannotRunError(Exception):
-    """ONNX Runtime lacks what the model needs; the model may be right all the same."""
+    """ONNX Runtime lacks an operator or type of the model; the model may still be valid."""
 
 
 class Sized(Protocol):
@@ -69,26 +69,26 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
         if not drawn:
             raise
         raise InputError(
-            "the model does not run on the inputs that were drawn for the comparison",
+            "the model does not run on the random inputs of the comparison",
             facts=problem.facts,
-            fix="--inputs data.npz with inputs that it takes",
+            fix="--inputs data.npz with valid inputs",
         ) from None
     return outcome.having(diffs=tensor_diffs(wanted, found, rtol=spec.rtol, atol=spec.atol))
 
 
 def run_all(path: Path, feeds: FeedFile) -> FeedArrays:
-    """Run a model on every batch; the outputs are joined along the first axis."""
+    """Run a model on every batch; returns the outputs joined along the first axis."""
     try:
         session = _session(str(path))
     except Exception as problem:  # its exceptions share no base class of their own
         reason = first_line(problem).replace(str(path), path.name)  # not the folder of the job
         raise CannotRunError(_NUMBERS.sub("", reason)) from None
     names = [each.name for each in session.get_outputs()]
-    return _joined([outputs_of(session, names, feed) for feed in feeds])
+    return _joined([run_session(session, names, feed) for feed in feeds])
 
 
 def _joined(parts: list[FeedArrays]) -> FeedArrays:
-    """Batches one after another; an output without a batch is compared batch by batch too."""
+    """Concatenate batches; an output without a batch dimension gets one."""
     return {
         name: np.concatenate([np.atleast_1d(each[name]) for each in parts]) for name in parts[0]
     }
@@ -103,7 +103,7 @@ def _session(source: bytes | str) -> InferenceSession:
 
 
 def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
-    """Load a graph with these tensors as its outputs."""
+    """Return a session of a graph with these tensors as outputs."""
     from onnx import ValueInfoProto
 
     known = {each.name: each for each in (*model.graph.value_info, *model.graph.output)}
@@ -125,12 +125,12 @@ def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
             return _session(str(save_onnx(model, folder / "model.onnx")[0]))
     except Exception as problem:
         raise InputError(
-            "ONNX Runtime does not take the graph", facts={"reason": first_line(problem)}
+            "ONNX Runtime does not accept the graph", facts={"reason": first_line(problem)}
         ) from None
 
 
-def outputs_of(session: InferenceSession, names: Sequence[str], feed: FeedArrays) -> FeedArrays:
-    """Run a session once; floating-point arrays are given in the type of the input."""
+def run_session(session: InferenceSession, names: Sequence[str], feed: FeedArrays) -> FeedArrays:
+    """Run a session once; floating-point inputs are converted to the expected type."""
     types = {each.name: _TYPES.get(each.type) for each in session.get_inputs()}
     taken = {
         name: array.astype(types[name]) if types[name] and array.dtype.kind == "f" else array
@@ -146,7 +146,7 @@ def outputs_of(session: InferenceSession, names: Sequence[str], feed: FeedArrays
 
 
 def grouped(places: Sequence[P], memory_bytes: int) -> Iterator[list[P]]:
-    """Groups of tensors that fit into the memory; one of unknown size counts an eighth."""
+    """Yield groups of tensors that fit into memory; an unknown size counts as an eighth of it."""
     group: list[P] = []
     held = 0
     for place in places:

@@ -1,4 +1,4 @@
-"""What ``trtbench import`` does, step by step: find, look, match, make, keep.
+"""The steps of ``trtbench import``: find files, read them, group them, make runs, store them.
 
 Knows files and their meaning; not the command line.
 """

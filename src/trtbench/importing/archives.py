@@ -1,4 +1,4 @@
-"""Files of zip and tar archives, taken out one at a time into a folder, within bounds."""
+"""Extracts the files of zip and tar archives one at a time, within size limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trtbench.trtexec.log import encoding_of, is_packed, unpacked
 from trtbench.trtexec.sniff import HEAD_BYTES, is_archive, kind_of
 
 MOST_MEMBERS, MAX_BYTES = 10_000, 2 << 30
-"""What all archives of one command may hold together."""
+"""Limits of all archives of one command together."""
 
 MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
 """Packed logs are a tenth to a hundredth of their size; anything that expands more is refused."""
@@ -39,7 +39,7 @@ _DAMAGE = (
 
 
 class Member(NamedTuple):
-    """A file of an archive: its name in there, if any, and its path or why it was left."""
+    """A file of an archive: its name there, if any, and its path or why it was skipped."""
 
     name: str
     path: Path | None
@@ -54,20 +54,20 @@ class _Packed(NamedTuple):
 
 
 class TooMuchError(InputError):
-    """An archive holds more than is taken out of one."""
+    """An archive exceeds the limits."""
 
 
 class Unpacking:
-    """Takes files out of archives into a folder; its bounds hold for all of them together."""
+    """Extracts files of archives to a folder; the limits apply to all archives together."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._bytes, self._members, self._archives = MAX_BYTES, MOST_MEMBERS, 0
 
     def members(self, path: Path, shown: str) -> Iterator[Member]:
-        """Take out the files of an archive, packed as a whole or not.
+        """Extract the files of an archive, which may be compressed as a whole.
 
-        An archive that is damaged, or holds too much, is an ``InputError`` after its first files.
+        A damaged or too large archive raises an ``InputError`` after its first files.
         """
         self._archives += 1
         place, archive = self._folder / str(self._archives), path
@@ -81,7 +81,7 @@ class Unpacking:
                         self._write(archive, content, shown, path.name)
             with open(archive, "rb") as file:
                 head = file.read(HEAD_BYTES)
-            if not is_archive(head):  # one packed file
+            if not is_archive(head):  # one compressed file
                 shutil.copystat(path, archive)
                 yield Member("", archive)
                 return
@@ -109,7 +109,7 @@ class Unpacking:
             if unwanted is not None:
                 return Member(name, None, unwanted)
             target = place / relative
-            while target.exists():  # a name that comes again
+            while target.exists():  # a repeated name
                 target = target.parent / "again" / file_name_from_text(target.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             self._write(target, each.open(), shown, each.name)
@@ -123,7 +123,7 @@ class Unpacking:
         except _DAMAGE as problem:
             return Member(name, None, f"damaged: {clean_line(str(problem))}")
         except (FileExistsError, NotADirectoryError):
-            return Member(name, None, "its name is that of a folder, too")
+            return Member(name, None, "a folder has the same name")
 
     def _write(self, target: Path, stream: Any, shown: str, name: str) -> None:
         with stream, open(target, "xb") as file:
@@ -137,7 +137,7 @@ class Unpacking:
 
 def _too_much(shown: str, what: str, first: str) -> TooMuchError:
     return TooMuchError(
-        f"{shown} holds more {what} than are taken out",
+        f"{shown} has more {what} than the limit",
         facts={"not read": f"from {clean_line(first)} on"},
         fix="unpack it, and import the folder",
     )
@@ -165,7 +165,7 @@ def _in_zip(path: Path, shown: str) -> Iterator[_Packed]:
 
 
 class _Careful:
-    """A tar file of which no header may ask for more than is sensible at once."""
+    """A tar file whose headers cannot request more than a sensible size at once."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -181,7 +181,7 @@ def _in_tar(path: Path) -> Iterator[_Packed]:
     with open(path, "rb") as file, tarfile.open(fileobj=_Careful(file), mode="r:") as archive:  # type: ignore[call-overload]
         for each in archive:
             if not each.isdir():
-                # A sparse member states a large size and holds nothing.
+                # A sparse member has a large size and no data.
                 is_file = each.isreg() and not each.issparse()
                 content = partial(archive.extractfile, each)
                 reason = "" if is_file else "a link, or no regular file"
@@ -189,10 +189,10 @@ def _in_tar(path: Path) -> Iterator[_Packed]:
 
 
 def _unwanted(name: str, head: bytes) -> str | None:
-    """Why a file of an archive is not read; a model is large, and other binary data is no log."""
+    """Return why a file of an archive is not read: models and other binary data are skipped."""
     kind = kind_of(head, name=name)
     if kind in ("onnx", "plan"):
-        return "a model; unpack the archive to have it beside its runs"
+        return "a model; unpack the archive to import it with its runs"
     if is_archive(head):
         return "an archive within an archive; unpack it, and import the folder"
     packed = is_packed(io.BytesIO(head))

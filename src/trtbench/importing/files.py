@@ -1,4 +1,4 @@
-"""Which files are meant, what each holds, and which of them make one run."""
+"""Finds the files to import, reads them, and groups those of one run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
 T = TypeVar("T")
 
 MAX_TEXT_BYTES = 512 * 2**20
-"""A log or a JSON document above this is refused; times files are read piece by piece."""
+"""Larger logs and JSON documents are refused; files of times are read in pieces."""
 _GLOB = re.compile(r"[*?\[]")
 _ROLE = "|".join((
     "export",
@@ -75,18 +75,18 @@ _KINDS_BY_NAME = {
     "output_diff.json": "toolkit-output-diff",
 }
 _DEVICE = re.compile(rb'\s*\[\s*\{\s*"Name"\s*:.{1,200}"ComputeCapability"', re.DOTALL)
-"""Attributes of a device, as TREx keeps them beside an engine."""
+"""Attributes of a device, as TREx writes them next to an engine."""
 KINDS = {
-    "unknown": "not recognised as anything of trtexec's or the toolkits'",
+    "unknown": "not recognised as a file of trtexec or a toolkit",
     "archive": "an archive within an archive; unpack it, and import the folder",
     "empty": "empty",
-    "log": "has words of trtexec's, but no run of it",
+    "log": "mentions trtexec, but has no run of it",
     "toolkit-table": "a table of the evaluation toolkit; the JSON files it is made of are read",
 }
 
 
 class Unused(Value, frozen=True, kw_only=True):
-    """A file that became no part of a run, and why."""
+    """A file that is not part of a run, and why."""
 
     path: str
     kind: str
@@ -103,11 +103,11 @@ class FoundFile:
     kind: str
     named: bool
     inside: Path | None = None
-    """Of a file that was taken out of an archive: the archive's path and the name in there."""
+    """For a file extracted from an archive: the path of the archive and the name in it."""
 
     @property
     def place(self) -> Path:
-        """The file as the user knows it."""
+        """The path that the user knows: for an extracted file, that of the archive."""
         return self.inside or self.path
 
     @property
@@ -136,12 +136,12 @@ class FoundFile:
 
 
 def plain(path: Path | str) -> str:
-    """Write a path so that it can be printed and kept; bytes that are no text are replaced."""
+    """Return a printable path; bytes that are not text are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], list[Unused]]:
-    """List every file once, with whether it was named itself; folders are searched."""
+    """Return every file once, with whether the user named it, and the unused; searches folders."""
     found: dict[Path, tuple[Path, bool]] = {}
     left: list[Unused] = []
     for text in paths:
@@ -163,16 +163,16 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
 
 
 def _below(folder: Path, left: list[Unused]) -> Iterator[tuple[Path, Path]]:
-    """List the files below a folder, each with its place when links are followed."""
+    """Iterate over the files below a folder, each with its path with links resolved."""
     for place, folders, names in os.walk(folder):
         here, real = Path(place), Path(place).resolve()
         if RECORD in names:
-            reason = "a run of trtbench already; to list it: trtbench runs reindex FOLDER"
+            reason = "already a run of trtbench; to list it: trtbench runs reindex FOLDER"
             left.append(Unused(path=plain(here), kind="run directory", reason=reason))
             folders.clear()
             continue
         for name in sorted(each for each in folders if each.startswith(".")):
-            reason = "a hidden folder, not looked into"
+            reason = "a hidden folder, not searched"
             left.append(Unused(path=plain(here / name), kind="folder", reason=reason))
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for name in sorted(names):
@@ -181,14 +181,14 @@ def _below(folder: Path, left: list[Unused]) -> Iterator[tuple[Path, Path]]:
             if path.is_file():
                 yield path, path.resolve() if is_link else real / name
                 continue
-            reason = "a link to nothing" if is_link else "no regular file"
+            reason = "a broken link" if is_link else "not a regular file"
             left.append(Unused(path=plain(path), kind="unknown", reason=reason))
 
 
 def found_from_path(path: Path, *, named: bool, inside: Path | None = None) -> FoundFile:
     """Recognise the kind of a file by its first bytes, then by its name."""
     if not path.is_file():
-        raise InputError(f"{plain(path)} is no regular file", fix="write it to a file first")
+        raise InputError(f"{plain(path)} is not a regular file", fix="write it to a file first")
     check_filled(path)
     with reading(plain(path)), open(path, "rb") as file:
         kind, head = kind_of_stream(file, name=path.name)
@@ -205,26 +205,26 @@ def found_from_path(path: Path, *, named: bool, inside: Path | None = None) -> F
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilePart:
-    """One thing a file states; a file of several exports has several parts."""
+    """One part of a file, such as a log or times; a file of several exports has several."""
 
     file: FoundFile
     slot: str
-    """The place it takes in a run: ``log``, ``times``, ``profile``, ``graph``, ..."""
+    """Its role in a run: ``log``, ``times``, ``profile``, ``graph``, ..."""
     index: int = 0
     of: int = 1
     value: Any = None
     """A LogRun, names of layers, a decoded document, or ``None`` for what is read later."""
     text: LogText | None = None
-    shelf: TimesShelf | None = None
+    shelf: TimesCache | None = None
 
     def times(self) -> TimesArray:
-        """The rows of a times array, warm-up and all."""
+        """The rows of a times array, including the warm-up."""
         assert self.shelf is not None
         return self.shelf.read(self.file).arrays[self.index]
 
 
-class TimesShelf:
-    """Times files with all their rows: the last few, and none that are large."""
+class TimesCache:
+    """Keeps the last few files of times with all their rows, unless they are large."""
 
     MOST_FILES, LARGEST_BYTES = 16, 64 << 20
 
@@ -233,7 +233,7 @@ class TimesShelf:
         self._statistics: dict[object, dict[str, dict[str, float]]] = {}
 
     def reproduces(self, times: FilePart, run: LogRun) -> bool | None:
-        """Whether times give the numbers that a log printed; ``None`` when it printed none."""
+        """Whether times reproduce the numbers of a log; ``None`` if it has none."""
         if run.summary is None:
             # trtexec exports times only after it has printed a summary, so these are another run's.
             return False
@@ -255,7 +255,7 @@ class TimesShelf:
         return same if pairs else None
 
     def read(self, found: FoundFile) -> TimesFile:
-        """Read a file with its warm-up rows, unless it is still held."""
+        """Return the times of a file with its warm-up rows, from the cache if possible."""
         is_small = found.path.stat().st_size <= self.LARGEST_BYTES
         return self._held(found) if is_small else _times_file(found)
 
@@ -265,8 +265,8 @@ def _times_file(found: FoundFile) -> TimesFile:
         return read_times(stream, where=found.shown, warmup_ms=0.0)
 
 
-def parts_from_file(found: FoundFile, shelf: TimesShelf) -> list[FilePart]:
-    """Look into a file; one that is damaged is a ``ParseError``."""
+def parts_from_file(found: FoundFile, shelf: TimesCache) -> list[FilePart]:
+    """Read the parts of a file; a damaged one raises a ``ParseError``."""
     kind, where = found.kind, found.shown
     if kind == "log":
         with open(found.path, "rb") as stream:
@@ -331,7 +331,7 @@ _TYPED: dict[str, tuple[str, type[msgspec.Struct]]] = {
 
 
 def _log_slot(run: LogRun) -> str:
-    """The place of a log: of a measurement, a build, a failure, or a help text."""
+    """Return the role of a log: of a measurement, a build, a failure, or a help text."""
     if run.outcome == "help":
         return "help"
     if run.summary is not None or run.profile is not None:
@@ -343,7 +343,7 @@ def _log_slot(run: LogRun) -> str:
 
 
 def data_of(found: FoundFile) -> bytes:
-    """Read a file that is taken as a whole."""
+    """Read a whole file; too large or unreadable ones raise a ``ParseError``."""
     try:
         if found.path.stat().st_size > MAX_TEXT_BYTES:
             raise _broken(found, f"at most {MAX_TEXT_BYTES >> 20} MiB of {found.kind}")
@@ -372,11 +372,11 @@ def _decoded(found: FoundFile, kind: type[T]) -> T:
 
 def _broken(found: FoundFile, expected: str, reason: str | None = None) -> ParseError:
     facts = {"expected": expected, **({"found": reason} if reason else {})}
-    return ParseError(f"{found.shown} is not what it was taken for ({found.kind})", facts=facts)
+    return ParseError(f"{found.shown} does not have the content of a {found.kind}", facts=facts)
 
 
 def broken_file(shown: str, kind: str, problem: InputError | OSError, *, named: bool) -> Unused:
-    """A file that cannot be used, with what is wrong with it."""
+    """Return the entry of a file that cannot be used, with the reason."""
     reason = str(problem) if isinstance(problem, InputError) else f"{problem.strerror or problem}"
     lines = [" ".join(line.split()) for line in reason.splitlines()]
     said = "; ".join(line for line in lines if line != f"file {shown}").removeprefix(f"{shown} ")
@@ -389,7 +389,7 @@ _WARMUP = re.compile(r"\+ *([\d.]+) *ms warm")
 _REPRODUCED = "the times reproduce the numbers that were printed"
 
 SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")
-"""Parts that several runs may have in common, such as the engine they loaded."""
+"""Roles that several runs may share, such as the engine they loaded."""
 MEASURED = ("log", "times", "profile", "summary", "report", "torch", "layer_csv")
 _NAMED_BY = {
     "--exportTimes": "times",
@@ -405,7 +405,7 @@ _NAMED_BY = {
 
 
 def warmup_ms_of(run: LogRun) -> float | None:
-    """The warm-up a run was given, from its options or its command."""
+    """Return the requested warm-up of a run, from its options or its command."""
     match = _WARMUP.search(run.option("Duration") or "")
     if match:
         return float(match[1])
@@ -418,7 +418,7 @@ def warmup_ms_of(run: LogRun) -> float | None:
 
 @dataclass(eq=False, kw_only=True)
 class Draft:
-    """Parts that are taken to be of one run; at most one in each place."""
+    """The parts of one run, at most one for each role."""
 
     folder: Path
     key: str
@@ -426,13 +426,13 @@ class Draft:
     notes: list[str] = field(default_factory=list)
 
     def value(self, slot: str) -> Any:
-        """What the file in a place states; ``None`` where there is none."""
+        """Return the content of the part with a role; ``None`` if there is none."""
         part = self.parts.get(slot)
         return part.value if part else None
 
     @property
     def log(self) -> LogRun | None:
-        """What trtexec printed, in a log or in metadata made of one."""
+        """What trtexec printed, from a log or from the metadata of one."""
         log: LogRun | None = self.value("log")
         return log
 
@@ -451,20 +451,20 @@ class Draft:
 
     @property
     def built(self) -> bool:
-        """Whether nothing but a build was done, by its log."""
+        """Whether the log shows only a build."""
         log: LogRun | None = self.value("build_log")
         built = log is not None and (log.facts.build_s or log.facts.generate_s)
         return bool(built) and not self.measured and not self.failed
 
     def take(self, part: FilePart) -> bool:
-        """Take a part if its place is free and nothing contradicts it."""
+        """Add a part if its role is free and nothing contradicts it; returns whether it was."""
         if not self.fits(part):
             return False
         self.parts[part.slot] = part
         return True
 
     def fits(self, part: FilePart) -> bool:
-        """Whether a part could be taken."""
+        """Whether a part could be added."""
         if part.slot in self.parts:
             return False
         other = self.parts.get({"graph": "profile", "profile": "graph"}.get(part.slot, ""))
@@ -477,25 +477,25 @@ class Draft:
         return printed <= {" ".join(name.split()) for name in part.value}
 
     def has_layers_of(self, graph: FilePart) -> bool:
-        """Whether the profile names the layers of some layer information."""
+        """Whether the profile has the same layers as the layer information."""
         profile = self.parts.get("profile")
         return profile is not None and sorted(profile.value) == sorted(graph.value)
 
     def give(self, target: Draft) -> None:
-        """Give another draft all that it can take."""
+        """Move all parts to another draft that it can accept."""
         for slot, part in list(self.parts.items()):
             if target.take(part):
                 del self.parts[slot]
 
     def move(self, part: FilePart, target: Draft) -> None:
-        """Move a part, and with it what stood beside it; what runs may share stays here too."""
+        """Move a part to another draft; parts that runs may share are kept here too."""
         if target.take(part) and part.slot not in SHARED:
             del self.parts[part.slot]
             if self.log is None and not self.failed:
                 self.give(target)
 
 
-def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesShelf) -> list[Draft]:
+def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesCache) -> list[Draft]:
     """Group parts into runs."""
     bags: dict[tuple[Path, str], list[FilePart]] = {}
     for part in parts:
@@ -512,13 +512,13 @@ def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesShelf) -> list[Draf
     return [draft for draft in drafts if draft.parts]
 
 
-def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesShelf) -> list[Draft]:
+def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesCache) -> list[Draft]:
     """Group the files of one name."""
 
     def of(slot: str) -> list[FilePart]:
         return [part for part in bag if part.slot == slot]
 
-    if not of("log"):  # metadata made of a log stands for it where the log is not there
+    if not of("log"):  # the metadata of a log replaces a log that is missing
         bag = [
             FilePart(file=p.file, slot="log", value=p.value) if p.slot == "profile_metadata" else p
             for p in bag
@@ -549,7 +549,7 @@ def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesShelf) ->
     for part in left:
         if not _place(part, targets):
             drafts.append(Draft(folder=folder, key=key, parts={part.slot: part}))
-    # Leftovers that hold no measurement are put together, so that a folder's odds are one thing.
+    # Remaining parts without a measurement are put together, so that a folder has one such draft.
     odd = [draft for draft in drafts if not draft.measured and not draft.failed]
     for draft in odd[1:]:
         draft.give(odd[0])
@@ -557,9 +557,9 @@ def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesShelf) ->
 
 
 def _place(part: FilePart, drafts: list[Draft]) -> bool:
-    """Place a part beside the only run of its name, or in order when the counts agree."""
+    """Add a part to the only run of its name, or by order if the counts agree."""
     if part.slot == "times" and any("log" in draft.parts for draft in drafts):
-        return False  # its numbers are those of no log here
+        return False  # no log here has its numbers
     if len(drafts) == 1:
         return drafts[0].take(part)
     if part.of == len(drafts) > 1:
@@ -570,8 +570,8 @@ def _place(part: FilePart, drafts: list[Draft]) -> bool:
     return any(taken)
 
 
-def _join_named(drafts: list[Draft], shelf: TimesShelf) -> None:
-    """Join a log and the files its command names, at that place or under that name beside it."""
+def _join_named(drafts: list[Draft], shelf: TimesCache) -> None:
+    """Join a log with the files that its command names, at that path or next to the log."""
     owners = {slot: [d for d in drafts if slot in d.parts] for slot in _NAMED_BY.values()}
     for draft in drafts:
         log = draft.log
@@ -590,8 +590,8 @@ def _join_named(drafts: list[Draft], shelf: TimesShelf) -> None:
                     owner.move(part, draft)
 
 
-def _join_folder(drafts: list[Draft], shelf: TimesShelf) -> None:
-    """Join what is of one run in a folder, whatever the files are called."""
+def _join_folder(drafts: list[Draft], shelf: TimesCache) -> None:
+    """Join the parts of one run in a folder, whatever the names of the files."""
     for owner in drafts:  # times without a log, and the log whose numbers they reproduce
         part = owner.parts.get("times")
         if part is None or owner.log is not None:
@@ -615,5 +615,5 @@ def _join_folder(drafts: list[Draft], shelf: TimesShelf) -> None:
         is_plain = draft.key == "" or runs[0].key == ""
         if draft is runs[0] or not is_plain or draft.measured or draft.failed:
             continue
-        if all(map(runs[0].fits, draft.parts.values())):  # else all of its name are another's
+        if all(map(runs[0].fits, draft.parts.values())):  # else all belong to another run
             draft.give(runs[0])

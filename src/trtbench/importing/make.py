@@ -1,4 +1,4 @@
-"""Runs made of parts; what no file states stays unknown, and what the user states wins."""
+"""Makes runs from parts of files; missing facts stay unknown, and flags override files."""
 
 from __future__ import annotations
 
@@ -88,24 +88,24 @@ _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "fl
 _MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--saveEngine")
 _MODEL_OPTIONS = ("Load engine", "Model", "Prototxt", "Uff", "loadEngine", "onnx", "deploy", "uff")
 _PRECISIONS: tuple[Precision, ...] = ("fp8", "int8", "bf16", "fp16", "fp32")
-"""The narrowest that was allowed names the run, as the flags do."""
+"""The lowest precision that was allowed names the run, as with flags."""
 _DECIDING = (
     "--sleepTime", "--threads", "--useManagedMemory", "--useDLACore", "--loadInputs",
     "--useRuntime", "--weightStreamingBudget", "--allocationStrategy", "--persistentCacheRatio",
 )  # fmt: skip
-"""Arguments that decide what is timed and that are no condition of their own."""
+"""Arguments that change what is timed and are not recorded as a condition."""
 _OF_THE_BUILD = ("typing", "tf32", "precision")
-"""Conditions that the log of a loaded engine does not state, and the log of its build does."""
+"""Conditions that are in the log of the build, not in the log of the loaded engine."""
 _OF_TORCH: dict[str, Scalar] = {
     "transfers": True, "cuda_graph": False, "cuda_graph_fell_back": False, "spin_wait": True,
     "streams": 1, "protocol": "serve", "typing": "strong",
 }  # fmt: skip
-"""What the evaluation toolkit's PyTorch benchmark always does."""
+"""The fixed conditions of the evaluation toolkit's PyTorch benchmark."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """What the user states, which wins over what the files state."""
+    """Facts from the command line, which override those of the files."""
 
     batch: int | None = None
     engine: ModelRef | None = None
@@ -117,30 +117,30 @@ class Stated:
     precision: str | None = None
 
     def notes(self) -> Iterator[str]:
-        """What was stated, for the notes of a run."""
+        """Yield a note on the facts that were given."""
         pairs = {"GPU": self.gpu, "TensorRT": self.tensorrt, "precision": self.precision}
         stated = [f"{name} {value}" for name, value in pairs.items() if value]
         if self.date is not None:
             stated.append(f"measured {self.date.isoformat(timespec='seconds')}")
         if stated:
-            yield f"stated on import: {', '.join(stated)}"
+            yield f"given on import: {', '.join(stated)}"
 
     def warnings(self, draft: Draft, log: LogRun) -> Iterator[str]:
-        """Where the files state something else."""
+        """Yield a warning for every fact that the files contradict."""
         device, version, batch = gpu_from_log(log), log.version, recorded_batch(draft)
         if self.gpu and device is not None and device.name != self.gpu:
-            yield f"the GPU on record is {device.name}; --gpu {self.gpu} is used instead"
+            yield f"the recorded GPU is {device.name}; --gpu {self.gpu} is used instead"
         # As far as both are given: 8.5 and 8.5.2 do not contradict.
         pairs = zip((version or "").split("."), (self.tensorrt or "").split("."), strict=False)
         if self.tensorrt and version and any(one != other for one, other in pairs):
             instead = f"--tensorrt {self.tensorrt} is used instead"
-            yield f"the version on record is TensorRT {version}; {instead}"
+            yield f"the recorded version is TensorRT {version}; {instead}"
         if self.batch is not None and batch is not None and batch != self.batch:
-            yield f"batch {batch} is on record; --batch {self.batch} is used instead"
+            yield f"the recorded batch is {batch}; --batch {self.batch} is used instead"
 
 
 def stated_from_request(request: ImportRequest) -> Stated:
-    """Read what the user states; a date without a time zone is in this machine's."""
+    """Read the facts of a request; a date without a time zone is in local time."""
     version, date = request.tensorrt, None
     if version is not None and not _VERSION.fullmatch(version):
         fix = "write it like 8.5 or 10.3.0"
@@ -165,7 +165,7 @@ def stated_from_request(request: ImportRequest) -> Stated:
 
 
 def log_of(draft: Draft) -> LogRun:
-    """What log, metadata and configuration state together, the most trusted first."""
+    """Return the combined facts of log, metadata and configuration; the log has priority."""
     slots = ("log", "failed_log", "profile_metadata", *(("build_log",) if draft.built else ()))
     found: list[LogRun] = [draft.parts[slot].value for slot in slots if slot in draft.parts]
     if part := draft.parts.get("build_metadata"):
@@ -198,7 +198,7 @@ def log_of(draft: Draft) -> LogRun:
 
 
 def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | None = None) -> Run:
-    """Make a run; ``log`` is what :func:`log_of` gives, if that is known already."""
+    """Return the run of a draft; ``log`` is the result of :func:`log_of`, if known."""
     log = log or log_of(draft)
     if stated.tensorrt:
         log = log.having(version=stated.tensorrt)  # so that its defaults are known
@@ -272,9 +272,9 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun
     if error is not None:
         reason = f"{error.text} ({error.meaning})" if error.meaning else error.text
     elif log.outcome in ("crashed", "cut"):
-        reason = "the log has no end: cut short, or trtexec did not end by itself"
+        reason = "the log has no end: it was cut off, or trtexec was stopped"
     else:
-        reason = "trtexec ended with FAILED and named no error"
+        reason = "trtexec ended with FAILED without an error message"
     return FailedRun(
         id=run_id,
         created=_created(draft, log, stated)[0],
@@ -288,7 +288,7 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun
 
 
 def _created(draft: Draft, log: LogRun, stated: Stated) -> tuple[str, str]:
-    """When a run was, and how that is known; a printed time is taken as local time here."""
+    """Return when a run was made, and the source; printed times count as local time."""
     config: RunConfig | None = draft.value("run_config")
     when, known_by = stated.date, "stated"
     if when is None:
@@ -310,7 +310,7 @@ def _created(draft: Draft, log: LogRun, stated: Stated) -> tuple[str, str]:
 def _times(
     draft: Draft, log: LogRun, *, warmup_s: float | None
 ) -> tuple[IterationTimes, TimesArray | None]:
-    """Take the exported times without warm-up, else the series the evaluation toolkit kept."""
+    """Return the exported times without warm-up, else the series of the evaluation toolkit."""
     part = draft.parts.get("times")
     if part is not None:
         warmup_ms = warmup_s * 1e3 if warmup_s is not None else warmup_ms_of(log)
@@ -350,7 +350,7 @@ def _conditions(
     conditions = conditions_from_log(log)
     transfers = conditions["transfers"]
     if transfers.source != "stated" and len(times) and times.stamps:
-        # Copies that took exactly no time did not take place.
+        # Copies of exactly zero duration did not happen.
         moved = times.h2d is not None or times.d2h is not None
         transfers = Fact(value=moved, source="implied")
     metrics = log.summary.metrics if log.summary is not None else {}
@@ -370,7 +370,7 @@ def _conditions(
         recorded: dict[str, Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
         for name, value in recorded.items():
             conditions[name] = Fact(value=value, source="unknown" if value is None else "stated")
-    # A log states 1 of every engine with explicit batch, so its 1 counts when nothing says more.
+    # A log prints 1 for every explicit batch, so 1 is only used if nothing else is known.
     if stated.batch is not None:
         conditions["batch"] = Fact(value=stated.batch)
     elif conditions["batch"].value in (None, 1):
@@ -387,7 +387,7 @@ def _conditions(
 
 
 def recorded_batch(draft: Draft) -> int | None:
-    """The batch that the trtexec evaluation toolkit recorded, in any of its files."""
+    """Return the batch that the trtexec evaluation toolkit recorded in any of its files."""
     for slot in ("run_config", *_SUMMARIES, "torch"):
         part = draft.parts.get(slot)
         value: int | None = part.value.batch if part else None
@@ -397,7 +397,7 @@ def recorded_batch(draft: Draft) -> int | None:
 
 
 def _environment(draft: Draft, log: LogRun, stated: Stated) -> Environment:
-    """Describe the machine as far as the files do; trtexec prints neither host nor system."""
+    """Return what the files say about the machine; trtexec prints neither host nor system."""
     gpu, plan = gpu_from_log(log), draft.value("plan")
     for device in draft.value("device") or () if gpu is None else ():  # as CUDA lists them
         clock = number(device.get("CLOCK_RATE"))
@@ -427,7 +427,7 @@ def _dotted(value: object) -> str | None:
 
 
 def gpu_from_log(run: LogRun) -> Gpu | None:
-    """Read the selected device; its clocks are what it may reach, not what it had."""
+    """Read the selected device; its clocks are the maximum, not the actual ones."""
     section = run.section("Device Information")
     name = section.get("Selected Device") if section else None
     if section is None or not name:
@@ -447,7 +447,7 @@ def gpu_from_log(run: LogRun) -> Gpu | None:
 
 
 def _quantity(text: object) -> float | None:
-    """Read ``1.77 GHz`` or ``24217 MiB``; a bare number of a clock is in GHz."""
+    """Read ``1.77 GHz`` or ``24217 MiB``; a clock without a unit is in GHz."""
     match = _QUANTITY.match(str(text)) if text is not None else None
     value = number(match[1]) if match else None
     if match is None or value is None:
@@ -461,7 +461,7 @@ def _integer(value: object) -> int | None:
 
 
 def numbers_of(draft: Draft) -> dict[str, Scalar]:
-    """Collect what was printed: ``latency_median_ms``, ``throughput_qps`` and so on."""
+    """Return the printed numbers: ``latency_median_ms``, ``throughput_qps`` and so on."""
     log = draft.log
     if log is not None and log.summary is not None:
         queries = {} if log.queries is None else {"queries": log.queries}
@@ -492,7 +492,7 @@ def numbers_of(draft: Draft) -> dict[str, Scalar]:
 
 
 def _spec(draft: Draft, log: LogRun, conditions: Mapping[str, Fact], stated: Stated) -> RunSpec:
-    """Describe what was asked for; what no file states takes no value or the plainest one."""
+    """Return the spec of a run; unknown fields have no value or the simplest one."""
     warmup_ms = warmup_ms_of(log)
     floor = stated.warmup_s
     if floor is None and warmup_ms:
@@ -542,7 +542,7 @@ def _given(log: LogRun) -> dict[str, str]:
 
 
 def _model(draft: Draft, log: LogRun) -> ModelRef:
-    """Name what was run: the engine, else the model it was built from; it need not be here."""
+    """Return the engine that was run, else its source model; the file may be missing."""
     for slot in ("plan", "onnx"):
         if part := draft.parts.get(slot):
             return model_ref(part.file.path)
@@ -619,9 +619,9 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
     if draft.built:
         yield "an engine was built; nothing was measured"
     if log.title:
-        yield f"above it stands: {log.title}"
+        yield f"heading above the log: {log.title}"
     if log.pasted_command:
-        yield "the command stood above the numbers; trtexec did not print it itself"
+        yield "the command was above the numbers; trtexec did not print it itself"
     if log.outcome == "cut":
         yield "an excerpt: the log has no end marker"
     elif log.outcome not in ("passed", "waived"):

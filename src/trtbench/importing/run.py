@@ -1,4 +1,4 @@
-"""Import what trtexec and the toolkits around it left behind, as ordinary runs."""
+"""Imports the files of trtexec and of toolkits as ordinary runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trtbench.importing.files import (
     Draft,
     FilePart,
     FoundFile,
-    TimesShelf,
+    TimesCache,
     Unused,
     broken_file,
     drafts_from_parts,
@@ -67,12 +67,12 @@ from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.trtexec.times import times_json
 
 ORIGIN = "import.json"
-"""Where a run came from: its files with their hashes, by which it is known again."""
+"""The files a run was imported from, with hashes that identify it when imported again."""
 
 LOG = "trtexec_stdout.log"
 
 _IDENTITY = ("times", "log", "failed_log", "profile", "torch")
-"""What makes a run the same run; a new summary beside it does not make it another."""
+"""The roles that identify a run; a new summary does not make another run."""
 
 _COPIES = {
     "times": "times.json",
@@ -90,7 +90,7 @@ _TEXTS = ("build_log", "build_metadata", "profile_metadata")
 
 
 def identity_of(draft: Draft) -> str:
-    """Hash what a run was made of."""
+    """Return the hash of the files that identify a run."""
     parts = [part for slot, part in draft.parts.items() if slot in _IDENTITY]
     parts = parts or list(draft.parts.values())
     lines = sorted(f"{part.index} {part.file.sha256}" for part in parts)
@@ -98,7 +98,7 @@ def identity_of(draft: Draft) -> str:
 
 
 def identities_in(store: Store) -> dict[str, str]:
-    """Collect the ids of the imported runs of a store, by what they were made of."""
+    """Return the ids of the imported runs of a store, by the hash of their files."""
     found = {}
     for entry in store.index.find():
         if entry.provenance != "imported" and entry.kind != "failed":
@@ -109,8 +109,8 @@ def identities_in(store: Store) -> dict[str, str]:
     return found
 
 
-def _keep(made: Run | FailedRun, draft: Draft, *, store: Store, pictures: bool) -> Run | FailedRun:
-    """Write a run with all its files, and put it into the index."""
+def _store(made: Run | FailedRun, draft: Draft, *, store: Store, pictures: bool) -> Run | FailedRun:
+    """Write a run with all its files, and add it to the index."""
     target, kept = store.directory(made.id), made
     if isinstance(made, Run):
         kept = replace(made, path=target)
@@ -148,7 +148,7 @@ def _keep(made: Run | FailedRun, draft: Draft, *, store: Store, pictures: bool) 
 
 
 def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None:
-    """Copy what a program printed without its secrets; of several runs, the lines of one."""
+    """Copy a log with secrets masked; if it has several runs, only the lines of one."""
     text: LogText | None = part.text if part is not None else None
     as_in_file = text is None or text.as_in_file
     begin, end = 0, sys.maxsize
@@ -176,7 +176,7 @@ def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None
 def _derived(
     run: Run, draft: Draft, folder: Path, *, pictures: bool
 ) -> Iterator[tuple[str, bytes]]:
-    """List the files that are made anew, where there is no original to copy."""
+    """Yield the files that are created because there is no original to copy."""
     yield from data_files(run).items()
     short = 0 < len(run.times) <= SERIES_ROWS
     if short and run.times.stamps and not (folder / "times.json").exists():
@@ -201,7 +201,7 @@ def _derived(
 
 
 def reason_of(part: FilePart, draft: Draft, ready: Sequence[Draft]) -> str:
-    """Say why a part was left over."""
+    """Return why a part does not belong to a run."""
     rivals = [d for d in ready if d.folder == draft.folder and d.key == draft.key]
     if part.slot == "help":
         return "the help text of trtexec"
@@ -214,18 +214,18 @@ def reason_of(part: FilePart, draft: Draft, ready: Sequence[Draft]) -> str:
     if rivals and part.slot == "graph":
         return "layer information of another engine: its layers are not those of the profile"
     what = "layer information" if part.slot == "graph" else part.slot.replace("_", " ")
-    return f"{what}: nothing was measured, and no run beside it fits"
+    return f"{what}: nothing was measured, and no run in its folder matches"
 
 
 LOOKING = 0.4
-"""Part of the work that looking into files is, as against making runs."""
+"""Fraction of the work that is spent on reading files, the rest on making runs."""
 
 NOT_KEPT = "(not kept)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """One run that came of the files; its samples are on disk."""
+    """One imported run; its samples are on disk."""
 
     record: RunRecord | FailedRun
     files: tuple[Path, ...]
@@ -236,12 +236,12 @@ class Imported:
     """The column of the median, or ``latency, reported`` when it was only printed."""
     path: Path | None = None
     known_as: str | None = None
-    """The run that was made of the same files before; nothing was made this time."""
+    """The run that was imported from the same files before; nothing was imported now."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImportResult(ShortView):
-    """What became of every file."""
+    """The imported runs, and the files that were not used."""
 
     runs: tuple[Imported, ...]
     unused: tuple[Unused, ...]
@@ -257,14 +257,14 @@ class ImportResult(ShortView):
 def import_artefacts(
     request: ImportRequest, *, store: Store | None, listen: Listener = silent
 ) -> ImportResult:
-    """Make runs of files, folders and globs; a dry run makes them and keeps nothing.
+    """Import files, folders and globs as runs; a dry run stores nothing.
 
-    Every file is accounted for: as part of a run, or among the unused with its reason. The same
-    files are not imported twice unless ``again`` says so; what is known is given further
-    tags. ``output`` takes the files that the trtexec evaluation toolkit writes about a single run.
+    Every file is part of a run, or listed as unused with a reason. The same files are not imported
+    twice unless ``again`` is set; known runs only get further tags. ``output`` is a folder for the
+    files that the trtexec evaluation toolkit writes about a single run.
     """
     if store is None and not request.dry_run:
-        raise UsageError("importing needs a store", fix="give one, or make it a dry run")
+        raise UsageError("importing needs a store", fix="give a store, or use a dry run")
     with tempfile.TemporaryDirectory(prefix="trtbench-import-") as folder:
         return _import(request, store, listen, Unpacking(Path(folder)))
 
@@ -283,7 +283,7 @@ def _import(
     for flag, given in (("--engine", request.engine), ("-o", request.output)):
         if given is not None and len(ready) != 1:
             raise UsageError(
-                f"{flag} is about one run, and {len(ready)} were found",
+                f"{flag} applies to one run, but {len(ready)} were found",
                 fix="name the files of one run, or leave the flag out",
             )
     made: list[Imported] = []
@@ -310,7 +310,7 @@ def _import(
                 unused += [
                     broken_file(file.shown, file.kind, problem, named=file.named) for file in files
                 ]
-    # Every part that no run took is listed, so that nothing vanishes without a word.
+    # Every part that belongs to no run is listed, so that no file is dropped silently.
     used = {(p.file.path, p.index) for draft in ready for p in draft.parts.values()}
     used_files = {path for path, _ in used}
     for draft in drafts:
@@ -335,9 +335,9 @@ def _place(part: FilePart) -> str:
 def _drafts(
     request: ImportRequest, listen: Listener, unpacking: Unpacking
 ) -> tuple[list[Draft], list[Unused]]:
-    """Look into every file and group what belongs together; a damaged file stops nothing."""
+    """Read every file and group the parts by run; a damaged file does not stop the import."""
     files, unused = files_from_paths([str(path) for path in request.paths])
-    shelf = TimesShelf()
+    shelf = TimesCache()
     parts: list[FilePart] = []
     for number, (path, named) in enumerate(files):
         done = LOOKING * number / len(files)
@@ -359,14 +359,14 @@ def _drafts(
         if not found:
             reason = KINDS.get(kind, KINDS["unknown"])
             unused.append(Unused(path=plain(path), kind=kind, reason=reason, named=named))
-    listen(Event(kind="stage", text="finding what belongs together", done=LOOKING))
+    listen(Event(kind="stage", text="grouping files by run", done=LOOKING))
     return drafts_from_parts(parts, shelf), unused
 
 
 def _in_archive(
-    archive: FoundFile, unpacking: Unpacking, shelf: TimesShelf
+    archive: FoundFile, unpacking: Unpacking, shelf: TimesCache
 ) -> tuple[list[FilePart], list[Unused]]:
-    """Look into the files of an archive; those of no use are counted, the others are listed."""
+    """Read the files of an archive; unknown ones are counted, other unused ones listed."""
     parts: list[FilePart] = []
     unused: list[Unused] = []
     known: dict[object, str] = {}
@@ -389,12 +389,12 @@ def _in_archive(
             for part in found:
                 run = part.value
                 if isinstance(run, LogRun) and run.first_stamp is not None and run.summary:
-                    # Build servers archive the log of a job whole, and again step by step.
+                    # Build servers archive the log of a job, and again the log of each step.
                     stamps = (run.first_stamp, run.last_stamp)
                     identity = (run.command, *stamps, repr(run.summary), repr(run.averages))
                     first = known.setdefault(identity, name)
                     if first != name:
-                        reason = f"the same run stands in {first.rpartition('/')[2]}"
+                        reason = f"the same run is in {first.rpartition('/')[2]}"
                         unused.append(Unused(path=plain(place), kind=kind, reason=reason))
                         continue
                 parts.append(part)
@@ -416,7 +416,7 @@ def _make(
     store: Store | None,
     known: str | None,
 ) -> tuple[Imported, Run | None]:
-    """Make one run and keep it in a store, unless it is known already."""
+    """Make one run and store it, unless it was imported before."""
     run_id = NOT_KEPT
     if store is not None and known is None:
         run_id = new_id()
@@ -427,7 +427,7 @@ def _make(
     make = failure_from_draft if draft.failed else run_from_draft
     run: Run | FailedRun = make(draft, stated, run_id=run_id, log=log)
     if store is not None and known is None:
-        run = _keep(run, draft, store=store, pictures=request.pictures)
+        run = _store(run, draft, store=store, pictures=request.pictures)
     found = Imported(
         record=run.record if isinstance(run, Run) else run,
         files=tuple(dict.fromkeys(part.file.place for part in draft.parts.values())),

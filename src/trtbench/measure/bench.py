@@ -82,7 +82,7 @@ from trtbench.measure.model_facts import (
 )
 from trtbench.measure.remote import job_from_spec, read_returned_record, send_job
 from trtbench.measure.watch import Watch, watch_device
-from trtbench.models.identity import changed, demand_unchanged
+from trtbench.models.identity import changed, raise_if_changed
 from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
 from trtbench.requests.settings import cached_from_run
 from trtbench.runtimes import RUNTIMES, device_of
@@ -205,7 +205,7 @@ def stream(
 
     execution = execution or Execution()
     check_runtime_available(spec, execution.python)
-    demand_unchanged(spec.model)
+    raise_if_changed(spec.model)
     with hold_device(spec, execution):
         end = run_job(
             InferJob(spec=spec, feed=feed, decode=decode),
@@ -365,7 +365,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
     target = store.directory(run_id, output=execution.output)
     begun = False
     with hold_device(spec, execution):
-        demand_unchanged(spec.model)
+        raise_if_changed(spec.model)
         environment = environment_of(execution)
         with watch_device(spec, device_of(spec)) as watch:
             try:
@@ -648,7 +648,7 @@ def measure_in_rounds(
             execution.listen(Event(kind="stage", text=text, done=done))
             own = replace(execution, python=python or execution.python)
             with hold_device(spec, own), store.scratch() as folder:
-                demand_unchanged(spec.model)
+                raise_if_changed(spec.model)
                 end = run_launch(spec, number, folder=folder, execution=own)
                 if not end.ok:
                     raise_job_error(end, spec, environment, store=store, execution=own, work=folder)

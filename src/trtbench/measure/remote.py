@@ -29,9 +29,9 @@ from trtbench.executors.contract import AGAIN, WAITING, FileGroup, Needs, Remote
 from trtbench.host.files import remove_abandoned, scratch_directory, temporary_folder
 from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import (
-    demand_unchanged,
     files_elsewhere,
     model_ref,
+    raise_if_changed,
     read_sidecar,
     record_of_engine,
 )
@@ -278,7 +278,7 @@ def job_from_spec(
     spec: RunSpec, run_id: str, execution: Execution, files: InputFiles | None = None
 ) -> RemoteJob:
     """Return a job with everything that a machine needs to measure a run."""
-    demand_unchanged(spec.model)
+    raise_if_changed(spec.model)
     files = files or InputFiles()
     own = files.add_spec(spec)
     launch_s = execution.timeout_s or expected_s(spec) + PATIENCE_S

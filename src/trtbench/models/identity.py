@@ -1,4 +1,4 @@
-"""Models on disk: format, time, hash and size of all their bytes, and the records beside them."""
+"""Models on disk: format, time, hash and size of all their files, and the records next to them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ SUFFIXES: dict[str, ModelFormat] = {
     ".pt2": "torch",
 }
 Signature = tuple[int, int, int, int, int]
-"""Device, number, size, and times of the last changes of a file: another one, other bytes."""
+"""Device, inode, size and change times of a file: if they differ, its bytes may differ."""
 _hashes: dict[str, tuple[Signature, str]] = {}
-"""Hashes by path, each with the state of its file: unchanged files are not read again."""
+"""Hashes by path, each with the signature of its file: unchanged files are not read again."""
 
 
 def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> ModelRef:
-    """Describe a model by all its bytes; a missing one is an error that names the near miss.
+    """Return the description of a model file; the error for a missing one suggests a name.
 
-    A folder is a model only with ``folders``. A model that misses files is an error, unless
+    A folder is accepted only with ``folders``. A model with missing files is an error, unless
     ``whole`` is false: its hash and size are then unknown.
     """
     try:
@@ -49,7 +49,7 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
         exists = False
     if not exists:
         if path.parts and path.parts[0] in ("http:", "https:"):
-            raise InputError("a model is a file here, not an address", fix="download it first")
+            raise InputError("a model must be a file, not a URL", fix="download it first")
         folder = path.parent
         guess = near_miss(path.name, _names(folder))
         raise InputError(
@@ -79,9 +79,9 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
         missing = [name for name in sorted(names) if not (folder / name).is_file()]
         if missing and whole:
             raise InputError(
-                "the model keeps its weights in another file, which is not there",
+                "the file with the weights of the model is missing",
                 facts={"file": path, "missing": folder / missing[0]},
-                fix=f"put {Path(missing[0]).name} beside the model",
+                fix=f"put {Path(missing[0]).name} next to the model",
             )
         own = ModelRef(path=str(path.absolute()), format=kind)
         if missing:
@@ -105,7 +105,7 @@ def _names(folder: Path) -> list[str]:
 def with_parts(
     model: ModelRef, names: Sequence[str], *, made_with: tuple[str, ...] = ()
 ) -> ModelRef:
-    """A model to which files that lie elsewhere, and options, belong: others make another model."""
+    """Return a model with further files and options, which are part of its identity."""
     paths = [path.absolute() for path in map(Path, names) if path.is_file()]
     if not paths and not made_with:
         return model
@@ -120,16 +120,16 @@ def with_parts(
 
 
 def files_elsewhere(model: ModelRef) -> list[str]:
-    """The files of a model that do not lie in its own folder."""
+    """Return the files of a model that are not in its folder."""
     return [each.name for each in model.files if Path(each.name).is_absolute()]
 
 
 def changed(model: ModelRef) -> str | None:
-    """What is no longer as it was when a model was described; ``None`` when nothing changed."""
+    """Return what has changed since a model was described; ``None`` if nothing has."""
     if model.sha256 is None:
         return None
     try:
-        # What a library has by name was never a file with a time of its last change.
+        # A library's model has no file with a change time.
         bare = ModelRef(path=model.path, format=model.format)
         own = bare if model.modified is None else model_ref(Path(model.path), folders=True)
         now = with_parts(own, files_elsewhere(model), made_with=model.made_with)
@@ -139,14 +139,14 @@ def changed(model: ModelRef) -> str | None:
         return None
     gone = {*files_elsewhere(model)} - {*files_elsewhere(now)}
     if gone:
-        return f"{min(gone)} is not there"
+        return f"{min(gone)} is missing"
     before = {each.name: each.sha256 for each in model.files}
     other = [each.name for each in now.files if before.get(each.name) != each.sha256]
     return f"the bytes of {', '.join(other) or model.name} are no longer the same"
 
 
-def still_there(model: ModelRef) -> bool:
-    """Whether a model lies where it did and is unchanged; same size and time count as the same."""
+def is_unchanged(model: ModelRef) -> bool:
+    """Whether a model still exists with the same size and change time."""
     own = Path(model.path)
     paths = [own, *(own.parent / each.name for each in model.files)]
     if not all(path.is_file() for path in paths):
@@ -155,19 +155,19 @@ def still_there(model: ModelRef) -> bool:
     return known == (model.size_bytes, model.modified) or changed(model) is None
 
 
-def demand_unchanged(model: ModelRef) -> None:
-    """Refuse to continue with a model that is no longer the one that was given."""
+def raise_if_changed(model: ModelRef) -> None:
+    """Raise an error if a model has changed since the command was started."""
     problem = changed(model)
     if problem is not None:
         raise InputError(
-            f"{model.name} has changed since the command was given",
+            f"{model.name} has changed since the command was started",
             facts={"what": problem},
-            fix="wait until whatever writes it is done, and give the command again",
+            fix="wait until the file is complete, and run the command again",
         )
 
 
 def identity_of(path: Path) -> str | None:
-    """Hash of all bytes of a model; ``None`` when something of it is not there."""
+    """Return the hash of all files of a model; ``None`` if one is missing."""
     try:
         return model_ref(path, whole=False).sha256
     except InputError:
@@ -175,7 +175,7 @@ def identity_of(path: Path) -> str | None:
 
 
 def external_files(path: Path) -> tuple[str, ...]:
-    """The files in which an ONNX file keeps tensors; they must lie in its own folder."""
+    """Return the external data files of an ONNX file; they must be in its folder."""
     try:
         with (
             open(path, "rb") as file,
@@ -196,9 +196,9 @@ def _model_file(folder: Path, name: str) -> ModelFile:
 
 
 def _combined(first: str, files: Sequence[ModelFile], *, made_with: Sequence[str] = ()) -> str:
-    """Hash of all that belongs to a model; a single file has the hash of its bytes.
+    """Return the hash of all files and options of a model; for one file, its SHA-256.
 
-    Where a file lies that is not in the model's own folder makes no other model.
+    The folder of a file outside the model's folder does not change the hash.
     """
     if not files and not made_with:
         return first
@@ -219,7 +219,7 @@ def _time_of(path: Path, files: tuple[ModelFile, ...]) -> str:
 
 
 def format_of(path: Path) -> ModelFormat:
-    """A model's format by its first bytes, else by its name."""
+    """Return a model's format by its first bytes, else by its name."""
     with open(path, "rb") as file:
         head = file.read(4)
     if head in (b"ftrt", b"vtrt"):
@@ -230,7 +230,7 @@ def format_of(path: Path) -> ModelFormat:
 
 
 def sha256_of(path: Path) -> str:
-    """Hash of a file of any size in bounded memory; an unchanged one is not read again."""
+    """Return the hash of a file of any size; an unchanged file is not read again."""
     before, name = signature_of(path), str(path.absolute())
     known = _hashes.get(name)
     if known is not None and known[0] == before:
@@ -241,21 +241,21 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     found = digest.hexdigest()
-    # One that changed a moment ago may change again under the same time of change.
+    # A file that has just changed may change again without a new change time.
     if signature_of(path) == before and time.time_ns() - max(before[-2:]) > 50_000_000:
         _hashes[name] = (before, found)
     return found
 
 
 def signature_of(path: Path) -> Signature:
-    """The state of a file, without reading it."""
+    """Return the signature of a file, without reading it."""
     facts = path.stat()
     times = (facts.st_mtime_ns, facts.st_ctime_ns)
     return facts.st_dev, facts.st_ino, facts.st_size, *times
 
 
 def kept_value(path: Path, kind: type[T]) -> T | None:
-    """The record in a file; ``None`` where there is none of this kind."""
+    """Return the value of this type that a file holds; ``None`` if it holds none."""
     try:
         return value_from_json(read_bytes(path), kind, where=str(path))
     except (OSError, InputError):
@@ -263,7 +263,7 @@ def kept_value(path: Path, kind: type[T]) -> T | None:
 
 
 def read_sidecar(model: Path) -> Sidecar | None:
-    """The record beside a converted model, if it is about this very file name."""
+    """Return the record next to a converted model, if it names this file."""
     for path in (model.with_suffix(".json"), model.with_name(model.name + ".json")):
         found = kept_value(path, Sidecar)
         if found is not None and found.file == model.name:
@@ -272,7 +272,7 @@ def read_sidecar(model: Path) -> Sidecar | None:
 
 
 def record_of_engine(model: ModelRef) -> Artefact | None:
-    """The record beside an engine, if it is of this very engine."""
+    """Return the record next to an engine, if its hash matches."""
     if model.format != "engine":
         return None
     record = kept_value(Path(f"{model.path}.json"), Artefact)
@@ -280,21 +280,21 @@ def record_of_engine(model: ModelRef) -> Artefact | None:
 
 
 def source_of(model: ModelRef) -> ModelRef | None:
-    """The ONNX file that a model is, or that an engine was built from, if it is still the same."""
+    """Return the model if it is ONNX, or the unchanged ONNX file an engine was built from."""
     record = record_of_engine(model)
     source = record.spec.model if record is not None else model
-    return source if source.format == "onnx" and still_there(source) else None
+    return source if source.format == "onnx" and is_unchanged(source) else None
 
 
 def precision_of_engine(model: ModelRef) -> str | None:
-    """The precision an engine was built in, by the record beside it."""
+    """Return the precision an engine was built in, by the record next to it."""
     record = record_of_engine(model)
     value = known_value(record.conditions.get("precision")) if record is not None else None
     return None if value is None else str(value)
 
 
 def index_limits(model: ModelRef, tensors: Iterable[TensorSpec] | None = None) -> Mapping[str, int]:
-    """Rows that integer inputs pick from, such as a vocabulary, by name, as the ONNX file says."""
+    """Return the number of rows that integer inputs index, such as a vocabulary, by name."""
     if tensors is not None and not any(each.dtype.startswith(("int", "uint")) for each in tensors):
         return {}
     source = source_of(model)

@@ -1,4 +1,4 @@
-"""Inputs of a model: the sizes that open dimensions get by default, and random values to feed."""
+"""Inputs of a model: default sizes of dynamic dimensions, and random values."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 Dim = int | str | None
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
-TOKEN_LIMIT = 1000  # token ids stay below this: every vocabulary in use is larger
+TOKEN_LIMIT = 1000  # token ids are below this: every vocabulary in use is larger
 _SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
 _SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*)+")
-"""A length that exporters write as a sum of others: ``past_sequence_length + 1``."""
+"""A dimension that exporters write as a sum of others: ``past_sequence_length + 1``."""
 _ONES, _ZEROS, _POSITIONS = ("mask", "length", "size"), ("token_type", "segment"), "position"
 
 
 def is_open(dim: Dim) -> bool:
-    """Whether a dimension has no value."""
+    """Whether a dimension is dynamic or unknown."""
     return not isinstance(dim, int) or dim < 0
 
 
 def batch_place(tensor: TensorSpec) -> int:
-    """Index of the dimension that counts items: the one named so, else the first."""
+    """Return the index of the batch dimension: the one with such a name, else the first."""
     for place, dim in enumerate(tensor.shape):
         if isinstance(dim, str) and re.search(r"batch|^bs$", dim, re.IGNORECASE):
             return place
@@ -48,7 +48,7 @@ def is_one_sequence(tensor: TensorSpec) -> bool:
 
 
 def items_by_name(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> int | None:
-    """Number of items of settled inputs, where a dimension other than the first counts them."""
+    """Return the number of items if the batch is not the first dimension of an input."""
     places = {tensor.name: batch_place(tensor) for tensor in before}
     found = {each.shape[places[each.name]] for each in after if places.get(each.name)}
     size = found.pop() if len(found) == 1 else None
@@ -56,10 +56,10 @@ def items_by_name(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> 
 
 
 def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
-    """Number of items that every query has, judged by all inputs; ``None`` where it is open.
+    """Return the fixed number of items per query, by all inputs; ``None`` if it is dynamic.
 
-    An input with one row beside inputs of several (a prior, a size) is shared by all items. The
-    colours of a single image are no items.
+    An input with one row next to inputs with several (a prior, a size) is shared by all items.
+    The colours of a single image are not items.
     """
     fronts = [each.shape for each in tensors if each.shape and not batch_place(each)]
     if any(is_open(shape[0]) for shape in fronts) or all(map(may_be_colours, fronts)):
@@ -71,7 +71,7 @@ def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
 
 
 def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
-    """Whether an input has one row per item; one that counts items further back has only one."""
+    """Whether an input has one row per item."""
     if not tensor.shape or batch_place(tensor):
         return False
     return is_open(tensor.shape[0]) or tensor.shape[0] == fixed_batch(tensors)
@@ -80,10 +80,10 @@ def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
 def with_assumed_shapes(
     tensors: Sequence[TensorSpec], *, batch: bool = True, sides: tuple[int, int] | None = None
 ) -> tuple[TensorSpec, ...]:
-    """Inputs with their open dimensions set as rank, type and names suggest.
+    """Return inputs whose dynamic dimensions have sizes that fit rank, type and names.
 
-    Without ``batch`` a leading dimension that counts items stays open. The same name gets the same
-    size everywhere. ``sides`` are height and width of the images the model was exported for.
+    Without ``batch`` a leading batch dimension stays dynamic. The same name gets the same size
+    everywhere. ``sides`` are height and width of the images the model was exported for.
     """
     shown = sides or (IMAGE, IMAGE)
     guesses = [
@@ -111,7 +111,7 @@ def with_assumed_shapes(
 def with_same_dims(
     declared: Sequence[TensorSpec], given: Sequence[TensorSpec]
 ) -> tuple[TensorSpec, ...]:
-    """Inputs whose remaining named dimensions have the sizes given for the same names elsewhere."""
+    """Return inputs whose dynamic dimensions have the sizes given for equal names."""
     known = {
         dim: size
         for was, now in zip(declared, given, strict=True)
@@ -128,7 +128,7 @@ def with_same_dims(
 
 
 def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str | None:
-    """One line on what was assumed and how to change it; ``None`` if nothing was assumed."""
+    """Return a note on what was assumed and how to change it; ``None`` if nothing was."""
     assumed: dict[str, Dim] = {}
     shapes = []
     for tensor, settled in zip(before, after, strict=True):
@@ -145,11 +145,11 @@ def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str
         return None
     values = ", ".join(f"{name} {value}" for name, value in assumed.items())
     flag = "--batch N" if list(assumed) == ["batch"] else shapes[0]
-    return f"open dimensions: {values} (say otherwise with {flag})"
+    return f"dynamic dimensions: {values} (change with {flag})"
 
 
-def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
-    """The given shape, if the input can have it; an input of unknown rank takes any."""
+def checked_shape(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
+    """Return the given shape; raises an error if the input cannot have it."""
     if not tensor.shape:
         return tuple(given)
     if len(given) != len(tensor.shape):
@@ -167,7 +167,7 @@ def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
 
 
 def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
-    """The error for the name of an input that the model does not have."""
+    """Return the error for the name of an input that the model does not have."""
     names = [each.name for each in inputs]
     facts = {"inputs": ", ".join(names)}
     return UsageError(
@@ -178,7 +178,7 @@ def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
 def refuse_open(
     tensors: Sequence[TensorSpec], *, batch: bool = True, flag: str = "--shape"
 ) -> None:
-    """Refuse inputs with open dimensions, all at once, with the flags that set them."""
+    """Raise one error for all inputs with dynamic dimensions, with the flags that set them."""
     facts, flags = {}, []
     for each in tensors:
         start = 0 if batch or batch_place(each) else 1
@@ -195,24 +195,24 @@ def refuse_open(
 
 
 def refuse_other_than_tensors(tensors: Sequence[TensorSpec]) -> None:
-    """Refuse inputs that are sequences, maps and the like, which cannot be fed."""
+    """Raise an error for inputs that are sequences, maps or other values than tensors."""
     found = {each.name: each.dtype for each in tensors if each.dtype in NO_TENSORS}
     if found:
         raise InputError(
-            "the model takes inputs that are no tensors",
+            "the model has inputs that are not tensors",
             facts=found,
             fix="export it with a tensor for each of them",
         )
 
 
 def with_ones(tensor: TensorSpec) -> str:
-    """An input as ``--shape`` takes it, with 1 for every open dimension."""
+    """Return the value of ``--shape`` for an input, with 1 for every dynamic dimension."""
     dims = ("1" if is_open(dim) else str(dim) for dim in tensor.shape or (None,))
     return f"{tensor.name}:{'x'.join(dims)}"
 
 
 def _value(dim: Dim, known: Mapping[str, int]) -> int | None:
-    """Size of a named dimension; a sum of names and numbers has one when all its parts do."""
+    """Return the size of a named dimension, or of a sum if all its parts are known."""
     if not isinstance(dim, str):
         return dim
     parts = [int(part) if part.isdecimal() else known.get(part) for part in _parts(dim)]
@@ -235,7 +235,7 @@ def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: tuple[int, int
         return SEQUENCE if is_one_sequence(tensor) else BATCH
     if name and _SEQUENCE.search(name):
         return SEQUENCE
-    if len(shape) == 4:  # an image: channels are in front of the height, or behind the width
+    if len(shape) == 4:  # an image: channels are before the height, or after the width
         first = 2 if shape[1] in (1, 3, 4) else 1 if shape[3] in (1, 3, 4) else None
         if first is not None and place - first in (0, 1):
             return sides[place - first]
@@ -245,15 +245,15 @@ def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: tuple[int, int
     return SEQUENCE if tokens else None
 
 
-def has_meaning(name: str) -> bool:
-    """Whether integers of an input are, by its name, not ids of a table."""
+def is_not_index(name: str) -> bool:
+    """Whether the name of an integer input shows that its values are not row indices."""
     return any(word in name.lower() for word in (*_ONES, *_ZEROS, _POSITIONS))
 
 
 def random_inputs(
     tensors: tuple[TensorSpec, ...], *, seed: int = 0, limits: Mapping[str, int] | None = None
 ) -> Mapping[str, NDArray[np.generic]]:
-    """One array per tensor; the same name, shape, type and seed give the same values."""
+    """Return one array per tensor; the same name, shape, type and seed give the same values."""
     arrays = {tensor.name: _draw(tensor, seed=seed) for tensor in tensors}
     for name, limit in (limits or {}).items():
         if name in arrays and arrays[name].dtype.kind in "iu":
@@ -262,7 +262,7 @@ def random_inputs(
 
 
 def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
-    """Floats from 0 to 1; of integers ones for masks, zeros for token types, counts, bytes, ids."""
+    """Return floats from 0 to 1, or integers: 1 for masks, 0 for token types, positions, ids."""
     import numpy as np
 
     shape = tuple(dim for dim in tensor.shape if isinstance(dim, int))

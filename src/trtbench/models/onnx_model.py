@@ -97,9 +97,9 @@ def _fetch(model: ModelProto, folder: Path, *, everything: bool) -> None:
             if not everything:
                 continue
             raise InputError(
-                "the model keeps its weights in another file, which is not there",
+                "the file with the weights of the model is missing",
                 facts={"missing": folder / info.location},
-                fix=f"put {Path(info.location).name} beside the model",
+                fix=f"put {Path(info.location).name} next to the model",
             )
         helper.load_external_data_for_tensor(tensor, str(folder))
         tensor.ClearField("data_location")

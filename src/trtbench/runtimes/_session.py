@@ -26,7 +26,7 @@ from trtbench.models.inputs import (
     TOKEN_LIMIT,
     assumption,
     batch_place,
-    fitted,
+    checked_shape,
     is_one_sequence,
     is_open,
     items_by_name,
@@ -280,7 +280,7 @@ def given_shapes(
         resolved.append(
             with_batch(tensor, spec.batch)
             if given is None
-            else tensor.having(shape=fitted(tensor, given))
+            else tensor.having(shape=checked_shape(tensor, given))
         )
     return with_same_dims(tensors, resolved)
 

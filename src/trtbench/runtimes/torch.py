@@ -33,7 +33,7 @@ from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.cuda import index_of
-from trtbench.models.inputs import has_meaning
+from trtbench.models.inputs import is_not_index
 from trtbench.models.torch_models import (
     INSTALL,
     LoadedModel,
@@ -353,7 +353,7 @@ class TorchSession(Session):
         self._module: Module = module
         self._tensors: list[Tensor] = []
         self.inputs = inputs
-        free = [t.name for t in inputs if t.dtype.startswith("int") and not has_meaning(t.name)]
+        free = [t.name for t in inputs if t.dtype.startswith("int") and not is_not_index(t.name)]
         self.index_limits = rows_of_tables(loaded.module, free)
         self.outputs: tuple[TensorSpec, ...] = ()
         self.notes = loaded.notes

@@ -16,7 +16,7 @@ import msgspec
 
 from trtbench.analysis.sweep import compares_only_models
 from trtbench.convert.builders import BUILDERS
-from trtbench.convert.calibration import RANDOM, settled_items
+from trtbench.convert.calibration import RANDOM, resolved_items
 from trtbench.convert.conversions import are_images, input_shapes
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
@@ -292,7 +292,7 @@ class SweepPlan:
         if file is not None and self.matrix.inputs is None:
             inputs = outline_of(file).inputs
             if not any(map(batch_place, inputs)):  # else bench finds the batch by its name
-                settled_items(inputs, found, model=file)  # refused before measuring
+                resolved_items(inputs, found, model=file)  # refused before measuring
         if found or "torch" not in RUNTIMES.load(case.runtime).FORMATS:
             return found
         # A PyTorch model that runs without an export has the shapes it would have there.

@@ -24,7 +24,7 @@ from trtbench.accuracy.evaluate import run_evaluation, scores_of, write_evaluati
 from trtbench.analysis.onnx_graph import RANDOM_DATA
 from trtbench.analysis.summary import summary_from_run
 from trtbench.convert.build import build_spec, run_build
-from trtbench.convert.calibration import settled_items
+from trtbench.convert.calibration import resolved_items
 from trtbench.convert.conversions import VIA, run_export, run_quantize
 from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, UnavailableError
 from trtbench.core.run import UNKNOWN, FailedRun, Run, precision_in
@@ -307,7 +307,7 @@ class Sweep:
         # The least, the best and the largest shapes of inputs with open dimensions.
         batches, model = settings["batches"], Path(source)
         inputs = input_specs(load_onnx(model, weights=False))
-        ends = [settled_items(inputs, given, model=model)[0] for given in settings["shapes"]]
+        ends = [resolved_items(inputs, given, model=model)[0] for given in settings["shapes"]]
         shapes: dict[str, Any] = {f"shapes_{end}": {} for end in ("min", "opt", "max")}
         for place, tensor in enumerate(inputs):
             if not tensor.is_static:

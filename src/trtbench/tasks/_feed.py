@@ -19,9 +19,9 @@ from trtbench.host.arrays import Chunks, ChunkWriter, read_arrays
 from trtbench.models.inputs import (
     assumption,
     batch_place,
-    fitted,
-    has_meaning,
+    checked_shape,
     has_rows,
+    is_not_index,
     random_inputs,
     refuse_open,
     refuse_other_than_tensors,
@@ -45,10 +45,10 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     for tensor in tensors:  # dimensions the user gave; a batch in front stays as it is
         given, shape = spec.shapes.get(tensor.name), tensor.shape
         if given is not None and shape and batch_place(tensor):
-            tensor = tensor.having(shape=fitted(tensor, given))
+            tensor = tensor.having(shape=checked_shape(tensor, given))
         elif given is not None and shape:
             opened = tensor.having(shape=(None, *shape[1:]))
-            tensor = tensor.having(shape=(shape[0], *fitted(opened, given)[1:]))
+            tensor = tensor.having(shape=(shape[0], *checked_shape(opened, given)[1:]))
         settled.append(tensor)
     settled = list(with_same_dims(tensors, settled))
     if feed.kind == "task":
@@ -161,7 +161,7 @@ class RandomItems(DataSource):
                     f"random values from {low:g} to {high:g} have no meaning", fix="--range 0:1"
                 )
             return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
-        if ends is None or values.dtype.kind not in "iu" or has_meaning(name):
+        if ends is None or values.dtype.kind not in "iu" or is_not_index(name):
             return values
         # Integers without a known meaning are brought into the range, both ends included.
         kind = np.iinfo(values.dtype.name)

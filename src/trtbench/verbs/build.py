@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def run(request: BuildRequest, caller: Caller) -> Artefact:
-    from trtbench.convert.build import built
+    from trtbench.convert.build import build_engine
 
     config = caller.settings()
     title = Path(request.output or Path(request.model).with_suffix(".engine")).name
     with caller.executing(request, config, title) as execution:
-        return built(request, config=config, execution=execution)
+        return build_engine(request, config=config, execution=execution)
 
 
 def show(artefact: Artefact, request: BuildRequest, view: PlanView) -> None:

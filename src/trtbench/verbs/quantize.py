@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def run(request: QuantizeRequest, caller: Caller) -> Sidecar:
-    from trtbench.convert.conversions import quant_spec, quantized
+    from trtbench.convert.conversions import quant_spec, quantize_model
 
     config, spec = caller.settings(), quant_spec(request)
     with caller.executing(request, config, spec.model.name, runtime=spec.via) as execution:
-        return quantized(request, config=config, execution=execution)
+        return quantize_model(request, config=config, execution=execution)
 
 
 def show(sidecar: Sidecar, request: QuantizeRequest, view: PlanView) -> None:
@@ -44,12 +44,12 @@ def show(sidecar: Sidecar, request: QuantizeRequest, view: PlanView) -> None:
 
 
 def plan(request: QuantizeRequest, view: PlanView, caller: Caller) -> None:
-    from trtbench.convert.conversions import quant_spec, settle_data
+    from trtbench.convert.conversions import check_data, quant_spec
     from trtbench.core.jobs import QuantizeJob
 
     caller.settings()
     spec = quant_spec(request)
-    assumed = settle_data(spec, request)
+    assumed = check_data(spec, request)
     print_json(QuantizeJob(spec=spec))
     if assumed:
         say(f"note: {assumed}")

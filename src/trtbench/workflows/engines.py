@@ -123,7 +123,7 @@ def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[f
             and each.key == one.key
             and each.path.resolve() != one.path.resolve()
         ]
-    shelf = files.TimesShelf()
+    shelf = files.TimesCache()
     parts = [part for each in (*found, *beside) for part in files.parts_from_file(each, shelf)]
     drafts = sorted(files.drafts_from_parts(parts, shelf), key=lambda draft: not draft.measured)
     measured = [draft for draft in drafts if draft.measured]
