@@ -131,7 +131,7 @@ def test_inputs_that_no_memory_holds(say):
     assert (status, out) == (1, "")
     assert "error: the measurement did not finish: out of memory" in err
     assert "Unable to allocate" in err
-    assert err.splitlines()[-1].startswith("fix: a smaller --batch or --shape")
+    assert err.splitlines()[-1].startswith("fix: use a smaller --batch or --shape")
 
 
 # --- the store -------------------------------------------------------------------------------

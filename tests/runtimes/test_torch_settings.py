@@ -30,7 +30,7 @@ def loaded(*inputs: tuple[str, str, tuple[Any, ...]], suggested: bool = False) -
     [
         ({"options": {"compil": "default"}}, "no option 'compil'", "--opt compile=default"),
         ({"options": {"zzzz": "1"}}, "no option 'zzzz'", None),
-        ({"options": {"compile": "fast"}}, "compile is one of default", None),
+        ({"options": {"compile": "fast"}}, "compile must be one of default", None),
         ({"options": {"half": "maybe"}}, "half", None),
         (
             {"options": {"half": "on"}, "precision": "fp16"},
@@ -44,7 +44,7 @@ def loaded(*inputs: tuple[str, str, tuple[Any, ...]], suggested: bool = False) -
         ({"cuda_graph": "on"}, "no CUDA graph", "--cuda-graph"),
         ({"precision": "tf32"}, "TF32 needs a GPU", "bf16"),
         ({"options": {"tf32": "on"}}, "TF32 needs a GPU", "bf16"),
-        ({"options": {"waiting": "eager"}}, "waiting is one of passive", None),
+        ({"options": {"waiting": "eager"}}, "waiting must be one of passive", None),
     ],
 )
 def test_what_means_nothing_is_refused_before_anything_is_loaded(
