@@ -190,7 +190,7 @@ def test_a_batch_is_the_dimension_that_is_called_so(tmp_path: Path, store: Store
     assert entry_from_record(run.record, path="").batch == 8
     assert bench(path, store).record.batch == 1
     assert bench(path, store, shapes={"tokens": (16, 4)}).record.batch == 4
-    with pytest.raises(TrtbenchError, match="hold 4 items"):
+    with pytest.raises(TrtbenchError, match="have 4 items"):
         bench(path, store, shapes={"tokens": (16, 4)}, batch=16)
 
 
