@@ -35,7 +35,7 @@ from trtbench.core.samples import (
     TensorInfo,
 )
 from trtbench.core.spec import InputSpec
-from trtbench.report.sections.verdicts import also_in_cycles
+from trtbench.report.sections.verdicts import with_cycle_verdicts
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = {"conditions": stated(cuda_graph=True, transfers=True, tf32=True)}
@@ -427,7 +427,7 @@ def at_clock(factor: float, clock_hz: float | None, *, in_bursts: bool = False) 
 def test_a_slower_clock_explains_a_slower_engine(in_bursts: bool) -> None:
     sides = (at_clock(k, 1.98e9 / k, in_bursts=in_bursts) for k in (1.0, 2.0))
     found = comparison_from_runs(*sides)
-    assert [each.metric for each in also_in_cycles(found.verdicts)].count("gpu, cycles") == 1
+    assert [each.metric for each in with_cycle_verdicts(found.verdicts)].count("gpu, cycles") == 1
     verdict = found.verdict("gpu")
     assert verdict.kind == "unclear"
     assert "in clock cycles it is unclear: the clocks differ" in verdict.reason

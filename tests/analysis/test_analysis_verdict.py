@@ -41,7 +41,7 @@ from trtbench.core.results import Verdict
 from trtbench.core.run import Fact, Interval, Run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import TensorSpec
-from trtbench.report.sections.verdicts import reasons, verdict_table
+from trtbench.report.sections.verdicts import undecided_reasons, verdict_table
 
 TEN = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.50]
 COMPARISONS = 300
@@ -142,7 +142,7 @@ def test_an_interval_that_says_nothing_is_unknown_and_a_far_one_that_decides_is_
     assert verdict.ratio == pytest.approx(math.exp(-0.85))
     assert verdict.launches_needed is not None
     assert verdict_table([verdict]).rows[0][-1].shown == "–"
-    (said,) = reasons([verdict])
+    (said,) = undecided_reasons([verdict])
     assert "2 launches differ too much" in said.text
     assert "would decide it" in said.text
     clear = verdict_from_effects([9.0, 9.02, 8.98, 9.01, 8.99])

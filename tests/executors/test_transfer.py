@@ -367,9 +367,9 @@ def test_a_data_yaml_leads_out_of_its_folder_to_images_and_labels_alone(tmp_path
     assert sent(files) == {"cfg/data.yaml", "set/images/val/1.jpg", "set/labels/val/1.txt"}
     there = arrived(files, tmp_path / "far")
     place = Path(str(there.placed)) / mark.removeprefix("trtbench-file:")
-    from trtbench.tasks._boxes import find_images_of
+    from trtbench.tasks._boxes import find_dataset
 
-    assert [p.name for p in find_images_of({"data": str(place)}).paths] == ["1.jpg"]
+    assert [p.name for p in find_dataset({"data": str(place)}).paths] == ["1.jpg"]
     files = InputFiles(task="detection", settings={})
     files.add_value("calibration", data)  # others than those that are judged on
     assert "set/images/train/1.jpg" in sent(files)

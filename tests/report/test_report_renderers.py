@@ -53,7 +53,7 @@ from trtbench.report.document import table as made_table
 from trtbench.report.renderers import csv as csv_renderer
 from trtbench.report.renderers import json as json_renderer
 from trtbench.report.renderers import md, png, tex
-from trtbench.report.renderers.csv import NOTHING
+from trtbench.report.renderers.csv import NUL_REPLACEMENT
 from trtbench.report.renderers.terminal import text
 
 
@@ -225,7 +225,7 @@ def test_csv_gives_back_the_values_of_a_table(tmp_path: Path) -> None:
     table = table_of(headings, rows)
     [path] = csv_renderer.render(document(table), tmp_path)
     read = list(csv.DictReader(StringIO(path.read_bytes().decode(), newline="")))
-    assert [row["name"] for row in read] == [NASTY.replace("\0", NOTHING), 'a,"b"', "c"]
+    assert [row["name"] for row in read] == [NASTY.replace("\0", NUL_REPLACEMENT), 'a,"b"', "c"]
     assert [row["x_s"] for row in read] == [repr(0.1 + 0.2), "", "1e-09"]
 
 

@@ -13,7 +13,7 @@ from trtbench.core.errors import InputError, UsageError
 from trtbench.runtimes._stream import _per_item
 from trtbench.tasks import detection
 from trtbench.tasks._boxes import DetectionImage
-from trtbench.tasks.contract import completed
+from trtbench.tasks.contract import settings_with_defaults
 from trtbench.tasks.detection import COCO_IDS, NAMES, ORDERS, class_map
 
 CORNERS = np.array([each[:4] for each in OBJECTS])
@@ -41,7 +41,7 @@ def decoded(
     ]  # fmt: skip
     arrays = {name: _per_item(array, batch, batch) if cut else array
               for name, array in outputs.items()}  # fmt: skip
-    told = completed(detection.FLAGS, {"data": ".", "conf": 0.3, **settings})
+    told = settings_with_defaults(detection.FLAGS, {"data": ".", "conf": 0.3, **settings})
     found = detection.decode(arrays, items, told)  # type: ignore[arg-type]
     rows = [[tuple(np.round(row.astype(float), 2)) for row in image if row[4] >= 0]
             for image in found["boxes"]]  # fmt: skip
@@ -146,7 +146,7 @@ def test_what_would_be_misread_is_refused() -> None:
     with pytest.raises(InputError, match="no decoder fits the outputs"):
         decoded(queries)
     table = np.full((1, GRIDS, 5 + CLASSES), -0.5, np.float32)
-    with pytest.raises(InputError, match="relative to the cells of a grid"):
+    with pytest.raises(InputError, match="relative to grid cells"):
         decoded({"output": table})
     rows = np.column_stack([LABELS, SCORES, CORNERS])[None].astype(np.float32)
     with pytest.raises(InputError, match="are not a box, its score and its class"):

@@ -22,7 +22,7 @@ from trtbench.tasks._boxes import (
     read_yolo_data,
 )
 from trtbench.tasks.classification import ImageFolder, read_classes
-from trtbench.tasks.contract import Predicted, completed
+from trtbench.tasks.contract import Predicted, settings_with_defaults
 from trtbench.tasks.depth import DepthImages
 
 COLOUR = (TensorSpec(name="images", dtype="float32", shape=("batch", 3, 16, 16)),)
@@ -88,7 +88,7 @@ def test_scores_that_are_no_numbers_are_wrong(tmp_path: Path) -> None:
     """A network that says NaN was right whenever the class was 0."""
     for name in ("0", "1"):
         picture(tmp_path / "val" / name / "a.png")
-    settings = completed(classification.FLAGS, {"data": str(tmp_path / "val")})
+    settings = settings_with_defaults(classification.FLAGS, {"data": str(tmp_path / "val")})
     source = classification.open_source(settings, COLOUR)
     right = np.eye(7, dtype=np.float32)[:2]
     nothing = np.full((2, 7), np.nan, np.float32)
@@ -103,7 +103,7 @@ def test_scores_that_are_no_numbers_are_wrong(tmp_path: Path) -> None:
     assert values[0] == {"top1": 1.0, "top5": 1.0}
     assert values[1] == {"top1": 0.0, "top5": 0.0, "agreement": 0.0}
     assert values[3] == {"top1": 0.5, "top5": 0.5, "agreement": 0.5}
-    assert "nan: scores of 2 items hold NaN or Inf; they count as wrong" in found.notes
+    assert "nan: 2 items with NaN or Inf scores count as wrong" in found.notes
     [other] = classification.judge(source, models[1:3], settings, folder=tmp_path / "out").scores[
         1:
     ]
@@ -111,7 +111,7 @@ def test_scores_that_are_no_numbers_are_wrong(tmp_path: Path) -> None:
 
 
 def depth_source(images: Path, truth: Path) -> DepthImages:
-    settings = completed(depth.FLAGS, {"data": str(images), "gt": str(truth)})
+    settings = settings_with_defaults(depth.FLAGS, {"data": str(images), "gt": str(truth)})
     return DepthImages(settings, COLOUR)
 
 
@@ -163,7 +163,7 @@ def pose_judgement(tmp_path: Path, people: list[dict], *outputs: np.ndarray):
     picture(tmp_path / "images" / "a.png")
     told = coco(tmp_path / "people.json", {"a.png": 0}, people)
     given = {"data": str(tmp_path / "images"), "annotations": str(told)}
-    settings = completed(pose.FLAGS, given)
+    settings = settings_with_defaults(pose.FLAGS, given)
     source = pose.open_source(settings, COLOUR)
     loaded = source.load(0)
     source.prepare(loaded)
@@ -192,7 +192,7 @@ def test_images_nobody_is_annotated_in(tmp_path: Path, people: list[dict]) -> No
     output[0, :5, 0] = (8, 8, 6, 6, 0.9)
     found = pose_judgement(tmp_path, people, output)
     assert found.scores == ((),)
-    assert any("nobody is annotated" in note for note in found.notes)
+    assert any("no people are annotated" in note for note in found.notes)
 
 
 def test_annotated_images_in_folders(tmp_path: Path) -> None:
@@ -200,11 +200,11 @@ def test_annotated_images_in_folders(tmp_path: Path) -> None:
         picture(tmp_path / "images" / name)
     told = coco(tmp_path / "people.json", {"a/1.png": 0, "b/1.png": 5}, [somebody(5)])
     settings = {"data": str(tmp_path / "images"), "annotations": str(told)}
-    source = pose.PoseImages(completed(pose.FLAGS, settings), COLOUR)
+    source = pose.PoseImages(settings_with_defaults(pose.FLAGS, settings), COLOUR)
     assert [source.annotations.id_of(path) for path in source.paths] == [0, 5]
     coco(told, {"1.png": 0}, [somebody(0)])
-    with pytest.raises(InputError, match="two images belong to one annotation"):
-        pose.PoseImages(completed(pose.FLAGS, settings), COLOUR)
+    with pytest.raises(InputError, match="two images match the same annotation"):
+        pose.PoseImages(settings_with_defaults(pose.FLAGS, settings), COLOUR)
 
 
 def test_the_map_among_several_outputs() -> None:
@@ -214,7 +214,7 @@ def test_the_map_among_several_outputs() -> None:
         "confidence": np.zeros((2, 1, 8, 8), np.float32),
         "predicted_depth": np.ones((2, 8, 8), np.float16),
     }
-    settings = completed(depth.FLAGS, {})
+    settings = settings_with_defaults(depth.FLAGS, {})
     assert depth.decode(outputs, [0, 1], settings)["depth"].min() == 1
     plain = {"a": outputs["intrinsics"], "b": outputs["predicted_depth"]}
     assert depth.decode(plain, [0, 1], settings)["depth"].shape == (2, 8, 8), "else the largest"
@@ -227,7 +227,7 @@ def test_scores_among_several_outputs() -> None:
         "best": np.zeros(2, np.int64),
         "logits": np.ones((2, 5, 1, 1), np.float16),
     }
-    settings = completed(classification.FLAGS, {})
+    settings = settings_with_defaults(classification.FLAGS, {})
     found = classification.decode(outputs, [0, 1], settings)["scores"]
     assert found.shape == (2, 5)
     outputs["features"] = np.zeros((2, 64), np.float32)
@@ -236,7 +236,7 @@ def test_scores_among_several_outputs() -> None:
     assert "--output-name" in (caught.value.fix or "")
     named = {**settings, "output_name": "logits"}
     assert classification.decode(outputs, [0, 1], named)["scores"].shape == (2, 5)
-    with pytest.raises(InputError, match="no output holds scores"):
+    with pytest.raises(InputError, match="no output contains class scores"):
         classification.decode({"best": outputs["best"]}, [0, 1], settings)
 
 
@@ -294,7 +294,7 @@ def test_folders_of_file_names_tell_images_of_one_name_apart(tmp_path: Path, wri
         assert truth.annotated(path.parent, [path])[0] == [path]
         assert truth.id_of(path) == number
         assert len(truth.boxes(path).boxes) == (number == 1)
-    with pytest.raises(InputError, match="annotations of 2 images could be those of"):
+    with pytest.raises(InputError, match="matches the annotations of 2 images"):
         truth.id_of(picture(tmp_path / "c" / "1.png"))
 
 
@@ -319,7 +319,7 @@ def test_polygons_in_labels_are_boxes(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_labels_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.txt").write_text(f"0 0.5 0.5 0.2 0.4\n\n{line}\n")
-    with pytest.raises(InputError, match=r"a\.txt, line 3 is not a label"):
+    with pytest.raises(InputError, match=r"a\.txt, line 3 is not a YOLO label"):
         read_labels(tmp_path / "a.txt")
 
 

@@ -39,7 +39,7 @@ from trtbench.analysis.scores import (
 )
 from trtbench.analysis.summary import mean_interval
 from trtbench.host.images import sampled
-from trtbench.tasks._boxes import Annotations
+from trtbench.tasks._boxes import CocoKeypoints
 
 
 def test_top_k_as_scikit_learn_has_it() -> None:
@@ -224,7 +224,7 @@ def test_oks_by_hand() -> None:
     assert oks_matrix(found, truth, [sigma] * 3)[0, 0] == pytest.approx(expected)
 
 
-def crowd_scene(folder: Path) -> tuple[Annotations, dict[int, People]]:
+def crowd_scene(folder: Path) -> tuple[CocoKeypoints, dict[int, People]]:
     """Random people, detections near some of them, false ones, crowds and unlabelled ones."""
     rng = np.random.default_rng(8)
     listed, found = [], {}
@@ -257,7 +257,7 @@ def crowd_scene(folder: Path) -> tuple[Annotations, dict[int, People]]:
             "images": images, "annotations": listed, "categories": [{"id": 1, "name": "person"}],
         })
     )  # fmt: skip
-    return Annotations(path), found
+    return CocoKeypoints(path), found
 
 
 def test_average_precision_as_pycocotools_has_it(tmp_path: Path) -> None:

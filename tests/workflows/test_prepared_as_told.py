@@ -38,7 +38,7 @@ from trtbench.store.store import Store, stored_scores
 from trtbench.sweep.result import results_from_sweep
 from trtbench.sweep.run import carry_out, start_sweep
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import DataSource, completed
+from trtbench.tasks.contract import DataSource, settings_with_defaults
 
 SHORT: dict[str, Any] = {
     "duration": 0.02, "warmup": 0.005, "until_steady": False, "profile": False,
@@ -135,7 +135,9 @@ def evaluate(photos: Path, store: Store, config: Config) -> Callable[..., Evalua
 
 def opened(task: str, photos: Path, *, dtype: str = "float32", side: Any = 16, **told: Any) -> Any:
     module = TASKS.load(task)
-    settings = completed(module.FLAGS, {**told, "data": str(photos), "unlabelled": True})
+    settings = settings_with_defaults(
+        module.FLAGS, {**told, "data": str(photos), "unlabelled": True}
+    )
     tensor = TensorSpec(name="images", dtype=dtype, shape=(4, 3, side, side))
     return module.open_source(settings, [tensor])
 

@@ -36,7 +36,7 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed, open_feed_of_pass
-from trtbench.tasks.contract import completed, preparation_from_source
+from trtbench.tasks.contract import preparation_from_source, settings_with_defaults
 
 REPEAT_BELOW_S = 30.0  # a faster reference runs twice by default, to find its own variation
 CHECKS_JSON = "checks.json"  # in the directory of a run: the numeric checks of its report
@@ -168,7 +168,7 @@ def feed_from_request(request: CheckRequest, models: Sequence[Path]) -> Feed:
         return Feed(
             kind="task",
             task=task,
-            settings=completed(TASKS.load(task).FLAGS, request.images_settings),
+            settings=settings_with_defaults(TASKS.load(task).FLAGS, request.images_settings),
             count=request.limit,
             seed=request.seed,
         )

@@ -40,7 +40,7 @@ from trtbench.store.directory import read_record
 from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed_of_pass
-from trtbench.tasks.contract import Predicted, completed, preparation_from_source
+from trtbench.tasks.contract import Predicted, preparation_from_source, settings_with_defaults
 
 EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
 
@@ -92,7 +92,7 @@ def _evaluate(
     execution: Execution,
 ) -> Evaluation:
     task = TASKS.load(request.task)
-    settings = completed(task.FLAGS, request.task_settings)
+    settings = settings_with_defaults(task.FLAGS, request.task_settings)
     feed = Feed(
         kind="task", task=request.task, settings=settings, count=request.limit,
         open_batch=open_batch,

@@ -23,7 +23,7 @@ from trtbench.requests.run_spec import first_choice, side_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import completed
+from trtbench.tasks.contract import settings_with_defaults
 
 EXTRA_TIME_S = 3600.0  # added to the search's time limit: the last model may take long
 
@@ -56,7 +56,7 @@ def run_localize(
         settings = {**request.settings, "data": str(request.data)}
         flags = TASKS.load(request.task).FLAGS
         feed = Feed(
-            kind="task", task=request.task, settings=completed(flags, settings),
+            kind="task", task=request.task, settings=settings_with_defaults(flags, settings),
             count=request.limit, seed=request.seed,
         )  # fmt: skip
     else:

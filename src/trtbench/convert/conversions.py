@@ -59,7 +59,7 @@ from trtbench.requests.models import ExportRequest, QuantizeRequest
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import calibrating, preparation_from_source
+from trtbench.tasks.contract import calibration_settings, preparation_from_source
 from trtbench.version import __version__
 
 PATIENCE_S = 2 * 3600.0  # calibrating a large network on a CPU takes a long time
@@ -513,7 +513,7 @@ def task_items(
 ) -> tuple[Items, dict[str, Scalar]]:
     """Return items of a task in random order, which mixes classes, and their preprocessing."""
     module = TASKS.load(task)
-    known = calibrating(module.FLAGS, {**settings, "data": data, "unlabelled": True})
+    known = calibration_settings(module.FLAGS, {**settings, "data": data, "unlabelled": True})
     source = module.open_source(known, list(inputs))
     order = np.random.default_rng(seed).permutation(len(source.names))[:limit]
     if not len(order):

@@ -50,7 +50,7 @@ from trtbench.importing.files import SHARED, Draft, data_of, plain, series_of, w
 from trtbench.layers.join import computing_types
 from trtbench.measure.model_facts import check_precision_against_layers
 from trtbench.models.identity import SUFFIXES, model_ref
-from trtbench.report.run_facts import remember_summary
+from trtbench.report.run_facts import cache_summary
 from trtbench.requests.fields import seconds
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import now
@@ -257,7 +257,7 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
     if draft.built:  # what is said of times does not apply
         findings = tuple(each for each in findings if each.code == "H47")
     run = Run(record=record.having(findings=findings), times=times, layers=layers, graph=graph)
-    remember_summary(run, ours)
+    cache_summary(run, ours)
     return run
 
 

@@ -48,7 +48,7 @@ from trtbench.importing.make import (
     stated_from_request,
 )
 from trtbench.report.renderers.csv import csv_from_lines
-from trtbench.report.run_facts import remember_summary, summary_of
+from trtbench.report.run_facts import cache_summary, summary_of
 from trtbench.requests.execution import Event, Listener, silent
 from trtbench.requests.settings import cached_from_run
 from trtbench.requests.stored import ImportRequest
@@ -114,7 +114,7 @@ def _store(made: Run | FailedRun, draft: Draft, *, store: Store, pictures: bool)
     target, kept = store.directory(made.id), made
     if isinstance(made, Run):
         kept = replace(made, path=target)
-        remember_summary(kept, summary_of(made))
+        cache_summary(kept, summary_of(made))
     record = made.record if isinstance(made, Run) else made
     sources = [
         {

@@ -45,7 +45,7 @@ from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES, device_of
 from trtbench.store.directory import RECORD, new_id, read_record
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import calibrating
+from trtbench.tasks.contract import calibration_settings
 
 T = TypeVar("T")
 WORDS = ("random", "default", "none")
@@ -173,7 +173,7 @@ class InputFiles:
         task = TASKS.load(str(self._task))
         settings = {**self._settings, "data": str(path)}
         if travels == "calibration":
-            settings = calibrating(task.FLAGS, settings)
+            settings = calibration_settings(task.FLAGS, settings)
         images = path.is_dir() or path.suffix.lower() not in (".npz", ".npy")
         found = task.read_beside(settings) if task.read_beside and images else ()
         others = [

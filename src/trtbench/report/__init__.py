@@ -1,4 +1,4 @@
 """Documents made from runs (``sections``) and written in any format (``renderers``).
 
-Does not know stores, processes or GPUs; it is handed runs and gives back text, pictures and bytes.
+Does not know stores, processes or GPUs: it converts runs to text, pictures and bytes.
 """

@@ -1,6 +1,6 @@
-"""Charts as values, drawn by any renderer, and their one look: colours, fonts and sizes.
+"""Charts as values that any renderer can draw, with their colours, fonts and sizes.
 
-Does not know drawing libraries; a role (of a line, a bar, a mark) chooses its colour.
+Does not know drawing libraries. The role of a line, a bar or a mark determines its colour.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from trtbench.core.spec import Value
 from trtbench.core.units import Bounds
 
 Scale = Literal["linear", "log", "log2", "tail", "time"]
-"""``tail`` is for quantiles: as much room from 0.99 to 0.999 as from 0.9 to 0.99.
+"""``tail`` is for quantiles: 0.99 to 0.999 takes as much space as 0.9 to 0.99.
 
-``time`` holds seconds since 1970 and shows dates."""
+``time`` takes seconds since 1970 and shows dates."""
 
 LineStyle = Literal["line", "dotted", "points", "both", "mark", "ring", "beyond"]
-TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
-"""Quantiles that a ``tail`` axis names."""
+TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+"""Quantiles with a tick on a ``tail`` axis."""
 
 
 class Axis(Value, frozen=True):
-    """An axis of a figure; a range that is ``None`` follows the data."""
+    """An axis of a figure; limits that are ``None`` follow the data."""
 
     title: str
     unit: str | None = None
@@ -36,7 +36,7 @@ class Axis(Value, frozen=True):
 
 
 class Mark(Value, frozen=True):
-    """A straight line across a panel, with a word beside it."""
+    """A labelled straight line across a panel."""
 
     at: float
     text: str
@@ -45,37 +45,37 @@ class Mark(Value, frozen=True):
 
 
 class Line(Value, frozen=True):
-    """Points that belong together; ``role`` chooses the colour."""
+    """One line or set of points; ``role`` determines the colour."""
 
     name: str | None
-    """As the legend shows it; ``None`` keeps it out of the legend."""
+    """The name in the legend; ``None`` leaves it out of the legend."""
     role: str
     x: tuple[float, ...]
     y: tuple[float | None, ...]
     style: LineStyle = "line"
-    """``beyond`` marks points that lie outside the drawn range, at its edge."""
+    """``beyond`` draws points outside the range as triangles at its edge."""
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
-    """Ends of an interval around each y; empty where none is known."""
+    """Limits of the interval of each y; empty if unknown."""
     texts: tuple[str, ...] = ()
-    """A word beside each point."""
+    """A label for each point."""
 
 
 class Panel(Value, frozen=True):
-    """One set of axes of a figure; the panels of a figure share their axes' meaning."""
+    """One set of axes; the panels of a figure share the quantities on their axes."""
 
     title: str | None = None
     low: float | None = None
     high: float | None = None
-    """Range of the y axis of this panel alone; by default the figure's."""
+    """Limits of the y axis of this panel; by default those of the figure."""
     y: Axis | None = None
-    """Where the panel shows another quantity than the figure's axis names."""
+    """The y axis of this panel, if its quantity differs from the figure's."""
     lines: tuple[Line, ...] = ()
     marks: tuple[Mark, ...] = ()
 
 
 class Lines(Value, frozen=True, tag="lines", tag_field="kind"):
-    """Curves: ECDFs, time series, percentile curves, one quantity against another."""
+    """A line chart, such as a time series or a percentile curve."""
 
     x: Axis
     y: Axis
@@ -83,18 +83,18 @@ class Lines(Value, frozen=True, tag="lines", tag_field="kind"):
 
 
 class Bins(Value, frozen=True):
-    """Counts of one group, one for each pair of neighbouring edges."""
+    """Counts of one group, one for each bin."""
 
     name: str
     role: str
     counts: tuple[int, ...]
     marks: tuple[Mark, ...] = ()
     beyond: str | None = None
-    """What lies outside the drawn range, in words."""
+    """Text on the values outside the drawn range."""
 
 
 class Histogram(Value, frozen=True, tag="histogram", tag_field="kind"):
-    """How often values fall between edges that all groups share."""
+    """A histogram; all groups share the bin edges."""
 
     x: Axis
     y: Axis
@@ -103,7 +103,7 @@ class Histogram(Value, frozen=True, tag="histogram", tag_field="kind"):
 
 
 class BarGroup(Value, frozen=True):
-    """One colour of bars, a value for every category."""
+    """Bars of one colour, one for every category."""
 
     name: str
     role: str
@@ -112,7 +112,7 @@ class BarGroup(Value, frozen=True):
 
 
 class Bars(Value, frozen=True, tag="bars", tag_field="kind"):
-    """Horizontal bars, from top to bottom; several groups are stacked, or stand side by side."""
+    """Horizontal bars from top to bottom; several groups are stacked or side by side."""
 
     value: Axis
     category_title: str
@@ -123,7 +123,7 @@ class Bars(Value, frozen=True, tag="bars", tag_field="kind"):
 
 
 class Box(Value, frozen=True):
-    """Five numbers of a distribution, and single values outside the whiskers."""
+    """Quartiles and whiskers of a distribution, and outliers beyond the whiskers."""
 
     name: str
     role: str
@@ -147,7 +147,7 @@ Chart = Lines | Histogram | Bars | Boxes
 
 
 def curves(x: Axis, y: Axis, lines: Iterable[Line], *, marks: Iterable[Mark] = ()) -> Lines:
-    """Describe lines that share one panel."""
+    """Return a line chart with a single panel."""
     return Lines(x, y, (Panel(lines=tuple(lines), marks=tuple(marks)),))
 
 
@@ -162,11 +162,11 @@ def line(
     ends: Iterable[Bounds | None] = (),
     texts: Iterable[str] = (),
 ) -> Line:
-    """Describe a line; ``y`` and the ends of its intervals are divided by the scale."""
+    """Return a line; ``y`` and the intervals in ``ends`` are divided by ``scale``."""
     found = list(ends)
-    low = scaled((None if each is None else each.low for each in found), scale)
-    high = scaled((None if each is None else each.high for each in found), scale)
-    return Line(name, role, _listed(x), scaled(y, scale), style, low, high, texts=tuple(texts))
+    low = divided((None if each is None else each.low for each in found), scale)
+    high = divided((None if each is None else each.high for each in found), scale)
+    return Line(name, role, _as_tuple(x), divided(y, scale), style, low, high, texts=tuple(texts))
 
 
 def bar_group(
@@ -177,20 +177,20 @@ def bar_group(
     scale: float = 1.0,
     labels: Iterable[str] = (),
 ) -> BarGroup:
-    """Describe bars of one colour; values are divided by the scale."""
-    return BarGroup(name, role, scaled(values, scale), tuple(labels))
+    """Return bars of one colour; values are divided by ``scale``."""
+    return BarGroup(name, role, divided(values, scale), tuple(labels))
 
 
-def scaled(values: Iterable[float | None], scale: float) -> tuple[float | None, ...]:
-    """Divide what is known by a scale."""
-    return tuple(None if each is None else each / scale for each in _listed(values))
+def divided(values: Iterable[float | None], scale: float) -> tuple[float | None, ...]:
+    """Divide all values that are not ``None`` by ``scale``."""
+    return tuple(None if each is None else each / scale for each in _as_tuple(values))
 
 
-def _listed(values: Any) -> Any:
+def _as_tuple(values: Any) -> Any:
     return tuple(values.tolist() if hasattr(values, "tolist") else values)
 
 
-# ---- the look of every picture
+# ---- colours, fonts and sizes
 
 TOKENS = {
     "blue": ("#0072B2", "#4DA6DD"),
@@ -205,13 +205,13 @@ TOKENS = {
     "pale": ("#E3E8EE", "#2C3642"),
     "paper": ("#FFFFFF", "#12171D"),
 }
-"""Colours with their shades on light and on dark ground.
+"""Colours for light and for dark background.
 
-Okabe and Ito's palette, without its yellow, which is lost on white paper."""
+The palette of Okabe and Ito, without yellow, which is hard to see on white."""
 GREY, INK, OTHER, PALE, PAPER = (TOKENS[n][0] for n in ("grey", "ink", "other", "pale", "paper"))
 RUNS = tuple(light for light, _ in TOKENS.values())[:7]
-ROUNDS = (("solid", "o"), ("dashed", "s"), ("dotted", "D"), ("dashdot", "^"))
-"""When runs outnumber colours, dash patterns and shapes of marks change with every round."""
+LINE_STYLES = (("solid", "o"), ("dashed", "s"), ("dotted", "D"), ("dashdot", "^"))
+"""Line styles and markers that tell apart runs of the same colour."""
 ROLES = {
     role: TOKENS[name][0]
     for name, roles in {
@@ -227,12 +227,12 @@ ROLES = {
     }.items()
     for role in roles
 }
-"""The same colour for the same thing, in every figure and every format."""
+"""Colours by role, the same in every figure and format."""
 
 WIDTH_IN = 13.5
 DPI = 110
 FONT_PT = 14.0
-"""On a page as wide as a text this is as large as 7 pt on paper: still read with ease."""
+"""Corresponds to 7 pt when the figure is printed at the width of a text column."""
 SMALL_PT = 12.0
 TITLE_PT = 17.0
 
@@ -247,19 +247,19 @@ FONTS = (
     "Droid Sans Fallback",
     "Arial Unicode MS",
 )
-"""In order of preference; those a machine lacks are passed over."""
+"""In order of preference; fonts that are not installed are skipped."""
 
 
 def colour(role: str) -> str:
-    """Write the colour of a role: a name of ``ROLES``, or ``run:3`` for the fourth run."""
+    """Return the colour of a role: a key of ``ROLES``, or ``run:3`` for the fourth run."""
     name, _, index = role.partition(":")
     if name == "run":
         return RUNS[int(index or 0) % len(RUNS)]
     return ROLES.get(name, GREY)
 
 
-def dash_and_shape(role: str) -> tuple[str, str]:
-    """Give the dash pattern and the mark that distinguish runs of one colour."""
+def line_style_and_marker(role: str) -> tuple[str, str]:
+    """Return the line style and the marker that tell apart runs of the same colour."""
     name, _, index = role.partition(":")
     used_up = int(index or 0) // len(RUNS) if name == "run" else 0
-    return ROUNDS[used_up % len(ROUNDS)]
+    return LINE_STYLES[used_up % len(LINE_STYLES)]

@@ -1,6 +1,6 @@
-"""From runs to a document (``sections``), and from a document to files (``renderers``).
+"""Makes a document from runs (``sections``) and writes it to files (``renderers``).
 
-Every file of the two folders is a plug-in that is checked against a contract here when loaded.
+Every file of the two folders is a plug-in; the contracts are the classes below.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from trtbench.report.run_facts import summarize_all
 
 
 class SectionModule(Protocol):
-    """The module of a section."""
+    """The interface of a section module."""
 
     ORDER: int
-    """Where it stands in a document: the lowest comes first."""
+    """Position in the document; the lowest comes first."""
 
     def make(self, runs: Sequence[Run]) -> Section | Sequence[Section] | None:
-        """Describe the runs in one section or several; ``None`` where there is nothing to say."""
+        """Return the sections for the runs, or ``None`` if there is nothing to show."""
 
 
 class Renderer(Protocol):
-    """The module of a report format. What has a value here may be left out."""
+    """The interface of a report format module; attributes with a value are optional."""
 
     INCLUDES: tuple[str, ...] = ()
-    """Formats whose files it writes as well."""
+    """Other formats whose files it also writes."""
 
     def render(self, document: Document, folder: Path) -> list[Path]:
-        """Write the document into the folder and name the files."""
+        """Write the document to the folder and return the files."""
         ...
 
 
@@ -49,12 +49,12 @@ def document_from_runs(
     title: str | None = None,
     data: Mapping[str, object] | None = None,
 ) -> Document:
-    """Describe runs and failures as one document; ``data`` is further content for its JSON form."""
+    """Return a report on runs and failures; ``data`` is added to its JSON form."""
     records: list[AnyRecord] = [*(run.record for run in runs), *failed]
     if not records:
         raise UsageError(
             "there is nothing to report: no runs were given",
-            fix="trtbench runs     (lists the runs there are)",
+            fix="trtbench runs     (lists the stored runs)",
         )
     summarize_all(runs)
     ordered: list[tuple[float, str, Section]] = []
@@ -81,7 +81,7 @@ def document_from_runs(
 
 
 def write_document(document: Document, folder: Path, *, formats: Sequence[str]) -> list[Path]:
-    """Write a document in every format requested and name the files, each once."""
+    """Write a document in all given formats and return the files."""
     renderers = {name: RENDERERS.load(name) for name in formats}
     covered = {each for module in renderers.values() for each in module.INCLUDES}
     paths = [
@@ -94,7 +94,7 @@ def write_document(document: Document, folder: Path, *, formats: Sequence[str]) 
 
 
 def _section_from_failures(failed: Sequence[FailedRun]) -> Section:
-    """List failures with their stage and reason, and fold the ends of their logs away."""
+    """List failures with stage and reason, and the ends of their logs as details."""
 
     def ending(failure: FailedRun) -> str | None:
         status = failure.exit_status

@@ -1,7 +1,7 @@
-"""A report as values: a document holds sections, a section holds blocks; renderers draw them.
+"""A report as values: a document has sections, a section has blocks.
 
-A table is declared once, by its columns; every format draws it from that. A figure is described
-as data. Nothing here knows formats.
+Tables are declared by their columns and figures are data; renderers convert both to a format.
+Nothing here knows formats.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from trtbench.report.charts import Chart
 
 Align = Literal["left", "right"]
 Fit = Literal["whole", "shorten", "wrap"]
-"""What a narrow page may do to a column: nothing, cut the middle out of names, break into lines."""
+"""How a column fits a narrow page: unchanged, with the middle of names cut out, or wrapped."""
 Tone = Literal["good", "bad", "unclear", "plain"]
 
 
 class Heading(Value, frozen=True):
-    """The head of one table column."""
+    """The heading of one table column."""
 
     key: str
-    """Name in data files, with the unit of the values: ``median_s``."""
+    """Name in data files, with the unit: ``median_s``."""
     title: str
     align: Align = "left"
     rank: int = 0
-    """Where width is short the highest rank is left out first; 0 stays."""
+    """On narrow terminals, columns with the highest rank are hidden first; 0 is always shown."""
     fit: Fit = "whole"
 
 
 class Cell(Value, frozen=True):
-    """One value of a table, as data and as people read it."""
+    """One value of a table, and its text if it differs from the value."""
 
     value: Scalar = None
     text: str | None = None
-    """With unit and significant digits; ``None`` shows the value itself."""
+    """The value with its unit; ``None`` shows the value itself."""
     tone: Tone = "plain"
 
     @property
@@ -52,7 +52,7 @@ class Cell(Value, frozen=True):
 
 
 class Text(Value, frozen=True, tag="text", tag_field="kind"):
-    """Plain prose; an empty line separates paragraphs."""
+    """Plain text; an empty line separates paragraphs."""
 
     text: str
     tone: Tone = "plain"
@@ -68,43 +68,43 @@ class Table(Value, frozen=True, tag="table", tag_field="kind"):
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.headings) for row in self.rows):
-            raise ValueError(f"table {self.id!r}: a row is not as long as the headings")
+            raise ValueError(f"table {self.id!r}: a row and the headings differ in length")
 
 
 class KeyValues(Value, frozen=True, tag="facts", tag_field="kind"):
-    """Named facts, one to a line."""
+    """Names and values, one pair per line."""
 
     id: str
     pairs: tuple[tuple[str, Cell], ...]
 
 
 class Code(Value, frozen=True, tag="code", tag_field="kind"):
-    """Something to copy and run, or to read as it stands."""
+    """A command or preformatted text."""
 
     text: str
     language: str = "sh"
     caption: str | None = None
 
 
-class FindingOf(Value, frozen=True):
+class FindingGroup(Value, frozen=True):
     """The most severe finding of one code, and the runs that have it."""
 
     finding: Finding
     runs: tuple[str, ...] = ()
     title: str | None = None
-    """The name of the rule, where findings of the code say different things."""
+    """The name of the rule, if the messages differ."""
     cases: tuple[tuple[str, str], ...] = ()
-    """Runs and messages, where the messages differ."""
+    """Runs and messages, if the messages differ."""
 
 
 class FindingList(Value, frozen=True, tag="findings", tag_field="kind"):
-    """Findings, the most severe first."""
+    """Findings, most severe first."""
 
-    items: tuple[FindingOf, ...]
+    items: tuple[FindingGroup, ...]
 
 
 class Picture(Value, frozen=True, tag="picture", tag_field="kind"):
-    """A picture that exists as a file; its id is its file name in the report."""
+    """An existing image file; its id is its file name in the report."""
 
     id: str
     title: str
@@ -113,7 +113,7 @@ class Picture(Value, frozen=True, tag="picture", tag_field="kind"):
 
 
 class Details(Value, frozen=True, tag="details", tag_field="kind"):
-    """Blocks that are folded away until asked for."""
+    """Blocks that are collapsed until the reader opens them."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -132,7 +132,7 @@ Block = Text | Table | KeyValues | Code | FindingList | Details | Figure | Pictu
 
 
 class Section(Value, frozen=True):
-    """Blocks under one title, which is empty where the document's own says it all."""
+    """Blocks under a title, which may be empty."""
 
     id: str
     title: str
@@ -140,17 +140,17 @@ class Section(Value, frozen=True):
 
 
 class Document(Value, frozen=True, kw_only=True):
-    """A whole report; ``data`` holds further facts for programs, shown by no renderer but JSON."""
+    """A whole report; ``data`` is extra content of its JSON form."""
 
     title: str = ""
     created: str = ""
     sections: tuple[Section, ...]
     data: dict[str, object] = {}
     brief: bool = False
-    """Asks renderers that can be short to be so."""
+    """Whether renderers that support it write a short version."""
 
     def blocks(self) -> Iterator[Block]:
-        """Iterate over every block, those inside details too."""
+        """Iterate over all blocks, including those inside details."""
 
         def walk(blocks: tuple[Block, ...]) -> Iterator[Block]:
             for block in blocks:
@@ -171,7 +171,7 @@ class Document(Value, frozen=True, kw_only=True):
         return [block for block in self.blocks() if isinstance(block, Table)]
 
     def with_figures(self, ids: Sequence[str]) -> Document:
-        """Keep only the figures and pictures named; a section of others alone is left out."""
+        """Return the document with only these figures and pictures, without emptied sections."""
 
         def kept(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
             return tuple(
@@ -194,24 +194,24 @@ class Document(Value, frozen=True, kw_only=True):
 def document_from_blocks(
     id: str, blocks: Iterable[Block], *, title: str = "", created: str = ""
 ) -> Document:
-    """Make a document of one section, which needs no title beside the document's."""
+    """Return a document with a single section without a title."""
     return Document(title=title, created=created, sections=(Section(id, "", tuple(blocks)),))
 
 
-def section_of(id: str, title: str, blocks: Iterable[Block]) -> Section | None:
-    """Make a section; ``None`` where there are no blocks."""
+def optional_section(id: str, title: str, blocks: Iterable[Block]) -> Section | None:
+    """Return a section, or ``None`` if there are no blocks."""
     found = tuple(blocks)
     return Section(id, title, found) if found else None
 
 
 def key_values(id: str, pairs: Iterable[tuple[str, Cell | str]]) -> KeyValues:
-    """List facts by name; words become cells."""
+    """Return names and values as a block; strings become cells."""
     cells = ((name, each if isinstance(each, Cell) else Cell(None, each)) for name, each in pairs)
     return KeyValues(id, tuple(cells))
 
 
 def note_lines(lines: Iterable[str], *, tone: Tone = "plain") -> list[Text]:
-    """Write notes below a result."""
+    """Return a text block for each note."""
     return [Text(f"note: {line}", tone) for line in lines]
 
 
@@ -225,13 +225,13 @@ def duration_cell(
 
 
 class Time(NamedTuple):
-    """Seconds in a column; with an interval, as many digits are written as are known."""
+    """A time in a table; its interval determines the number of digits."""
 
     value_s: float | None
     bounds: Bounds | None = None
 
 
-WRITERS: Mapping[str, Callable[[Any], str]] = {
+FORMATTERS: Mapping[str, Callable[[Any], str]] = {
     "seconds": units.text_from_seconds,
     "bytes": units.text_from_bytes,
     "rate": units.text_from_rate,
@@ -244,9 +244,9 @@ WRITERS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def cell_of(value: Any, kind: str) -> Cell:
-    """Write a value as one of ``WRITERS``, or in a format of Python with its unit (``.1f dB``)."""
-    if write := WRITERS.get(kind):
+def format_cell(value: Any, kind: str) -> Cell:
+    """Return a cell; ``kind`` is a key of ``FORMATTERS`` or a Python format (``.1f dB``)."""
+    if write := FORMATTERS.get(kind):
         return Cell(value, write(value))
     form, _, unit = kind.partition(" ")
     text = units.MISSING if value is None else with_minus(f"{value:{form}}")
@@ -255,7 +255,7 @@ def cell_of(value: Any, kind: str) -> Cell:
 
 Read = Callable[[Any], Cell | Scalar | Time]
 Column = tuple[Heading, Read]
-"""A column of a table: its head, and how it is read off a row."""
+"""A table column: its heading, and a function that gets its value from a row."""
 
 
 def column(
@@ -267,12 +267,12 @@ def column(
     rank: int | None = None,
     fit: Fit | None = None,
 ) -> Column:
-    """Declare a column; without a title, one of ``SHARED``.
+    """Declare a table column; without a title it is the one of this key in ``SHARED_COLUMNS``.
 
-    ``get`` reads the value off a row, or names the row's attribute (by default the key) or place.
-    ``kind`` is ``time`` (in the unit of the table), a kind of ``cell_of``, or ``right`` for others.
+    ``get`` is a function of the row, or an attribute (by default the key) or index of the row.
+    ``kind`` is ``time`` (in the unit of the table), as in ``format_cell``, or ``right`` to align.
     """
-    known, usual = SHARED.get(key, (None, "")) if title is None else (None, "")
+    known, usual = SHARED_COLUMNS.get(key, (None, "")) if title is None else (None, "")
     if known is not None:
         heading = known.having(rank=known.rank if rank is None else rank, fit=fit or known.fit)
     else:
@@ -289,7 +289,7 @@ def column(
         value = read(row)
         if isinstance(value, (Cell, Time)) or kind in ("", "right"):
             return value
-        return Time(value) if kind == "time" else cell_of(value, kind)  # type: ignore[arg-type]
+        return Time(value) if kind == "time" else format_cell(value, kind)  # type: ignore[arg-type]
 
     return heading, cell
 
@@ -302,7 +302,7 @@ def table(
     caption: str | None = None,
     unit: UnitScale | None = None,
 ) -> Table:
-    """Make a table with a line for each row; ``unit`` is that of all times in it."""
+    """Return a table with a line for each row; ``unit`` is the unit of its times."""
     columns = list(columns)
 
     def cell(value: Cell | Scalar | Time) -> Cell:
@@ -314,7 +314,7 @@ def table(
     return Table(id, tuple(heading for heading, _ in columns), lines, caption)
 
 
-SHARED: dict[str, tuple[Heading, str]] = {
+SHARED_COLUMNS: dict[str, tuple[Heading, str]] = {
     heading.key: (heading, kind)
     for heading, kind in (
         (Heading("batch", "Batch", "right", 1), ""),
@@ -334,22 +334,20 @@ SHARED: dict[str, tuple[Heading, str]] = {
         (Heading("size_bytes", "Size", "right", 5), "bytes"),
     )
 }
-"""Headings that several tables share, with the kinds of their values.
-
-A narrow terminal leaves out the highest rank first."""
+"""Headings that several tables share, with the kinds of their values."""
 SCORE_TITLES = {"top1": "Prec@1", "top5": "Prec@5", "agreement": "Agreement",
                 "mAP": "mAP 50-95"}  # fmt: skip
-"""Scores with a more common name."""
-LEADING = ("top1", "abs_rel", "map", "ap", "top5", "d1", "rmse", "map50", "ap50")
-"""Scores that a narrow terminal keeps longest."""
+"""Titles of scores that have a common name."""
+MAIN_SCORES = ("top1", "abs_rel", "map", "ap", "top5", "d1", "rmse", "map50", "ap50")
+"""Scores that are hidden last on a narrow terminal."""
 
 
 def score_column(metric: str, place: int, get: Read) -> Column:
-    """Declare the column of a score, with its place among all of its table."""
-    rank = 1 if metric.lower() in LEADING else 7 + place
+    """Declare the column of a score; a high ``place`` is hidden early on narrow terminals."""
+    rank = 1 if metric.lower() in MAIN_SCORES else 7 + place
     return column(metric, SCORE_TITLES.get(metric, metric), get, "right", rank=rank)
 
 
 def capitalized(sentence: str) -> str:
-    """Begin a sentence with a capital, and leave the rest alone."""
+    """Return the sentence with its first letter in upper case."""
     return f"{sentence[:1].upper()}{sentence[1:]}"

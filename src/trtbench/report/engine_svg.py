@@ -1,4 +1,4 @@
-"""An engine as a drawing: its layers as boxes, to be opened in a browser."""
+"""Draws the layers of an engine as an SVG graph for a browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trtbench.report.charts import OTHER, PAPER, ROLES
 
 MARGIN = 24.0
 HEAD = 46.0
-"""Room for the legend and the names of columns."""
+"""Height of the legend."""
 Colour = Literal["time", "precision", "roofline"]
 COLOURS: tuple[Colour, ...] = ("time", "precision", "roofline")
 
@@ -31,11 +31,11 @@ max-height:380px;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}
 
 
 def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -> str:
-    """Draw an engine; without scripts the drawing shows itself as a whole."""
+    """Return an SVG of the layers of an engine; it is also readable without scripts."""
     placed = place_layers(table)
     at = {each.layer: (each.x, each.y) for each in placed.boxes}
     hottest = max((layer.share or 0.0 for layer in table.layers), default=0.0)
-    # What the colours of the boxes can say, the one that is drawn first.
+    # What box colours can show; the first is the initial choice.
     order = [colour, *(each for each in COLOURS if each != colour)]
 
     def fill(layer: Layer, by: Colour) -> str:
@@ -54,11 +54,11 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
         parts.append(_box(layer, each.x, each.y, f"L{each.layer}", colours))
     seen = dict.fromkeys(layer.precision for layer in table.layers if layer.precision)
     legends = {
-        "time": [("no time", _heat(0)), (f"{text_from_share(hottest)} of all", _heat(1))],
+        "time": [("no time", _heat(0)), (f"{text_from_share(hottest)} of total", _heat(1))],
         "precision": [
-            *((each, ROLES.get(each, OTHER)) for each in seen), ("converts, or unknown", OTHER)
+            *((each, ROLES.get(each, OTHER)) for each in seen), ("conversion or unknown", OTHER)
         ],
-        "roofline": [("at the roof", _heat(0)), ("far from it", _heat(1)), ("not known", OTHER)],
+        "roofline": [("at roofline", _heat(0)), ("far below", _heat(1)), ("unknown", OTHER)],
     }  # fmt: skip
     keys = "".join(
         f'<g class="key"><rect x="{place * 130:g}" y="0" width="14" height="14" fill="{shade}"/>'
@@ -76,7 +76,7 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
         f'<g transform="translate({MARGIN:g} {MARGIN + HEAD:g})">\n{body}\n</g></g>'
         '<foreignObject x="8" y="8" width="420" height="460">'
         '<div xmlns="http://www.w3.org/1999/xhtml">'
-        '<input type="search" placeholder="Search; Enter goes on" aria-label="Search layers"/>'
+        '<input type="search" placeholder="Search; Enter for next" aria-label="Search layers"/>'
         f'<select aria-label="Colours">{options}</select>'
         '<div class="panel" hidden="hidden"></div></div></foreignObject>'
         f"<script><![CDATA[\n{_script()}\n]]></script></svg>\n"
@@ -84,7 +84,7 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
 
 
 def _box(layer: Layer, x: float, y: float, key: str, colours: list[str]) -> str:
-    """Draw one layer in the first colour; its facts are in the title, shown when it is clicked."""
+    """Draw one layer in the first colour; a click shows the facts in its title."""
     time = text_from_duration(layer.time_s) if layer.time_s is not None else None
     share = text_from_share(layer.share) if layer.share is not None else None
     role = layer.role if layer.role != "compute" else None
@@ -95,13 +95,13 @@ def _box(layer: Layer, x: float, y: float, key: str, colours: list[str]) -> str:
         "role": role,
         "time": time,
         "share": share,
-        "computes in": layer.precision,
-        "takes, gives": types if layer.precision_in or layer.precision_out else None,
+        "precision": layer.precision,
+        "input, output": types if layer.precision_in or layer.precision_out else None,
         "output": layer.shape_out,
-        "of the roofline": text_from_share(layer.roofline) if layer.roofline else None,
+        "% of roofline": text_from_share(layer.roofline) if layer.roofline else None,
         "bound by": layer.bound,
         "FLOPs": f"{layer.flops:.3g}" if layer.flops else None,
-        "moves": text_from_bytes(layer.traffic_bytes) if layer.traffic_bytes else None,
+        "memory traffic": text_from_bytes(layer.traffic_bytes) if layer.traffic_bytes else None,
         "tactic": layer.tactic,
         "ONNX": ", ".join(layer.nodes),
     }
@@ -110,7 +110,7 @@ def _box(layer: Layer, x: float, y: float, key: str, colours: list[str]) -> str:
     red, green, blue = (int(colours[0][place : place + 2], 16) for place in (1, 3, 5))
     light = ' class="light"' if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else ""
     name = clean_line(layer.name)
-    name = name if len(name) <= 27 else f"{name[:12]}…{name[-14:]}"  # what fits into a box
+    name = name if len(name) <= 27 else f"{name[:12]}…{name[-14:]}"  # to fit the box
     words = " · ".join(filter(None, (time, share, layer.precision or role)))
     return (
         f'<g class="layer" id="{key}" data-colours="{" ".join(colours)}">'
@@ -122,9 +122,9 @@ def _box(layer: Layer, x: float, y: float, key: str, colours: list[str]) -> str:
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """Draw who feeds whom, between the upper left corners of two boxes.
+    """Draw a connection between two boxes, given by their upper left corners.
 
-    To the next rank straight down, over others beside them, to another column from side to side.
+    It goes down to the next row, around boxes in between, or sideways to another column.
     """
     (x1, y1), (x2, y2) = start, end
     beside, top, bottom = abs(x2 - x1) < BOX_W, y1 + BOX_H / 2, y2 + BOX_H / 2
@@ -142,7 +142,7 @@ def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _heat(part: float) -> str:
-    """Mix a colour from pale (0) to hot (1)."""
+    """Return a colour between pale (0) and red (1)."""
     part = max(0.0, min(1.0, part)) ** 0.5
     ends = zip((0xF4, 0xF6, 0xF8), (0xD5, 0x5E, 0x00), strict=True)
     return "#" + "".join(f"{round(pale + (hot - pale) * part):02X}" for pale, hot in ends)

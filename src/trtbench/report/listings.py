@@ -1,4 +1,4 @@
-"""Lists on a screen: the runs of a store, what was imported, what a file holds, what works here."""
+"""Documents of ``runs``, ``import``, ``inspect`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 MOST_UNUSED = 200
-"""Unused files that are listed one by one; the rest are counted, and --json lists them all."""
+"""Unused files that are listed; the others are only counted, but --json lists all."""
 
 
 # ---- runs
 
 
 def document_from_entries(entries: Sequence[Entry]) -> Document:
-    """List runs in the order given; a number that another tool printed has a star."""
+    """List runs in the given order; values reported by another tool are marked with a star."""
 
     def reported(entry: Entry) -> bool:
         return entry.samples == 0 and entry.median_s is not None
@@ -59,7 +59,7 @@ def document_from_entries(entries: Sequence[Entry]) -> Document:
     def count(name: str) -> Callable[[Entry], Cell]:
         return lambda entry: Cell(getattr(entry, name), str(getattr(entry, name) or ""))
 
-    # Medians of two machines or protocols mean different things; of one, its name says nothing.
+    # Shown only if runs differ in them.
     differing = (
         column("protocol", "Protocol", lambda each: each.protocol or "", rank=2, fit="shorten"),
         column("host", "Machine", lambda each: each.host or "", rank=2, fit="shorten"),
@@ -77,7 +77,7 @@ def document_from_entries(entries: Sequence[Entry]) -> Document:
         column("warnings", "Warnings", count("warnings"), "right", rank=7),
         column("tags", "Tags", lambda each: ", ".join(each.tags), rank=6, fit="wrap"),
     )
-    words = "* as another tool printed it, without samples; a mean where it printed no median"
+    words = "* reported by another tool, without samples; the mean if it reported no median"
     caption = words if any(map(reported, entries)) else None
     created = max((each.created for each in entries), default="")
     listed = table("runs", entries, columns, caption=caption)
@@ -97,7 +97,7 @@ _MARKS = {"stated": "", "recorded": "~", "implied": "~", "unknown": "?"}
 
 
 def document_from_import(result: ImportResult) -> Document:
-    """List the runs that files became, and the files that became none."""
+    """List the imported runs, and the files that were not used."""
 
     def failed(each: Imported) -> bool:
         return isinstance(each.record, FailedRun)
@@ -113,7 +113,7 @@ def document_from_import(result: ImportResult) -> Document:
         return Cell(each.samples, "" if failed(each) else str(each.samples))
 
     def median(each: Imported) -> Cell:
-        """Write the median; one that was only printed is marked, and so is a mean in its place."""
+        """Show the median, with a mark if it is only reported or is a mean."""
         if not isinstance(each.record, RunRecord):
             return Cell(None, "failed", "bad")
         if each.samples:
@@ -158,7 +158,7 @@ def document_from_import(result: ImportResult) -> Document:
 
 
 def _conditions(each: Imported) -> str:
-    """Write conditions in short, marked by how they are known; of a failure its reason."""
+    """Return the conditions of a run, marked by their source, or the reason of a failure."""
     if not isinstance(each.record, RunRecord):
         return each.record.reason
     parts = []
@@ -174,11 +174,11 @@ def _conditions(each: Imported) -> str:
     return ", ".join(parts)
 
 
-# ---- what a file holds
+# ---- contents of a file
 
 
 def document_from_inspection(found: Inspection, *, layers: bool = False) -> Document:
-    """Describe a file; every one of its layers is listed only where asked for."""
+    """Describe the contents of a file; ``layers`` adds a list of all layers."""
     facts = [("kind", found.kind)]
     facts += [
         (title_of_key(name), value_text(name, value))
@@ -198,7 +198,7 @@ def document_from_inspection(found: Inspection, *, layers: bool = False) -> Docu
         def cell(row: Sequence[Scalar]) -> Cell:
             return Cell(row[place], value_text(name, row[place]))
 
-        # Columns up to the third stay in any width; the others go from the last.
+        # The first three columns are always shown; on narrow terminals the last is hidden first.
         rank, side = max(0, place - 2), "" if words else "right"
         return column(name, title_of_key(name), cell, side, rank=rank, fit=fit)
 
@@ -211,11 +211,11 @@ def document_from_inspection(found: Inspection, *, layers: bool = False) -> Docu
     return document_from_blocks("file", blocks)
 
 
-# ---- what works here
+# ---- doctor
 
 
 def document_from_diagnosis(diagnosis: Diagnosis) -> Document:
-    """Describe what works here, group by group, with what to type to get the rest."""
+    """List the checks of this machine by group, with fixes for those that failed."""
     tones: dict[str, Tone] = {"ok": "good", "missing": "unclear", "broken": "bad", "info": "plain"}
 
     def detail(check: Check) -> str:

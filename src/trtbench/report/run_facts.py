@@ -1,8 +1,7 @@
-"""What pages say of runs: names, summaries, scores, memory and machine.
+"""Facts on runs for reports: labels, summaries, scores, telemetry and devices.
 
-Everything is computed once for each run. ``run.extra["scores"]`` maps a metric to a number, or to a
-mapping (or value) with ``value`` and optionally ``low``, ``high`` (or an ``interval`` with both)
-and ``count``.
+Summaries are cached. ``run.extra["scores"]`` maps a metric to a number, or to a mapping (or object)
+with ``value`` and optionally ``low``, ``high`` (or an ``interval`` with both) and ``count``.
 """
 
 from __future__ import annotations
@@ -65,40 +64,40 @@ PHASES = {
     "d2h": "D2H",
     "end_to_end": "End to end",
 }
-"""Titles of columns of times."""
-REPORTED = "Reported: as another tool printed it; there are no samples to judge it by."
+"""Titles of time columns."""
+REPORTED = "Reported: printed by another tool; there are no samples to verify it."
 
 _SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
 
 
-def named(runs: Sequence[Run]) -> list[tuple[str, Run]]:
-    """Pair every run with its label among these runs."""
+def labelled(runs: Sequence[Run]) -> list[tuple[str, Run]]:
+    """Return every run with its unique label."""
     return list(zip(labels_from_runs(runs), runs, strict=True))
 
 
 def summary_of(run: Run) -> Summary:
-    """Give a run's summary; ten sections ask for it and it is computed once."""
+    """Return the cached summary of a run."""
     if run not in _SUMMARIES:
         _SUMMARIES[run] = summary_from_run(run)
     return _SUMMARIES[run]
 
 
-def remember_summary(run: Run, summary: Summary) -> None:
-    """Keep a summary that was computed already, of this run or of one with other findings."""
+def cache_summary(run: Run, summary: Summary) -> None:
+    """Store an already computed summary in the cache."""
     _SUMMARIES[run] = summary
 
 
 def summarize_all(runs: Sequence[Run]) -> None:
-    """Compute the summaries of many runs in threads; numpy leaves the interpreter meanwhile."""
+    """Compute and cache the summaries of many runs in threads."""
     waiting = [run for run in runs if run not in _SUMMARIES]
     with ThreadPoolExecutor(max_workers=4) as pool:
         _SUMMARIES.update(zip(waiting, pool.map(summary_from_run, waiting), strict=True))
 
 
-def of_head(
+def headline(
     get: Callable[[ColumnSummary], Cell | Scalar | Time],
 ) -> Callable[[Run], Cell | Scalar | Time]:
-    """Read a run's headline statistics into a column; empty where there are none."""
+    """Return a column getter for a run's main statistics; empty if there are none."""
 
     def cell(run: Run) -> Cell | Scalar | Time:
         head = summary_of(run).head
@@ -108,7 +107,7 @@ def of_head(
 
 
 def column_title(column: ColumnSummary) -> str:
-    """Name a column, and mark numbers that another tool printed."""
+    """Return the title of a time column, marked if another tool reported it."""
     name = PHASES.get(column.column, column.column)
     if not column.reported:
         return name
@@ -116,7 +115,7 @@ def column_title(column: ColumnSummary) -> str:
 
 
 def headline_title(runs: Sequence[Run]) -> str:
-    """Name what the headline columns measure: host time, latency on the device, or both."""
+    """Return what the main times of the runs are: host time, device latency, or both."""
     kinds = {summary_of(run).headline for run in runs}
     if len(kinds) > 1:
         return "Latency, host or device"
@@ -126,7 +125,7 @@ def headline_title(runs: Sequence[Run]) -> str:
 
 
 def quantile(found: Quantile) -> Cell | Time:
-    """A quantile with the digits it deserves, or how many samples it needs."""
+    """Return a quantile as a table value, or the number of samples it needs."""
     if found.value is not None:
         return Time(found.value, found.interval)
     needed = f"needs {text_from_count(found.needed)} samples" if found.needed else MISSING
@@ -134,24 +133,23 @@ def quantile(found: Quantile) -> Cell | Time:
 
 
 def quantile_cell(found: Quantile, unit: UnitScale) -> Cell:
-    """Write a quantile in a unit of its own."""
+    """Return a quantile as a cell in the given unit."""
     cell = quantile(found)
     return cell if isinstance(cell, Cell) else duration_cell(cell[0], bounds=cell[1], unit=unit)
 
 
-def words_on_protocols(runs: Sequence[Run]) -> str | None:
-    """Warn where times of different protocols are shown together: they mean different things."""
+def protocol_warning(runs: Sequence[Run]) -> str | None:
+    """Return a warning if the runs have different protocols, else ``None``."""
     names = list(dict.fromkeys(protocol_of(run.record) for run in runs))
     if len(names) < 2:
         return None
     return (
-        f"Measured by different protocols ({', '.join(names)}): "
-        "times of one protocol do not compare with those of another."
+        f"Measured with different protocols ({', '.join(names)}): their times are not comparable."
     )
 
 
 def joules_per_item(run: Run) -> float | None:
-    """Divide the energy of the pass that sampled it by its items; ``None`` if unknown."""
+    """Return the measured energy per item; ``None`` if unknown."""
     record = run.record
     per_query = record.facts.get("energy_per_query_j")
     spent = [each.energy_j for each in record.launches if each.energy_j is not None]
@@ -161,11 +159,11 @@ def joules_per_item(run: Run) -> float | None:
     return per_query / record.known_items if per_query is not None and record.known_items else None
 
 
-# ---- what is sampled of the GPU
+# ---- GPU telemetry
 
 
 class Quantity(NamedTuple):
-    """One quantity that is sampled: where it is found, and how it is shown."""
+    """One quantity of GPU telemetry: its field, title and unit."""
 
     key: str
     title: str
@@ -194,12 +192,12 @@ QUANTITIES = (
 
 # ---- scores
 
-SAME = {"top-1": "top1", "prec@1": "top1", "top-5": "top5", "prec@5": "top5"}
-"""Other names of the two accuracies of classifiers."""
+SCORE_ALIASES = {"top-1": "top1", "prec@1": "top1", "top-5": "top5", "prec@5": "top5"}
+"""Other names of top-1 and top-5 accuracy."""
 
 
 def scores_of(run: Run) -> dict[str, Score]:
-    """Read a run's scores; what is not a number is passed over."""
+    """Return a run's scores by metric; values that are not numbers are skipped."""
     scores = run.extra.get("scores")
     found = {}
     for key, given in scores.items() if isinstance(scores, Mapping) else ():
@@ -215,7 +213,7 @@ def scores_of(run: Run) -> dict[str, Score]:
         if "low" in known and "high" in known:
             interval = Interval(low=known["low"], high=known["high"], level=0.95, meaning="")
         if "value" in known:
-            declared = metric(SAME.get(name.lower(), name))
+            declared = metric(SCORE_ALIASES.get(name.lower(), name))
             found[name] = Score(
                 metric=name,
                 value=known["value"],
@@ -228,7 +226,7 @@ def scores_of(run: Run) -> dict[str, Score]:
 
 
 def score_text(score: Score, value: float | None) -> str:
-    """Write a score or an end of its interval alone; shares are written in per cent."""
+    """Format a score, or a limit of its interval; shares are shown in per cent."""
     if value is None:
         return MISSING
     if not score.declared.is_share:
@@ -237,18 +235,18 @@ def score_text(score: Score, value: float | None) -> str:
 
 
 def interval_text(verdict: Verdict, *, digits: int = 2) -> str:
-    """Write both ends of a change's interval."""
+    """Format the interval of a change."""
     if verdict.interval is None:
         return "–"
     ends = (verdict.interval.low - 1, verdict.interval.high - 1)
     return " to ".join(text_from_change(end, digits=digits) for end in ends)
 
 
-# ---- facts as they are recorded
+# ---- recorded facts
 
 
-def flat_facts(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
-    """Name every plain value within mappings and lists by its path."""
+def flatten_facts(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+    """Yield every scalar in nested mappings and lists with its dotted path."""
     if prefix and isinstance(value, (str, int, float, bool)):
         yield prefix, value
     pairs: Iterable[tuple[object, object]] = ()
@@ -257,18 +255,18 @@ def flat_facts(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
     elif isinstance(value, list):
         pairs = enumerate(value)
     for key, each in pairs:
-        yield from flat_facts(each, f"{prefix}.{key}" if prefix else str(key))
+        yield from flatten_facts(each, f"{prefix}.{key}" if prefix else str(key))
 
 
 def title_of_key(key: str) -> str:
-    """Name a fact without its unit."""
+    """Return the title of a fact: its key without the unit."""
     if key.endswith("_per_s"):
         return key.removesuffix("_per_s").replace("_", " ") + "/s"
     return re.sub(r"_(s|bytes|fraction)$", "", key).replace("_", " ")
 
 
 def value_text(key: str, value: Scalar) -> str:
-    """Write a value in the unit that its name ends with."""
+    """Format a value in the unit given by the suffix of its key."""
     if value is None or isinstance(value, str):
         return MISSING if value is None else value
     if isinstance(value, bool):
@@ -287,17 +285,17 @@ def value_text(key: str, value: Scalar) -> str:
     return f"{value:.4g}" if isinstance(value, float) else text_from_count(value)
 
 
-# ---- names of runs, as short as their differences allow, and series of runs
+# ---- labels of runs
 
 
 def device_names(runs: Sequence[Run]) -> dict[str, str]:
-    """Name the device of each run; its machine is added where two have the same device.
+    """Return the device name of each run, with the machine if several have the same device.
 
-    Where all have the same device, machines go by what their owners call them alone.
+    If all devices are the same and all machines have a label, only the labels are used.
     """
     bare: dict[str, str] = {}
     hosts: dict[str, set[str]] = {}
-    for run in runs:  # the GPU of a run that used one, else the processor, else the machine
+    for run in runs:  # the GPU if the run used one, else the CPU, else the host
         record = run.record
         on_gpu = run.times.gpu is not None or "mean" in reported_statistics(record, "gpu")
         used = on_gpu or (record.spec.device or "").startswith("cuda")
@@ -315,11 +313,11 @@ def device_names(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Name every run by the properties in which the runs differ; no two names are equal."""
+    """Return unique labels of runs, made of the properties in which they differ."""
     records = [run.record for run in runs]
     shown = [each for each in PROPERTIES if each.label]
     facts = [{each.name: each.text(record) for each in shown} for record in records]
-    # Options that differ among runs of one runtime, but no precision a second time.
+    # Options that differ among runs of one runtime, except precision.
     options = [
         {key: value for key, value in options_of(each).items() if key != precision_of(each)}
         for each in records
@@ -333,7 +331,7 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
         fact["options"] = " ".join(f"{key}={own[key]}" for key in kept)
 
     def differ(each: Property) -> bool:
-        """Whether runs differ in a property, those of one model where it counts within models."""
+        """Return whether runs differ in a property, for some only within the same model."""
         if each.within is None:
             return len({fact[each.name] for fact in facts}) > 1
         found: dict[str, set[str]] = {}
@@ -349,14 +347,14 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     main = [each for each in shown if each.label == levels[0]] if levels else []
     differing = [each.name for each in main if differ(each)]
     if "model" in differing:
-        # Files of one network may differ in what runtime and precision say already.
+        # File names are redundant if runtime and precision tell the files apart.
         files = {(model_name(r), r.spec.runtime, precision_of(r)) for r in records}
         kinds = {(runtime, precision) for _, runtime, precision in files if precision}
         if len({network_name(r) for r in records}) == 1 and len(kinds) == len(files):
             differing.remove("model")
     names = [joined(each, differing) for each in facts]
     for level in levels[1:]:
-        # Names that are alike, and no others, get what differs among their runs.
+        # Equal names are extended by the properties in which their runs differ.
         keys = [each.name for each in shown if each.label == level]
         alike: dict[str, list[int]] = {}
         for index, name in enumerate(names):
@@ -378,9 +376,9 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(result)
 
 
-def file_stem(name: str, *, taken: set[str]) -> str:
-    """Make a name that every file system takes and no one has taken yet."""
-    # File systems take 255 characters, endings included.
+def unique_stem(name: str, *, taken: set[str]) -> str:
+    """Return a valid file name without extension that is not in ``taken``, and add it there."""
+    # File systems allow 255 characters, extension included.
     safe = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")[:100] or "model"
     stem, number = safe, 2
     while stem in taken:
@@ -390,7 +388,7 @@ def file_stem(name: str, *, taken: set[str]) -> str:
 
 
 def shortened(name: str, *, length: int = 44) -> str:
-    """Cut the middle out of a long name: both ends of a layer's name tell what it is."""
+    """Cut out the middle of a long name; both ends of a layer name are informative."""
     name = " ".join(name.split())
     if len(name) <= length:
         return name

@@ -30,7 +30,7 @@ from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import completed
+from trtbench.tasks.contract import settings_with_defaults
 from trtbench.trtexec.version import flavour_of
 
 MIN_QUERIES = 10
@@ -258,7 +258,7 @@ def _inputs(asked: BenchRequest) -> InputSpec:
         )
     flags = TASKS.load(asked.task).FLAGS
     own = {flag.key for flag in flags if flag.preprocessing}
-    settings = {k: v for k, v in completed(flags, asked.settings).items() if k in own}
+    settings = {k: v for k, v in settings_with_defaults(flags, asked.settings).items() if k in own}
     return InputSpec(source=source, seed=asked.seed, task=asked.task, settings=settings)
 
 

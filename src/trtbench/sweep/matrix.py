@@ -45,7 +45,7 @@ from trtbench.requests.measure import (
 )
 from trtbench.requests.models import RecipeFields, build_settings
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import completed
+from trtbench.tasks.contract import settings_with_defaults
 
 EngineShapes = Literal["static", "dynamic"]
 Dims = Mapping[str, Scalar]
@@ -497,7 +497,7 @@ def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
     given = {**matrix.task_settings, "data": matrix.data, "unlabelled": True}
     item: Arrays = {}
     try:
-        source = task.open_source(completed(task.FLAGS, given), inputs)
+        source = task.open_source(settings_with_defaults(task.FLAGS, given), inputs)
         for place in range(len(source.names)) if source.preparation else ():
             with suppress(InputError):
                 item = source.prepare(source.load(place))

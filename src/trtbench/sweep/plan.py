@@ -52,7 +52,7 @@ from trtbench.sweep.matrix import (
 )
 from trtbench.sweep.records import Cache, StepKind, SweepStep
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import calibrating, completed
+from trtbench.tasks.contract import calibration_settings, settings_with_defaults
 
 ARRAYS = {".npz", ".npy"}
 BEFORE: tuple[StepKind, ...] = ("export", "quantize", "build")
@@ -118,7 +118,7 @@ def prepares(matrix: Matrix) -> bool:
 def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
     """The task's settings that matter for inputs, for calibrating as for judging."""
     flags = TASKS.load(matrix.task).FLAGS
-    settings = completed(flags, matrix.task_settings)
+    settings = settings_with_defaults(flags, matrix.task_settings)
     return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
 
 
@@ -212,7 +212,7 @@ class SweepPlan:
             task = TASKS.load(matrix.task)
             if prepares(matrix) and task.read_beside is not None:
                 settings = {**preparing_of(matrix), "data": source}
-                beside = task.read_beside(calibrating(task.FLAGS, settings))
+                beside = task.read_beside(calibration_settings(task.FLAGS, settings))
                 self._calibration = digest([data_digest(str(each)) for each in (source, *beside)])
             else:
                 self._calibration = data_digest(source)
@@ -373,7 +373,7 @@ class SweepPlan:
         if matrix.data is None:
             return
         task = TASKS.load(matrix.task)
-        given = completed(task.FLAGS, matrix.task_settings)
+        given = settings_with_defaults(task.FLAGS, matrix.task_settings)
         beside = task.read_beside({**given, "data": matrix.data}) if task.read_beside else ()
         settings: dict[str, object] = {
             "data": data_digest(matrix.data),

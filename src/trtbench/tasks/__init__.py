@@ -1,7 +1,7 @@
-"""What models are for: one file per task, with its data, pre- and postprocessing and metrics.
+"""Evaluation tasks: one file per task, with its data, pre- and postprocessing and metrics.
 
 A task knows files, arrays and ground truth; it does not know runtimes, processes, stores or
-reports. ``contract.py`` says what a file must offer; names that begin with ``_`` are no tasks.
+reports. ``contract.py`` defines what a task provides; modules that begin with ``_`` are not tasks.
 """
 
 from __future__ import annotations

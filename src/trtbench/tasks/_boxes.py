@@ -1,4 +1,4 @@
-"""Annotated images: COCO's JSON (boxes and key points), and YOLO's labels beside the images."""
+"""Annotated images: COCO JSON files (boxes and key points) and YOLO label files."""
 
 from __future__ import annotations
 
@@ -19,72 +19,72 @@ from trtbench.core.samples import AnyArray, Arrays
 from trtbench.host.files import yaml_from_text
 from trtbench.host.images import find_images, image_size, read_image, scaled
 from trtbench.tasks._images import (
-    SAMPLED,
+    LETTERBOX_SCALING,
     ImageFiles,
     Loaded,
+    format_note,
     image_input,
     letterboxed,
-    names_below,
     normalized,
-    noted,
+    relative_names,
 )
 from trtbench.tasks.contract import Settings, Tensors
 
 JsonTable = dict[str, Any]
-LIST = ".txt"
+LIST_SUFFIX = ".txt"
 MOST_CLASSES = 100_000
 
 
 class CocoFile:
-    """Images and their annotations."""
+    """A COCO annotation file: its images and their annotations."""
 
     def __init__(self, path: Path) -> None:
         try:
             self.raw: JsonTable = json.loads(read_text(path, most=MAX_BYTES))
         except (OSError, ValueError, RecursionError) as problem:
-            raise InputError(f"{path} is not COCO's JSON", facts={"reason": problem}) from None
+            raise InputError(f"{path} is not a COCO file", facts={"reason": problem}) from None
         known = self.raw if isinstance(self.raw, dict) else {}
         missing = [k for k in ("images", "annotations", "categories") if k not in known]
         if missing:
-            raise InputError(f"{path} is not COCO's JSON", facts={"missing": ", ".join(missing)})
+            raise InputError(f"{path} is not a COCO file", facts={"missing": ", ".join(missing)})
         try:
             self.files = {
                 str(each["file_name"]).replace("\\", "/"): each["id"] for each in self.raw["images"]
             }
             self._ends: dict[str, set[object]] = {}
             for name, id in self.files.items():
-                for end in _path_ends(name):
+                for end in _path_suffixes(name):
                     self._ends.setdefault(end, set()).add(id)
             self._by_image: dict[object, list[JsonTable]] = {}
             for each in self.raw["annotations"]:
                 box, area = [float(side) for side in each["bbox"]], each.get("area")
                 area = float(math.prod(box[2:]) if area is None else area)
                 if len(box) != 4 or not all(map(math.isfinite, (*box, area))):
-                    raise ValueError(f"the box {box} and its area are no numbers")
+                    raise ValueError(f"the box {box} or its area is not finite")
                 own = {**each, "bbox": box, "area": area}
                 self._by_image.setdefault(each["image_id"], []).append(own)
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as problem:
-            raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
+            raise InputError(f"{path} is incomplete", facts={"reason": repr(problem)}) from None
 
     def id_of(self, path: Path) -> object:
-        """Find the id of an image by the file name that shares the longest end of its path."""
-        ends = _path_ends(path.absolute().as_posix())
+        """Return the id of the annotated image whose file name matches most of the path's end."""
+        ends = _path_suffixes(path.absolute().as_posix())
         found = next((self._ends[end] for end in ends if end in self._ends), {None})
         if len(found) > 1:
             raise InputError(
-                f"annotations of {len(found)} images could be those of {path}",
+                f"{path} matches the annotations of {len(found)} images",
                 facts={"for example": next(n for n, id in self.files.items() if id in found)},
-                fix="--data, the folder above that file names begin in",
+                fix="--data FOLDER, the folder that the annotated file names are relative to",
             )
         return next(iter(found))
 
     def annotated(self, root: Path, paths: list[Path]) -> tuple[list[Path], tuple[str, ...]]:
-        """Keep annotated images; notes name the others, and annotations without an image.
+        """Return the annotated images, and notes on missing annotations and missing images.
 
-        They are sorted by id, as COCO's own evaluation does: that decides between detections of
-        equal scores.
+        Images are sorted by id as in pycocotools, where the order breaks ties between equal
+        scores.
         """
-        names = names_below(root, paths)
+        names = relative_names(root, paths)
         ids = [self.id_of(path) for path in paths]
         numbered = [(id, path) for path, id in zip(paths, ids, strict=True) if id is not None]
         if all(isinstance(id, int) for id, _ in numbered):
@@ -92,13 +92,13 @@ class CocoFile:
         example = next(iter(self.files), "none")
         if not numbered:
             raise InputError(
-                "no image is annotated: names do not match",
+                "no image is annotated: the file names do not match",
                 facts={"images": names[0], "annotations": example},
             )
         if len({id for id, _ in numbered}) < len(numbered):
             double = next(n for n, id in zip(names, ids, strict=True) if ids.count(id) > 1)
             raise InputError(
-                "two images belong to one annotation: their folders are not in its file names",
+                "two images match the same annotation: its file names do not include folders",
                 facts={"for example": double, "annotations": example},
             )
         seen = set(ids)
@@ -106,17 +106,17 @@ class CocoFile:
             "images without annotation": [n for n, i in zip(names, ids, strict=True) if i is None],
             "annotated images not found": [n for n, id in self.files.items() if id not in seen],
         }
-        notes = tuple(noted(what, missing) for what, missing in kinds.items() if missing)
+        notes = tuple(format_note(what, missing) for what, missing in kinds.items() if missing)
         return [path for _, path in numbered], notes
 
 
-def _path_ends(path: str) -> list[str]:
+def _path_suffixes(path: str) -> list[str]:
     parts = Path(path).parts
     return ["/".join(parts[place:]) for place in range(len(parts))]
 
 
-class Annotations(CocoFile):
-    """COCO's key points: the people of every image."""
+class CocoKeypoints(CocoFile):
+    """A COCO key point file: the people in every image."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -128,7 +128,7 @@ class Annotations(CocoFile):
             raise InputError(f"{path} has no key points")
 
     def people(self, image: object) -> People:
-        """Return the people of one image."""
+        """Return the people annotated in one image."""
         own = self._by_image.get(image, [])
         points = np.array([each.get("keypoints") or [0] * 3 * self.points for each in own], float)
         points = points.reshape(len(own), self.points, 3)
@@ -148,9 +148,9 @@ class Annotations(CocoFile):
 
 
 class CocoBoxes(CocoFile):
-    """COCO's instances: ids of the categories in order, and their names by place."""
+    """A COCO instances file: sorted category ids, and the category names by index."""
 
-    named = True  # whether all categories are known, not only those that occur
+    named = True  # whether the file names all categories, not only those that occur
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -172,11 +172,11 @@ class CocoBoxes(CocoFile):
                 raise KeyError(min(used - known.keys()))
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(
-                f"{path} names no or other categories", facts={"reason": repr(problem)}
+                f"the categories of {path} are invalid", facts={"reason": repr(problem)}
             ) from None
 
     def boxes(self, path: Path) -> Objects:
-        """Return the objects of one image, their classes by place among the categories."""
+        """Return the objects of one image, with classes as indices of the sorted categories."""
         own = self._by_image.get(self.id_of(path), [])
         return Objects(
             boxes=np.array([each["bbox"] for each in own], np.float64).reshape(len(own), 4),
@@ -188,7 +188,7 @@ class CocoBoxes(CocoFile):
 
 
 class YoloBoxes:
-    """YOLO's labels: a text file per image, a line per object, in fractions of the image."""
+    """YOLO labels: a text file per image, a line per object, in fractions of the image size."""
 
     def __init__(
         self, paths: list[Path], names: Mapping[int, str], *, folder: Path | None, root: Path
@@ -198,7 +198,7 @@ class YoloBoxes:
         self._lines = {path: read_labels(file) for path, file in files if file.is_file()}
         highest = max((int(o[:, 0].max()) for o in self._lines.values() if len(o)), default=-1)
         if names and highest >= len(names):
-            raise InputError(f"labels go up to class {highest}, and {len(names)} classes are named")
+            raise InputError(f"a label has class {highest}, but there are {len(names)} classes")
         self.named, self.found = bool(names), len(self._lines)
         self.names: Mapping[int, str] = dict(names) or {n: str(n) for n in range(highest + 1)}
         self.ids: tuple[int, ...] = tuple(range(len(self.names)))
@@ -213,9 +213,9 @@ Truth = CocoBoxes | YoloBoxes
 
 
 def read_labels(path: Path) -> AnyArray:
-    """Read [objects, 5]: class, x0, y0, x1, y1 in fractions of the image.
+    """Read a YOLO label file as [objects, 5]: class, x0, y0, x1, y1 in fractions of the image.
 
-    Five numbers are a class and a box by its centre; more are a polygon, whose box is taken.
+    A line with more than five numbers is a polygon, of which the bounding box is used.
     """
     with reading(path):
         lines = read_text(path).splitlines()
@@ -231,9 +231,9 @@ def read_labels(path: Path) -> AnyArray:
                 raise ValueError(line)
         except ValueError:
             raise InputError(
-                f"{path}, line {number} is not a label",
+                f"{path}, line {number} is not a YOLO label",
                 facts={"line": line[:80]},
-                fix="class x_centre y_centre width height, as fractions of the image",
+                fix="write: class x_centre y_centre width height, as fractions of the image",
             ) from None
         across, down = values[0::2], values[1::2]
         x0, y0, x1, y1 = min(across), min(down), max(across), max(down)
@@ -245,7 +245,7 @@ def read_labels(path: Path) -> AnyArray:
 
 
 def label_file(path: Path, folder: Path | None, root: Path) -> Path:
-    """Return where the labels of an image are: in a given folder, in labels/, or beside it."""
+    """Return the label file of an image: in the given folder, in labels/, or next to it."""
     if folder is not None:
         inside = root.is_dir() and path.is_relative_to(root)
         below = (folder / (path.relative_to(root) if inside else "")).with_suffix(".txt")
@@ -262,7 +262,7 @@ def label_file(path: Path, folder: Path | None, root: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class YoloData:
-    """Images, the folder above them, and names of classes, as a ``data.yaml`` gives them."""
+    """The images of a data set, their common folder, and the class names of ``data.yaml``."""
 
     root: Path
     paths: list[Path]
@@ -271,14 +271,14 @@ class YoloData:
 
 
 def read_yolo_data(path: Path, split: str) -> YoloData:
-    """Read the images and the classes of one split of a data set."""
+    """Read the images and class names of one split from ``data.yaml``."""
     with reading(path):
         data = yaml_from_text(read_text(path), where=str(path))
     if not isinstance(data, dict) or not data.get(split):
         parts = [k for k in ("train", "val", "test") if isinstance(data, dict) and data.get(k)]
         raise UsageError(
-            f"{path} has no {split!r}",
-            facts={"it has": ", ".join(parts) or "no images at all"},
+            f"{path} has no split {split!r}",
+            facts={"splits": ", ".join(parts) or "none"},
             fix=f"--split {parts[0]}" if parts else None,
         )
     roots = [path.parent / expand_home(str(data.get("path") or "")), path.parent]
@@ -287,20 +287,20 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
     images: list[Path] = []
     with reading(path):  # a name may be too long for any file
         for entry in map(str, entries):
-            # ``../valid`` may be meant from the file itself.
+            # ``../valid`` may be relative to the file itself.
             places = [root / name for root in roots for name in (entry, entry.removeprefix("../"))]
             place = next(
-                (p for p in places if p.is_dir() or (p.is_file() and p.suffix == LIST)), None
+                (p for p in places if p.is_dir() or (p.is_file() and p.suffix == LIST_SUFFIX)), None
             )
             if place is None:
                 raise InputError(
-                    f"{path} names images that are not there",
+                    f"{path} lists images that do not exist",
                     facts={"images": entry, "looked in": ", ".join(map(str, dict.fromkeys(roots)))},
                 )
             lists += [place] if place.is_file() else []
             images += find_images(place) if place.is_dir() else _read_list(place, roots)
         root = roots[0] if roots[0].is_dir() else path.parent
-        images = _once(images)
+        images = _unique_paths(images)
     count = data.get("nc")
     counted = range(count) if isinstance(count, int) and 0 < count < MOST_CLASSES else ()
     names = data.get("names") or [str(number) for number in counted]
@@ -310,24 +310,24 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
             raise TypeError(names)
         known = {int(number): str(name) for number, name in listed.items()}
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"the names in {path} are no list and no table by number") from None
+        raise InputError(f"names in {path} must be a list, or a table by number") from None
     if sorted(known) != list(range(len(known))):
-        raise InputError(f"the classes named in {path} are not numbered from 0 on")
+        raise InputError(f"the classes in {path} are not numbered from 0 without gaps")
     return YoloData(root=root, paths=images, names=known, lists=lists)
 
 
 def _read_list(path: Path, roots: Sequence[Path] = ()) -> list[Path]:
-    """Read a text file with an image per line, relative to the list, else to where the data is."""
+    """Read a text file with an image per line, relative to the file or to one of the roots."""
     with reading(path):
         lines = [line.strip() for line in read_text(path).splitlines()]
         places = [[root / line for root in (path.parent, *roots)] for line in lines if line]
-        found = _once(next((p for p in each if p.is_file()), each[0]) for each in places)
+        found = _unique_paths(next((p for p in each if p.is_file()), each[0]) for each in places)
     if not found:
-        raise InputError(f"{path} lists no images", fix="one image per line")
+        raise InputError(f"{path} lists no images", fix="write one image path per line")
     return found
 
 
-def _once(paths: Iterable[Path]) -> list[Path]:
+def _unique_paths(paths: Iterable[Path]) -> list[Path]:
     found: dict[str, Path] = {}
     for path in paths:
         found.setdefault(os.path.normpath(path.absolute()), path)
@@ -339,44 +339,44 @@ SIZE = 640
 
 @dataclass
 class DetectionImage(Loaded):
-    """One decoded image, and how many classes its data set has."""
+    """One decoded image, and the number of classes of its data set."""
 
     target: tuple[int, int] = (SIZE, SIZE)  # height and width of the input
     classes: int | None = None
 
 
-def find_images_of(settings: Settings) -> YoloData:
-    """Find the images of a folder, or of a split of a YOLO data set."""
+def find_dataset(settings: Settings) -> YoloData:
+    """Find the images of a folder, an image list, or a split of a YOLO data set."""
     path = Path(str(settings["data"]))
     if path.is_dir() and not settings.get("annotations"):
         files = (path / name for name in ("data.yaml", "dataset.yaml"))
         path = next((file for file in files if file.is_file()), path)
     if not path.exists():
-        raise InputError(f"there are no images and no data set at {path}")
+        raise InputError(f"no images or data set found at {path}")
     if path.suffix.lower() in (".yaml", ".yml"):
         return read_yolo_data(path, str(settings.get("split") or "val"))
-    if path.suffix.lower() == LIST:
+    if path.suffix.lower() == LIST_SUFFIX:
         return YoloData(root=path.parent, paths=_read_list(path), names={})
     return YoloData(root=path, paths=find_images(path) if path.is_dir() else [path], names={})
 
 
 class DetectionImages(ImageFiles):
-    """Images, and the objects annotated in them."""
+    """Images with annotated objects."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         images = [tensor for tensor in tensors if len(tensor.shape) == 4] or tensors
         self._sizes = [t.name for t in tensors if len(t.shape) == 2 and t.shape[1] == 2]
         if len(self._sizes) + 1 != len(tensors):
-            images = list(tensors)  # refuses what else the network takes
+            images = list(tensors)  # image_input raises an error for the other inputs
         takes = image_input(images, asked=settings.get("size"), default=SIZE)
         self._fit = str(settings.get("fit") or "letterbox")
         self._colour = str(settings.get("colour") or "rgb")
-        self.settle(
+        self.set_preparation(
             takes, str(settings.get("normalize") or "none"), fit=self._fit,
             size="x".join(map(str, takes.size)), colour=self._colour,
-            interpolation="bilinear" if self._fit == "stretch" else SAMPLED,
+            interpolation="bilinear" if self._fit == "stretch" else LETTERBOX_SCALING,
         )  # fmt: skip
-        data = find_images_of(settings)
+        data = find_dataset(settings)
         self.paths = data.paths
         self.truth: Truth | None = None
         place = settings.get("annotations")
@@ -388,27 +388,27 @@ class DetectionImages(ImageFiles):
             self.paths, notes = self.truth.annotated(data.root, data.paths)
             self.notes = (*self.notes, *notes)
         elif folder is not None and not folder.is_dir():
-            raise InputError(f"{folder} is neither COCO's JSON nor a folder of YOLO's labels")
+            raise InputError(f"{folder} is neither a COCO JSON file nor a folder of YOLO labels")
         else:
             labels = YoloBoxes(data.paths, data.names, folder=folder, root=data.root)
             self.truth = labels if labels.found else None
             if not labels.found and (folder is not None or data.names):
                 raise InputError(
-                    "no image has a file of labels",
+                    "no image has a label file",
                     facts={"looked for": next(iter(labels.files.values()), "none")},
                 )
-        self.names = names_below(data.root, self.paths)
+        self.names = relative_names(data.root, self.paths)
 
     def load(self, index: int) -> Loaded:
-        pixels = read_image(self.paths[index], channels=self._takes.channels)
+        pixels = read_image(self.paths[index], channels=self._input.channels)
         ids = self.truth.ids if self.truth is not None and self.truth.named else ()
         return DetectionImage(
-            index=index, pixels=pixels, target=self._takes.size,
+            index=index, pixels=pixels, target=self._input.size,
             classes=len(ids) or None,
         )  # fmt: skip
 
     def prepare(self, loaded: Loaded) -> Arrays:
-        target = self._takes.size
+        target = self._input.size
         high, wide = loaded.pixels.shape[:2]
         if self._fit == "stretch":
             pixels = scaled(loaded.pixels, target)
@@ -418,9 +418,9 @@ class DetectionImages(ImageFiles):
             centred = self._fit != "corner"
             pixels, loaded.geometry = letterboxed(loaded.pixels, target, centred=centred)
         ordered = pixels[:, :, ::-1] if self._colour == "bgr" else pixels
-        arrays = {self._takes.name: normalized(ordered, self._normalize, self._takes)}
-        # Networks that scale boxes themselves get the input's own size, so that the way back to
-        # the image is the same for all; PaddleDetection's take a scale, or height and width.
+        arrays = {self._input.name: normalized(ordered, self._normalize, self._input)}
+        # Networks that scale boxes to the image get the input's size as the image size, so that
+        # all boxes are scaled back alike; PaddleDetection takes a scale, or height and width.
         for name in self._sizes:
             size = np.array(target if "shape" in name.lower() else target[::-1])
             arrays[name] = np.ones(2, np.float32) if "scale" in name.lower() else size

@@ -1,4 +1,4 @@
-"""Opens the items of a pass: random ones, those of a file, or those of a task."""
+"""Opens the items that a model is run on: random ones, those of a file, or those of a task."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import DataSource, Predicted, Tensors
 
-_ITEM_SEEDS = 2**32
-"""Every item has a seed of its own, so that a batch of any size holds the same items.
+_SEED_STRIDE = 2**32
+"""Every item has its own seed, so that items do not depend on the batch size.
 
-What items share has that of the first, whatever batch a side takes."""
+Inputs without a batch dimension use the seed of the first item."""
 
 
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
-    """Open the items for a model with these inputs."""
+    """Return the items as inputs for a model with these tensors."""
     refuse_other_than_tensors(tensors)
     settled = []
-    for tensor in tensors:  # dimensions the user gave; a batch in front stays as it is
+    for tensor in tensors:  # apply the user's dimensions; a leading batch dimension is kept
         given, shape = spec.shapes.get(tensor.name), tensor.shape
         if given is not None and shape and batch_place(tensor):
             tensor = tensor.having(shape=checked_shape(tensor, given))
@@ -55,13 +55,13 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
         assert feed.task is not None
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
         return source.part(range(min(feed.count, len(source.names)))) if feed.count else source
-    # Own names of inputs to those the items are known by: equal ones, else by position.
+    # Maps the model's input names to those of the items: by name, else by position.
     own, theirs = [tensor.name for tensor in settled], feed.names or ()
     if theirs and len(own) != len(theirs):
         raise UsageError(
-            "the sides do not have the same inputs",
-            facts={"reference": ", ".join(theirs), "this one": ", ".join(own)},
-            fix="give a model and one that was made of it",
+            "the models do not have the same inputs",
+            facts={"reference": ", ".join(theirs), "this model": ", ".join(own)},
+            fix="compare a model with one that was converted from it",
         )
     same = not theirs or set(own) == set(theirs)
     known = dict(zip(own, own if same else theirs, strict=True))
@@ -73,7 +73,7 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
 
 
 def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> DataSource:
-    """Open the items that a pass ran: those that could be read."""
+    """Return the items that a model was run on, without those that could not be read."""
     source = open_feed(feed, outcome.inputs, spec=spec)
     lost = {each.place for each in outcome.unreadable}
     left = [place for place in range(len(source.names)) if place not in lost]
@@ -81,7 +81,7 @@ def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> Da
 
 
 def image_inputs(spec: RunSpec, tensors: Tensors) -> dict[str, Array]:
-    """Prepare the image that is a run's input, and repeat it to fill the batch."""
+    """Return the inputs of a run on an image, which is repeated to fill the batch."""
     settings = {**spec.inputs.settings, "data": spec.inputs.source, "unlabelled": True}
     feed = Feed(kind="task", task=spec.inputs.task, settings=settings)
     images = open_feed(feed, tensors, spec=spec)
@@ -94,14 +94,14 @@ def image_inputs(spec: RunSpec, tensors: Tensors) -> dict[str, Array]:
             typed = np.asarray(item[tensor.name]).astype(tensor.dtype)
         except TypeError:
             raise InputError(
-                f"an image cannot be made {tensor.dtype}, which the input {tensor.name!r} is"
+                f"an image cannot be converted to {tensor.dtype}, the type of input {tensor.name!r}"
             ) from None
         found[tensor.name] = np.repeat(typed[None], count, axis=0)
     return found
 
 
 class RandomItems(DataSource):
-    """Items drawn one by one, each from its own seed."""
+    """Random items, each drawn from its own seed."""
 
     drawn = True
 
@@ -123,10 +123,10 @@ class RandomItems(DataSource):
         self.notes = (note,) if note else ()
 
     def load(self, index: int) -> LoadedItem:
-        return self._feed.seed * _ITEM_SEEDS + self._place(index)
+        return self._feed.seed * _SEED_STRIDE + self._place(index)
 
     def prepare(self, loaded: LoadedItem) -> Arrays:
-        shared = self._feed.seed * _ITEM_SEEDS if self._rows else loaded
+        shared = self._feed.seed * _SEED_STRIDE if self._rows else loaded
         return {
             item.name: self._draw(item, seed=loaded if item.name in self._rows else shared)
             for item in self._items
@@ -136,7 +136,7 @@ class RandomItems(DataSource):
         name = self._known[item.name]
         ends = self._feed.ranges.get(name, self._feed.ranges.get(""))
         is_float = item.dtype in ("bfloat16", "float16", "float32", "float64")
-        # A network in FP16 must see the values of the one in FP32, rounded.
+        # A network in FP16 must get the same values as the one in FP32, rounded.
         wanted = item.having(name=name, dtype="float32" if is_float else item.dtype)
         low, high = ends or (-3.0, 3.0)
         if is_float and self._feed.distribution == "normal":
@@ -158,19 +158,19 @@ class RandomItems(DataSource):
                 return values
             if not math.isfinite(low) or not math.isfinite(high) or low >= high:
                 raise UsageError(
-                    f"random values from {low:g} to {high:g} have no meaning", fix="--range 0:1"
+                    f"{low:g} to {high:g} is not a valid range of random values", fix="--range 0:1"
                 )
             return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
         if ends is None or values.dtype.kind not in "iu" or is_not_index(name):
             return values
-        # Integers without a known meaning are brought into the range, both ends included.
+        # Integers without a known meaning are mapped into the range, both ends included.
         kind = np.iinfo(values.dtype.name)
         least = max(math.ceil(low), 0 if limit is not None else kind.min)
         most = min(math.floor(high), kind.max if limit is None else limit - 1)
         if least > most:
             raise UsageError(
                 f"there is no whole number from {low:g} to {high:g} for the input {name!r}",
-                facts={} if limit is None else {"it takes": f"0 to {limit - 1}"},
+                facts={} if limit is None else {"allowed": f"0 to {limit - 1}"},
                 fix="--range 0:1",
             )
         return (least + values.astype(np.int64) % (most - least + 1)).astype(values.dtype)
@@ -196,7 +196,7 @@ class ArrayItems(DataSource):
             for tensor in tensors
         ]
         arrays = None
-        for dtype in (None, "float32", "float16", "float64"):  # another width than the input's
+        for dtype in (None, "float32", "float16", "float64"):  # the file may have another type
             own = [
                 t.having(dtype=dtype) if dtype and t.dtype.startswith("float") else t
                 for t in wanted
@@ -212,7 +212,7 @@ class ArrayItems(DataSource):
             raise InputError(
                 "the inputs do not hold the same number of items",
                 facts={name: f"{count} items" for name, count in counts.items()},
-                fix="give every input as many items",
+                fix="store the same number of items for every input",
             )
         count = min([next(iter(counts.values()), 1), *([limit] if limit else [])])
         self.names = tuple(f"item {index}" for index in range(count))
@@ -228,7 +228,7 @@ class ArrayItems(DataSource):
 
 
 class TaskJudge:
-    """Takes the outputs of one model batch by batch, and scores them at the end."""
+    """Collects the outputs of one model batch by batch, then computes its scores."""
 
     def __init__(self, feed: Feed, source: DataSource, folder: Path) -> None:
         assert feed.task is not None
@@ -240,12 +240,12 @@ class TaskJudge:
         self._writer = ChunkWriter(folder)
 
     def add(self, outputs: Arrays, loaded: Sequence[object]) -> None:
-        """Make predictions of one batch."""
+        """Add the outputs of one batch."""
         decoded = self._task.decode(outputs, loaded, settings=self._settings)
         self._writer.add(decoded, items=len(loaded))
 
     def scores(self) -> dict[str, float]:
-        """Score the model by every metric of the task."""
+        """Return the score of the model for every metric of the task."""
         self._writer.flush()
         model = Predicted(label="model", chunks=Chunks(self._folder))
         judgement = self._task.judge(self._source, [model], self._settings, folder=self._folder)

@@ -1,4 +1,4 @@
-"""Images from files to network inputs, and pictures of them, drawn without pyplot."""
+"""Converts image files to network inputs, and draws pictures of results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-WHOLE = ("uint8", "int16", "uint16", "int32", "int64")  # types of inputs that take 0 to 255
-SAMPLED = "linear, not antialiased"  # how images are scaled for letterboxing
+INTEGER_TYPES = ("uint8", "int16", "uint16", "int32", "int64")  # take pixels from 0 to 255
+LETTERBOX_SCALING = "linear, not antialiased"  # how letterboxed images are scaled
 SINGULAR = {"images": "image", "classes": "class", "have": "has", "truths": "truth"}
 NORMALIZE = (
     "imagenet, none (0 to 1), pixels (0 to 255), or MEAN/STD such as 0.5/0.5 or 104,117,123/1,1,1"
@@ -39,12 +39,12 @@ class Loaded:
 
     index: int
     pixels: Pixels  # [height, width, channels]
-    geometry: Letterbox | None = None  # how it was put into the input; set by ``prepare``
+    geometry: Letterbox | None = None  # its position in the input; set by ``prepare``
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInput:
-    """The one input of a network that takes images."""
+    """The image input of a network."""
 
     name: str
     channels: int
@@ -54,16 +54,16 @@ class ImageInput:
 
 
 class ImageFiles(DataSource):
-    """Images in files, one item each."""
+    """A data source with one image file per item."""
 
     paths: list[Path]
-    _takes: ImageInput
+    _input: ImageInput
     _normalize: str
 
-    def settle(self, takes: ImageInput, normalize: str, **own: Scalar) -> None:
-        """Set how images are prepared; bytes are not normalized."""
-        self._takes, self._normalize, done = takes, normalize, "pixels"
-        if not takes.is_bytes:  # in one form, however it was given
+    def set_preparation(self, takes: ImageInput, normalize: str, **own: Scalar) -> None:
+        """Set how images are preprocessed; integer inputs are not normalized."""
+        self._input, self._normalize, done = takes, normalize, "pixels"
+        if not takes.is_bytes:  # the same text for equal normalizations
             own_parts = _normalization(normalize, channels=takes.channels)
             parts = (part[:1] if np.ptp(part) == 0 else part for part in own_parts)
             done = "/".join(",".join(f"{value:g}" for value in part.tolist()) for part in parts)
@@ -72,20 +72,20 @@ class ImageFiles(DataSource):
                 if all(np.allclose(a, b, rtol=1e-6) for a, b in zip(own_parts, known, strict=True)):
                     done = name
         ignored = takes.is_bytes and normalize not in ("none", "pixels")
-        self.notes = (f"the network takes bytes: --normalize {normalize} is not done",) * ignored
+        self.notes = (f"--normalize {normalize} is ignored for an integer input",) * ignored
         self.preparation = {**own, "colour": own.get("colour", "rgb"), "normalize": done}
 
-    def find(self, settings: Settings) -> Path:
-        """Find the images of a folder, or the one image."""
+    def find_files(self, settings: Settings) -> Path:
+        """Find the images of the folder, or the single image, in ``settings["data"]``."""
         path = Path(str(settings["data"]))
         if not path.exists():
-            raise InputError(f"there is no image or folder at {path}")
+            raise InputError(f"no image or folder found at {path}")
         self.paths = find_images(path) if path.is_dir() else [path]
-        self.names = names_below(path, self.paths)
+        self.names = relative_names(path, self.paths)
         return path
 
     def load(self, index: int) -> Loaded:
-        pixels = read_image(self.paths[index], channels=self._takes.channels)
+        pixels = read_image(self.paths[index], channels=self._input.channels)
         return Loaded(index=index, pixels=pixels)
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
@@ -99,38 +99,36 @@ class ImageFiles(DataSource):
 
 
 def image_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
-    """Describe how a network takes images; one that takes any size gets what is asked."""
+    """Return the image input of a network; the requested size applies if its own is dynamic."""
     alone = len(tensors) == 1 and len(tensors[0].shape) == 4
     shape = tensors[0].shape if alone else (None,) * 4
     last = shape[3] in (1, 3) and shape[1] not in (1, 3)
     _, a, b, c = shape
     channels, *sides = (c, a, b) if last else (a, b, c)
     kind = tensors[0].dtype if alone else ""
-    if channels not in (1, 3) or not (kind in WHOLE or "float" in kind):
+    if channels not in (1, 3) or not (kind in INTEGER_TYPES or "float" in kind):
         raise UsageError(
-            "images can only feed a model whose one input is [batch, channels, height, width], "
-            "of 1 or 3 channels in numbers",
+            "images need a model with a single input [batch, channels, height, width], "
+            "with 1 or 3 channels of integers or floats",
             facts={each.name: f"{each.dtype} {text_from_shape(each.shape)}" for each in tensors},
-            fix="give an .npz with an array for every input",
+            fix="use an .npz with an array for every input",
         )
     given = int(asked) if asked else None
     high, wide = (side if isinstance(side, int) and side > 0 else None for side in sides)
     size = (given or default,) * 2 if high is None or wide is None else (high, wide)
     if given and size != (given, given):
-        raise UsageError(
-            f"the model takes images of {high}x{wide}", fix="leave the size of images out"
-        )
+        raise UsageError(f"the model takes images of {high}x{wide}", fix="omit the image size")
     return ImageInput(
         name=tensors[0].name,
         channels=int(channels),
         size=size,
         channels_last=last,
-        is_bytes=kind in WHOLE,
+        is_bytes=kind in INTEGER_TYPES,
     )
 
 
-def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
-    """Name images by their path below the folder, so that no two have the same name."""
+def relative_names(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return unique names of images: their paths relative to the folder."""
     if not root.is_dir():
         return tuple(path.name for path in paths)
     names = []
@@ -141,10 +139,10 @@ def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def chosen_item(names: Sequence[str], wanted: Scalar) -> int:
-    """Find the item to show, by name with or without folder and ending, or by number.
+def find_item(names: Sequence[str], wanted: Scalar) -> int:
+    """Return the index of the item to show, the first by default.
 
-    Without a name it is the first.
+    It is given by name, with or without folder and file extension, or by number.
     """
     if wanted is None:
         return 0
@@ -159,23 +157,23 @@ def chosen_item(names: Sequence[str], wanted: Scalar) -> int:
                 return own.index(word)
     guess = near_miss(text, names)
     raise UsageError(
-        f"--show {text} names no item, or several",
+        f"--show {text} does not match exactly one item",
         facts={"items": ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")},
         fix=f"--show {guess}" if guess else None,
     )
 
 
-def shown_item(names: Sequence[str], settings: Settings) -> tuple[int, tuple[str, ...]]:
-    """Find the item to show among those that ran; a note says where it did not run."""
+def item_to_show(names: Sequence[str], settings: Settings) -> tuple[int, tuple[str, ...]]:
+    """Return the index of the item to show, and a note if the requested one was not run."""
     wanted = settings.get("show")
     try:
-        return chosen_item(names, wanted), ()
+        return find_item(names, wanted), ()
     except UsageError:
-        return 0, (f"{wanted} was not run, so {names[0]} is shown in its place",)
+        return 0, (f"{wanted} was not run; {names[0]} is shown instead",)
 
 
-def noted(what: str, names: Sequence[str]) -> str:
-    """Write ``3 images without ground truth: a.png, b.png, c.png``, of one image ``1 image``."""
+def format_note(what: str, names: Sequence[str]) -> str:
+    """Format a note such as ``3 images without ground truth: a.png, b.png, c.png``."""
     if len(names) == 1:
         what = re.sub(r"\w+", lambda word: SINGULAR.get(word[0], word[0]), what)
     return f"{len(names)} {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
@@ -184,9 +182,9 @@ def noted(what: str, names: Sequence[str]) -> str:
 def letterboxed(
     pixels: Pixels, target: tuple[int, int], *, centred: bool = True
 ) -> tuple[Pixels, Letterbox]:
-    """Scale an image into a target without changing its proportions; the rest is grey.
+    """Scale an image to fit the target, keep its aspect ratio, and pad it with grey.
 
-    Pixels are sampled as YOLO's own preparation does, without antialiasing.
+    Scaling is not antialiased, as in YOLO's own preprocessing.
     """
     size = (pixels.shape[0], pixels.shape[1])
     geometry, inner = letterbox_of(size, target, centred=centred)
@@ -197,7 +195,7 @@ def letterboxed(
 
 
 def normalized(pixels: Pixels, how: str, takes: ImageInput) -> AnyArray:
-    """Normalize [height, width, channels] and put it into the input's layout; bytes stay bytes."""
+    """Return pixels [height, width, channels] as input values; integer inputs are unchanged."""
     values: AnyArray = pixels
     if not takes.is_bytes:
         mean, deviation = _normalization(how, channels=pixels.shape[2])
@@ -207,40 +205,40 @@ def normalized(pixels: Pixels, how: str, takes: ImageInput) -> AnyArray:
 
 
 def _normalization(text: str, *, channels: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Read mean and deviation, as fractions of the brightest pixel."""
+    """Parse --normalize into mean and standard deviation, for pixels scaled to 0 to 1."""
     if text in ("none", "pixels"):
         return np.zeros(1, np.float32), np.array([1 / 255 if text == "pixels" else 1], np.float32)
     if text == "imagenet":
         known = [np.array(part, np.float64) for part in IMAGENET]
-        if channels == 1:  # a grey network was trained with some mean of the colours
+        if channels == 1:  # for grey images, the mean of the three colours
             known = [part.mean(keepdims=True) for part in known]
         return known[0].astype(np.float32), known[1].astype(np.float32)
     try:
         parts = [np.array([float(v) for v in p.split(",")], np.float32) for p in text.split("/")]
         mean, deviation = parts
     except ValueError:
-        raise UsageError(f"--normalize {text} cannot be read", fix=f"write {NORMALIZE}") from None
+        raise UsageError(f"--normalize {text} is not valid", fix=f"use {NORMALIZE}") from None
     if any(len(part) not in (1, channels) for part in parts) or not deviation.all():
-        raise UsageError(f"--normalize {text} does not fit images of {channels} channels")
-    if max(float(np.abs(part).max()) for part in parts) > 2:  # meant of pixels from 0 to 255
+        raise UsageError(f"--normalize {text} does not match images with {channels} channels")
+    if max(float(np.abs(part).max()) for part in parts) > 2:  # given for pixels from 0 to 255
         return mean / np.float32(255), deviation / np.float32(255)
     return mean, deviation
 
 
 def normalize_flag(default: str) -> Flag:
     return Flag(
-        name="normalize", default=default, help=f"How pixels are normalised: {NORMALIZE}.",
+        name="normalize", default=default, help=f"Normalization of pixels: {NORMALIZE}.",
         preprocessing=True,
     )  # fmt: skip
 
 
 COLUMN_IN = 3.2
-TITLES_IN = 0.2  # height of one line of titles
+TITLE_LINE_IN = 0.2  # height of one title line
 DPI = 110
-SHOWN = 0.25  # score from which boxes and people are counted
+MIN_SHOWN_SCORE = 0.25  # least score of boxes and people that are counted
 
 
-def grid(
+def make_grid(
     rows: int,
     columns: int,
     *,
@@ -248,11 +246,11 @@ def grid(
     shape: tuple[int, int] = (1, 1),
     lines: int = 0,
 ) -> tuple[Figure, list[Axes]]:
-    """Make a sheet of axes without ticks, for pictures of this shape with so many title lines."""
+    """Create a figure with a grid of axes for pictures of this shape, titles of ``lines`` lines."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    row_in = COLUMN_IN * min(max(shape[0] / shape[1], 0.25), 3.0) + TITLES_IN * (1 + lines)
+    row_in = COLUMN_IN * min(max(shape[0] / shape[1], 0.25), 3.0) + TITLE_LINE_IN * (1 + lines)
     figure = Figure(figsize=(COLUMN_IN * columns, row_in * rows), layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -263,7 +261,7 @@ def grid(
     return figure, axes
 
 
-def show(
+def draw_image(
     axis: Axes,
     image: AnyArray | None,
     title: str,
@@ -271,7 +269,7 @@ def show(
     kind: str = "image",
     shape: tuple[int, int] | None = None,
 ) -> None:
-    """Draw an image, or a map in colours, stretched to a shape."""
+    """Draw an image, or a depth map in false colours, stretched to the shape."""
     assert image is not None  # a source that can draw one item can draw all
     if kind == "map":
         extent = (0, shape[1], shape[0], 0) if shape else None
@@ -282,8 +280,8 @@ def show(
     axis.set_title(title.replace("$", r"\$"), fontsize=8)
 
 
-def save(figure: Figure, path: Path) -> Path:
-    """Write a sheet as PNG."""
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure as PNG and return its path."""
     with writing(path), warnings.catch_warnings():
         path.parent.mkdir(parents=True, exist_ok=True)
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")

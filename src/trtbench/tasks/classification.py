@@ -1,4 +1,4 @@
-"""Classification: one class per item, of images in folders, of arrays, or of skeleton sequences."""
+"""Classification of images in folders, of arrays, or of skeleton sequences."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from trtbench.host.images import find_images, scaled
 from trtbench.tasks._images import (
     ImageFiles,
     Loaded,
-    chosen_item,
-    grid,
+    draw_image,
+    find_item,
+    format_note,
     image_input,
-    names_below,
+    item_to_show,
+    make_grid,
     normalize_flag,
     normalized,
-    noted,
-    save,
-    show,
-    shown_item,
+    relative_names,
+    save_figure,
 )
 from trtbench.tasks.contract import (
     DataSource,
@@ -54,31 +54,31 @@ from trtbench.tasks.contract import (
 )
 
 FLAGS = (
-    Flag(name="labels", help="Numbers of the classes of arrays, from .npy or text."),
-    Flag(name="classes", help="Classes in the network's order: one per line, or JSON."),
+    Flag(name="labels", help="Class numbers of array items: an .npy or a text file."),
+    Flag(name="classes", help="Class list in the network's order: one per line, or JSON."),
     Flag(name="resize", kind="whole", preprocessing=True,
-         help="Length the shorter side is scaled to (default: 256 for 224)."),
+         help="Length the shorter side is scaled to (default: 256 for a crop of 224)."),
     Flag(name="crop", kind="whole", preprocessing=True,
-         help="Size cut out of the centre (default: the input's own, else 224)."),
+         help="Size of the centre crop (default: the size of the input, else 224)."),
     Flag(name="interpolation", default="bilinear", choices=("bilinear", "bicubic"),
-         preprocessing=True, help="How images are scaled."),
+         preprocessing=True, help="Interpolation for scaling images."),
     normalize_flag("imagenet"),
     Flag(name="show", help="Name of the item whose ten best classes are listed (default: first)."),
-    Flag(name="output-name", help="The output that holds the scores, where there are several."),
+    Flag(name="output-name", help="Output with the class scores, if there are several outputs."),
 )  # fmt: skip
 
 SIZE = 224
-MARGIN = 256 / 224  # images are scaled to this much more than is cut out of their centre
+MARGIN = 256 / 224  # default size before the crop, relative to the crop
 LABELS = ("labels", "label", "targets", "y")
 SEQUENCE = 5  # dimensions of (N, C, T, V, M), the skeleton sequences of ST-GCN
 WORST = 8
 MOST_CLASSES = 10**9
-NO_CLASS = -1  # the best class of scores that are not numbers
+NO_CLASS = -1  # the predicted class if scores contain NaN or Inf
 TOP = 5
 
 
 class ImageFolder(ImageFiles):
-    """Images in one folder per class, as ImageNet's validation set is arranged."""
+    """Images in one folder per class, like torchvision's ImageFolder."""
 
     def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:
         takes = image_input(tensors, asked=settings.get("crop"), default=SIZE)
@@ -87,19 +87,19 @@ class ImageFolder(ImageFiles):
         self._resize = int(settings.get("resize") or usual)
         if self._resize < min(self._crop):
             raise UsageError(
-                f"images are scaled to {self._resize} and cut to {min(self._crop)}",
+                f"--resize {self._resize} is smaller than the crop of {min(self._crop)}",
                 fix=f"--resize {usual}",
             )
         self._classes = settings.get("classes")
         self._how: Literal["bilinear", "bicubic"] = (
             "bicubic" if settings.get("interpolation") == "bicubic" else "bilinear"
         )
-        self.settle(
+        self.set_preparation(
             takes, str(settings.get("normalize") or "imagenet"), fit="crop", resize=self._resize,
             crop="x".join(map(str, self._crop)), interpolation=self._how,
         )  # fmt: skip
         self.paths = find_images(root) if root.is_dir() else [root]
-        self.names = names_below(root, self.paths)
+        self.names = relative_names(root, self.paths)
         self.folders: tuple[str, ...] = ()
         self.class_names: dict[int, str] = {}
         self.labels = None if settings.get("unlabelled") else self._labels(root)
@@ -119,31 +119,31 @@ class ImageFolder(ImageFiles):
             round((have - want) / 2) for have, want in zip(moved.shape[:2], self._crop, strict=True)
         )
         part = moved[top : top + self._crop[0], left : left + self._crop[1]]
-        return {self._takes.name: normalized(part, self._normalize, self._takes)}
+        return {self._input.name: normalized(part, self._normalize, self._input)}
 
     def _labels(self, root: Path) -> NDArray[np.int64]:
-        """Number every image's folder: as listed, as it is called, or by order of names."""
+        """Return the class of every image: by --classes, the folder's number, or folder order."""
         own = [Path(name).parts[0] if len(Path(name).parts) > 1 else None for name in self.names]
         if None in own:
             raise InputError(
                 "the images are not in one folder per class",
                 facts={"for example": self.names[own.index(None)]},
-                fix="tools/arrange_imagenet.py puts a flat download into folders",
+                fix="sort the images into folders; tools/arrange_imagenet.py does it for ImageNet",
             )
-        # An empty folder is a class as well: without it, those after it would move up.
+        # An empty folder counts as a class, so that later classes keep their numbers.
         self.folders = tuple(
             sorted(e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith("."))
         )
         empty = [folder for folder in self.folders if folder not in own]
         if empty:
-            self.notes = (*self.notes, noted("classes without an image", empty))
+            self.notes = (*self.notes, format_note("classes without an image", empty))
         numbers = {folder: index for index, folder in enumerate(self.folders)}
         if self._classes:
             numbers = read_classes(Path(str(self._classes)))
             missing = [folder for folder in self.folders if folder not in numbers]
             if missing:
                 raise InputError(
-                    f"{self._classes} does not name all folders",
+                    f"{self._classes} does not list all folders",
                     facts={"missing": ", ".join(missing[:5])},
                 )
         elif all(folder.isdecimal() for folder in self.folders):
@@ -152,26 +152,24 @@ class ImageFolder(ImageFiles):
         return np.array([numbers[folder] for folder in own if folder], np.int64)
 
     def check_classes(self, scores: int) -> None:
-        """Refuse labels that cannot be right for a network with so many classes."""
+        """Raise an error if the labels do not match the network's number of classes."""
         assert self.labels is not None
         if self.labels.max(initial=0) >= scores:
             raise InputError(
                 f"the labels go up to {self.labels.max()}, the network has {scores} classes",
-                fix="--classes FILE with the classes in the network's order",
+                fix="--classes FILE, with the classes in the network's order",
             )
         by_order = not self._classes and not self.folders[0].isdecimal()
         if by_order and len(self.folders) != scores:
             raise InputError(
-                f"there are {len(self.folders)} folders and {scores} classes: their order says "
-                "nothing",
+                f"{len(self.folders)} folders cannot be matched to {scores} classes by their order",
                 facts={"folders": ", ".join(self.folders[:3]) + " ..."},
-                fix="--classes FILE with one class per line in the network's order, or number the "
-                "folders",
+                fix="--classes FILE in the network's order, or folders named by number",
             )
 
 
 def read_classes(path: Path) -> dict[str, int]:
-    """Read the order of classes, from JSON or from one class per line.
+    """Return class numbers by class name, from JSON or a text file with one class per line.
 
     JSON is a list, ``{"0": ["n01440764", "tench"]}``, or ``{"n01440764": 0}``.
     """
@@ -194,17 +192,17 @@ def read_classes(path: Path) -> dict[str, int]:
             raise ValueError
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):
         raise InputError(
-            f"{path} holds no order of classes",
-            fix='a list, {"0": ["n01440764", "tench"]}, or {"n01440764": 0}',
+            f"{path} does not list classes",
+            fix='write a list, {"0": ["n01440764", "tench"]}, or {"n01440764": 0}',
         ) from None
     return order
 
 
 class LabelledArrays(DataSource):
-    """The rows of an array, each with the number of its class.
+    """The rows of an array, each with its class number.
 
-    Items are fed as they are. Skeleton sequences (C, T, V, M) that are too long or hold too many
-    people are cut, shorter ones filled with zeros, as such networks are trained.
+    Items are used unchanged, except skeleton sequences (C, T, V, M): frames and people are cut or
+    padded with zeros to the size of the input.
     """
 
     def __init__(
@@ -224,20 +222,18 @@ class LabelledArrays(DataSource):
                     lines = read_text(Path(labels), most=MAX_BYTES).split()
                     found = np.array([int(line) for line in lines], np.int64)
             except DAMAGE as problem:
-                raise InputError(f"{labels} holds no labels", facts={"reason": problem}) from None
+                raise InputError(f"{labels} has no labels", facts={"reason": problem}) from None
         count = next(iter(counts.values()))
         if found is not None:
             given = found.reshape(-1)
             if given.size != count:
                 raise InputError(
-                    "there are not as many labels as items",
+                    "the number of labels differs from the number of items",
                     facts={"items": count, "labels": given.size},
                 )
             usable = given.dtype.kind in "iubf" and (np.abs(given) < MOST_CLASSES).all()
             if not usable or (given % 1 != 0).any():
-                raise InputError(
-                    "labels are whole numbers of classes", facts={"labels": str(given[:5])}
-                )
+                raise InputError("labels must be integers", facts={"labels": str(given[:5])})
             self.labels = given.astype(np.int64)
         elif not unlabelled:
             raise InputError(
@@ -246,7 +242,7 @@ class LabelledArrays(DataSource):
                 fix="np.savez(file, images=..., labels=...), or --labels labels.npy",
             )
         self.names = tuple(f"{path.name}[{index}]" for index in range(count))
-        for tensor in tensors:  # items of another shape are refused; sequences are cut or filled
+        for tensor in tensors:  # only sequences may differ from the input's shape
             wanted, have = tensor.shape[1:], self._arrays[tensor.name].shape[1:]
             if len(wanted) == 3 and len(have) == 2:
                 have = (1, *have)
@@ -259,8 +255,8 @@ class LabelledArrays(DataSource):
                     continue
                 if axis not in cut:
                     raise InputError("the items do not have the shape of the input", facts=facts)
-                note = f"{cut[axis]}: {got} in the data, {want} in the network; cut, or filled"
-                self.notes = (*self.notes, f"{note} with zeros")
+                note = f"{cut[axis]}: {got} in the data, {want} in the network; cut or zero-padded"
+                self.notes = (*self.notes, note)
 
     def load(self, index: int) -> LoadedItem:
         return {name: array[self._place(index)] for name, array in self._arrays.items()}
@@ -298,15 +294,15 @@ class LabelledArrays(DataSource):
 
 
 def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray | None]:
-    """Read an array for every input, and the labels where they are in the same file."""
+    """Return an array for every input, and the labels if the file contains them."""
     check_inputs_exist(path)
     labels = None
     if path.suffix == ".npy":
         if len(tensors) > 1:
             raise InputError(
-                f"{path.name} is one array, and the model has {len(tensors)} inputs",
+                f"{path.name} is a single array, but the model has {len(tensors)} inputs",
                 facts={"inputs": ", ".join(tensor.name for tensor in tensors)},
-                fix="np.savez(file, labels=..., **arrays by the names of the inputs)",
+                fix="np.savez(file, labels=..., **arrays), with arrays by input name",
             )
         found = {tensors[0].name: read_npy(path)}
     else:
@@ -314,7 +310,7 @@ def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], Any
         names = archive_names(path)
         labelled = next((name for name in LABELS if name in names), None)
         rest = [name for name in names if name not in LABELS]
-        # Arrays belong to inputs by name; one input takes the usual or the only one.
+        # Arrays are matched to inputs by name; a single input takes the usual or the only array.
         usual = [name for name in ("images", "data", "x") if name in rest] or rest
         chosen = {}
         for tensor in tensors:
@@ -332,34 +328,34 @@ def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], Any
         found = {name: arrays[own] for name, own in chosen.items()}
         labels = arrays[labelled] if labelled else None
     if any(array.ndim == 0 for array in found.values()):
-        raise InputError(f"{path} holds a single number, not items")
+        raise InputError(f"{path} contains a single number, not items")
     return found, labels
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
-    """Open images in folders, or an array with labels."""
+    """Open images in folders, or arrays with labels."""
     path = Path(str(settings["data"]))
     if path.is_dir() or path.suffix not in (".npz", ".npy"):
         if not path.exists():
             raise InputError(
-                f"there is no data at {path}",
-                fix="--data with a folder of images, or an .npz that is there",
+                f"no data found at {path}",
+                fix="--data FOLDER with images, or --data FILE.npz",
             )
         images = ImageFolder(path, settings, tensors)
-        chosen_item(images.names, settings.get("show"))  # refused before anything is run
+        find_item(images.names, settings.get("show"))  # raises errors before any model is run
         return images
     labels = str(settings["labels"]) if settings.get("labels") else None
     return LabelledArrays(path, tensors, labels=labels, unlabelled=bool(settings.get("unlabelled")))
 
 
 def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
-    """Find the scores among the outputs."""
+    """Return the output with the class scores, one row per item."""
     wanted = settings.get("output_name")
     if wanted:
-        said = f"the model has no output called {wanted!r}"
+        said = f"the model has no output {wanted!r}"
         refuse_unknown(str(wanted), outputs, said, listed="outputs", kind=InputError)
     shapes = {name: text_from_shape(outputs[name].shape) for name in outputs}
-    # One row of numbers per item, whatever dimensions of one it has.
+    # Scores are one vector per item; dimensions of size 1 do not matter.
     dims = {name: [dim for dim in array.shape[1:] if dim != 1] for name, array in outputs.items()}
     chosen = [str(wanted)] if wanted else [
         name for name, array in outputs.items()
@@ -367,19 +363,19 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
     ]  # fmt: skip
     if len(chosen) > 1:
         raise InputError(
-            "several outputs may hold the scores of classes",
+            "several outputs could be the class scores",
             facts=shapes,
             fix=f"--output-name {chosen[-1]}",
         )
     rows = np.asarray(outputs[chosen[0]]).reshape(len(loaded), -1) if chosen else np.zeros((1, 1))
     if rows.shape[1] < 2:
-        raise InputError("no output holds scores of classes", facts=shapes)
+        raise InputError("no output contains class scores", facts=shapes)
     return {"scores": rows.astype(np.float32)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Tally:
-    ranks: NDArray[np.int64]  # of the labels; items without numbers come after the last class
+    ranks: NDArray[np.int64]  # rank of the true class; classes + 1 if scores contain NaN or Inf
     best: NDArray[np.int64]
     confidence: NDArray[np.float64]
     classes: int
@@ -388,7 +384,7 @@ class _Tally:
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """Compute top-1 and top-5 of every model, agreement with the first, and the worst mistakes."""
+    """Compute top-1 and top-5 of every model and its agreement with the first; draw mistakes."""
     labels = source.labels
     assert labels is not None
     tallies = [_tally(model, labels, source) for model in models]
@@ -396,11 +392,11 @@ def judge(
     scores: list[tuple[Score, ...]] = []
     pairs: list[tuple[Scalar, ...]] = []
     pictures: list[PictureValue] = []
-    item, notes = shown_item(source.names, settings)
+    item, notes = item_to_show(source.names, settings)
     notes = (*source.notes, *notes)
     for number, (model, tally) in enumerate(zip(models, tallies, strict=True)):
         own = [top_k(tally.ranks), *([top_k(tally.ranks, k=TOP)] if tally.classes > TOP else [])]
-        if number:  # two models that name no class do not agree
+        if number:  # two models without a predicted class do not agree
             same = agreement(first.best, np.where(tally.best == NO_CLASS, -2, tally.best))
             own.append(same)
             test = mcnemar(first.ranks <= 1, tally.ranks <= 1)
@@ -408,21 +404,21 @@ def judge(
                           test.difference, test.interval.low, test.interval.high))  # fmt: skip
         scores.append(tuple(own))
         if count := int((tally.best == NO_CLASS).sum()):
-            lost = f"{model.label}: scores of {count} items hold NaN or Inf; they count as wrong"
+            lost = f"{model.label}: {count} items with NaN or Inf scores count as wrong"
             notes = (*notes, lost)
-        # The mistakes a model is surest of.
+        # The mistakes with the highest confidence.
         wrong = np.flatnonzero(tally.ranks > 1)
         worst = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
         if source.scores_only or not len(worst) or source.picture(int(worst[0])) is None:
             continue
-        title = f"Mistakes {model.label} is surest of"
-        figure, axes = grid(-(-len(worst) // 4), min(len(worst), 4), title=title)
+        title = f"Most confident mistakes of {model.label}"
+        figure, axes = make_grid(-(-len(worst) // 4), min(len(worst), 4), title=title)
         for axis, place in zip(axes, worst, strict=False):
             best, sure = tally.best[place], tally.confidence[place]
             said = "no class" if best == NO_CLASS else f"{best} ({sure:.0%})"
             name = Path(source.names[place]).name
-            show(axis, source.picture(int(place)), f"{name}\n{said}, is {labels[place]}")
-        path = save(figure, folder / f"classification_worst_{number}.png")
+            draw_image(axis, source.picture(int(place)), f"{name}\n{said}, is {labels[place]}")
+        path = save_figure(figure, folder / f"classification_worst_{number}.png")
         pictures.append(PictureValue(path=str(path), title=title, model=number))
     tables = [_top_table(models, source, item), _class_table(models, tallies, labels, source)]
     if len(models) > 1:
@@ -491,7 +487,7 @@ def _class_table(
 
 
 def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> TaskTable:
-    """List the best classes of one item with their scores, a pair of columns for every model."""
+    """List the top classes of one item with their scores, two columns for every model."""
     columns: list[list[Scalar]] = []
     for model in models:
         scores = model.chunks.rows(item, item + 1)["scores"].astype(np.float64)
@@ -505,9 +501,9 @@ def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> Ta
 
 
 def _rank_tables(models: Sequence[Predicted]) -> list[TaskTable]:
-    """Compare every place of the ranking with the first model's, all others in one table.
+    """Compare scores and classes by rank with those of the first model.
 
-    Models with other classes are left out.
+    Returns one table; models with another number of classes are left out.
     """
     first, heads, found = models[0], list[str](), list[Sequence[RankRow]]()
     for other in models[1:]:
@@ -525,6 +521,6 @@ def _rank_tables(models: Sequence[Predicted]) -> list[TaskTable]:
     for place, row in enumerate(zip(*found, strict=False), start=1):
         cells = (cell for each in row for cell in (each.mae, f"{100 * each.disagree:.2f} %"))
         rows.append((place, *cells))
-    title = f"Ranks against {first.label}: error of the score, and other class"
+    title = f"By rank, compared with {first.label}: score error, share of other classes"
     table = TaskTable(id="ranks", title=title, headings=("rank", *heads), rows=tuple(rows))
     return [table] if found else []

@@ -1,7 +1,7 @@
-"""What the module of a task offers: ``FLAGS``, ``open_source``, ``decode`` and ``judge``.
+"""What the module of a task provides: ``FLAGS``, ``open_source``, ``decode`` and ``judge``.
 
-The worker calls the middle two beside the model, the evaluation the last one when all models have
-run.
+The worker that runs the model calls ``open_source`` and ``decode``; the evaluation calls ``judge``
+after all models have run.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from trtbench.host.arrays import Chunks
 
 Settings = Mapping[str, Scalar]
 Tensors = Sequence[TensorSpec]
-TaskTable = TableValue  # rows to show beside the scores
+TaskTable = TableValue  # a table shown with the scores
 
 COMMON = ("data", "unlabelled")
-"""Settings of every task: where the data is, and whether only its inputs are wanted."""
+"""Settings of every task: the path of the data, and whether labels are not needed."""
 
 
 class Flag(Value, frozen=True, kw_only=True):
@@ -43,16 +43,16 @@ class Flag(Value, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     kind: Literal["text", "whole", "number", "switch"] = "text"
     preprocessing: bool = False
-    """Whether it matters for the inputs alone, and so for ``check --images`` too."""
-    to_calibrate: Scalar = None  # its default for items to calibrate with
+    """Whether it changes the inputs, so that ``check --images`` needs it too."""
+    to_calibrate: Scalar = None  # the default when data is read for calibration
 
     @property
     def key(self) -> str:
         return self.name.replace("-", "_")
 
 
-def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
-    """Return settings with the defaults of those left out; unknown ones are refused."""
+def settings_with_defaults(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
+    """Return the settings with defaults filled in; unknown settings raise an error."""
     known = {flag.key: flag for flag in flags}
     for key in settings:
         if key not in COMMON:
@@ -60,31 +60,31 @@ def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
     return {**{key: flag.default for key, flag in known.items()}, **settings}
 
 
-def calibrating(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
-    """Complete settings for items to calibrate with, which are not those judged on."""
+def calibration_settings(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
+    """Return the settings, with defaults, to read calibration data instead of evaluation data."""
     own = {flag.key: flag.to_calibrate for flag in flags if flag.to_calibrate is not None}
     given = {key: value for key, value in settings.items() if value is not None}
-    return completed(flags, {**own, **given})
+    return settings_with_defaults(flags, {**own, **given})
 
 
-def number(settings: Settings, key: str) -> float:
-    """Return a setting that is a number."""
+def float_setting(settings: Settings, key: str) -> float:
+    """Return a numeric setting as a float."""
     value = settings[key]
     assert value is not None
     return float(value)
 
 
 class DataSource(ABC):
-    """Items in order: decoded by ``load``, made ready for the network by ``prepare``."""
+    """An ordered set of items: ``load`` reads one, ``prepare`` converts it to model inputs."""
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    drawn: bool = False  # at random, not read
-    scores_only: bool = False  # without pictures and intervals: a search judges dozens of models
-    labels: NDArray[np.int64] | None = None  # the right class of every item, where items have one
+    drawn: bool = False  # random values, not read from files
+    scores_only: bool = False  # skip pictures and intervals, for a search over many models
+    labels: NDArray[np.int64] | None = None  # the true class of every item, if known
     class_names: Mapping[int, str] = MappingProxyType({})
     preparation: Mapping[str, Scalar] = MappingProxyType({})
-    """What is done to an item before the network sees it, with every size and default filled in."""
+    """The preprocessing of an item, with all sizes and defaults filled in."""
     _places: Sequence[int] | None = None
 
     @abstractmethod
@@ -93,14 +93,14 @@ class DataSource(ABC):
 
     @abstractmethod
     def prepare(self, loaded: LoadedItem) -> Arrays:
-        """Make the item ready for the inputs, in float32, without the batch."""
+        """Return the model inputs for the item, in float32, without the batch dimension."""
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
-        """Return one item as an image, where it is one."""
+        """Return one item as an image, or ``None`` if it is not one."""
         return None
 
     def part(self, places: Sequence[int]) -> DataSource:
-        """Return a source of these items only, numbered anew."""
+        """Return a source with only the items at these indices."""
         chosen = copy.copy(self)
         chosen.names = tuple(self.names[place] for place in places)
         chosen.labels = None if self.labels is None else self.labels[list(places)]
@@ -108,53 +108,53 @@ class DataSource(ABC):
         return chosen
 
     def _place(self, index: int) -> int:
-        """Return the number of an item in the whole data."""
+        """Return the index of an item in the full data set."""
         return index if self._places is None else self._places[index]
 
 
 def preparation_from_source(task: str, source: DataSource) -> dict[str, Scalar]:
-    """Return how a task prepares its items; nothing for arrays, which are fed as they are."""
+    """Return the preprocessing of a task's items; empty for arrays, which are used unchanged."""
     return {"task": task, **source.preparation} if source.preparation else {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """What one model predicted for every item."""
+    """The predictions of one model for all items."""
 
     label: str
     chunks: Chunks
-    latency_s: float | None = None  # mean per item, warm, for the titles of pictures
+    latency_s: float | None = None  # mean per item after warm-up, shown in titles of pictures
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """How right every model is."""
+    """The accuracy of every model."""
 
     scores: tuple[tuple[Score, ...], ...]  # one row per model, in the order they were given
-    method: str  # how the numbers were computed, in a sentence
+    method: str  # a sentence on how the scores were computed
     tables: tuple[TaskTable, ...] = ()
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 class Task(Protocol):
-    """The module of a task."""
+    """The interface of a task module."""
 
     FLAGS: tuple[Flag, ...]
     METRICS: tuple[Metric, ...] = ()
-    """Metrics of its scores that ``trtbench.core.metrics`` does not declare."""
+    """Metrics that are not declared in ``trtbench.core.metrics``."""
     DRAWS_LATENCY: bool = False
-    """Whether its pictures show latencies: they belong to the runs that measured them."""
+    """Whether its pictures show latencies, so that they are specific to the measured runs."""
     read_beside: Callable[[Settings], Sequence[Path]] | None = None
-    """Lists files and folders that are read beside those which settings name."""
+    """Returns files and folders that the task reads but that no setting names."""
 
     def open_source(self, settings: Settings, tensors: Tensors) -> DataSource:
         """Open the data at ``settings["data"]``."""
 
     def decode(self, outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
-        """Make predictions of the outputs of one batch, one row per item."""
+        """Convert the outputs of one batch to predictions, one row per item."""
 
     def judge(
         self, source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
     ) -> Judgement:
-        """Score all models against the truth and draw pictures into the folder."""
+        """Score all models against the ground truth and write pictures to the folder."""

@@ -1,4 +1,4 @@
-"""Depth: one map per image, with or without ground truth, and maps of several models compared."""
+"""Depth estimation: maps compared with ground truth, and between models."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from trtbench.host.images import READERS, read_image, read_map, scaled
 from trtbench.tasks._images import (
     ImageFiles,
     Loaded,
-    chosen_item,
-    grid,
+    draw_image,
+    find_item,
+    format_note,
     image_input,
+    item_to_show,
+    make_grid,
     normalize_flag,
     normalized,
-    noted,
-    save,
-    show,
-    shown_item,
+    save_figure,
 )
 from trtbench.tasks.contract import (
     DataSource,
@@ -57,43 +57,43 @@ if TYPE_CHECKING:
 SIZE = 518
 DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
-MAP_NAMES = ("depth", "disp")  # parts of the names of maps, where there are other outputs too
+MAP_NAMES = ("depth", "disp")  # words in the name of the depth output, if there are several outputs
 
 FLAGS = (
     Flag(name="gt",
-         help="Ground truth: .npy .npz .pfm .tiff .png, or a folder named as the images."),
-    Flag(name="gt-kind", default="depth", choices=KINDS, help="What the ground truth holds."),
-    Flag(name="output-kind", default="inverse", choices=KINDS, help="What the network predicts."),
+         help="Ground truth: .npy .npz .pfm .tiff .png, or a folder with the names of the images."),
+    Flag(name="gt-kind", default="depth", choices=KINDS, help="Unit of the ground truth."),
+    Flag(name="output-kind", default="inverse", choices=KINDS, help="Unit of the predictions."),
     Flag(name="align", default="median", choices=("median", "least-squares", "none"),
-         help="How predictions are brought to the scale of the truth."),
+         help="How predictions are scaled to the ground truth."),
     Flag(name="space", default="depth", choices=("depth", "inverse"),
-         help="What metrics are computed on."),
+         help="Compute metrics on depth or on inverse depth."),
     Flag(name="min-depth", kind="number", default=1e-3, help="Nearest valid depth."),
     Flag(name="max-depth", kind="number", default=1e5, help="Farthest valid depth."),
-    Flag(name="silog-lambda", kind="number", default=0.5, help="Of silog; KITTI has 1."),
+    Flag(name="silog-lambda", kind="number", default=0.5, help="Lambda of silog (KITTI uses 1)."),
     Flag(name="disparity-scale", kind="number", default=1.0, help="Baseline times focal length."),
     Flag(name="gt-scale", kind="number", default=1.0,
-         help="What values of the ground truth are divided by (256 for KITTI's PNG)."),
+         help="Divisor for ground-truth values (256 for KITTI's PNG)."),
     Flag(name="size", kind="whole", preprocessing=True,
-         help=f"Size of the input, where the network leaves it open (default {SIZE})."),
+         help=f"Input size, if it is dynamic in the network (default {SIZE})."),
     Flag(name="interpolation", default="bicubic", choices=("bilinear", "bicubic"),
-         preprocessing=True, help="How images are scaled."),
+         preprocessing=True, help="Interpolation for scaling images."),
     normalize_flag("imagenet"),
     Flag(name="show", help="Name of the image in depth_comparison.png (default: the first)."),
 )  # fmt: skip
 
 
 class DepthImages(ImageFiles):
-    """Images with the file of their ground truth, where there is one."""
+    """Images, with files of ground truth for some or all of them."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
-        self.find(settings)
+        self.find_files(settings)
         takes = image_input(tensors, asked=settings.get("size"), default=SIZE)
         self.settings = settings
         self._how: Literal["bilinear", "bicubic"] = (
             "bilinear" if settings.get("interpolation") == "bilinear" else "bicubic"
         )
-        self.settle(
+        self.set_preparation(
             takes, str(settings.get("normalize") or "imagenet"), fit="stretch",
             size="x".join(map(str, takes.size)), interpolation=self._how,
         )  # fmt: skip
@@ -102,11 +102,11 @@ class DepthImages(ImageFiles):
         self.truths = {self.paths[index]: file for index, file in matched.items()}
 
     def prepare(self, loaded: Loaded) -> Arrays:
-        pixels = scaled(loaded.pixels, self._takes.size, how=self._how)
-        return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
+        pixels = scaled(loaded.pixels, self._input.size, how=self._how)
+        return {self._input.name: normalized(pixels, self._normalize, self._input)}
 
     def truth(self, index: int) -> tuple[NDArray[np.float64] | None, str | None]:
-        """Return the ground truth of one image, or the reason why it cannot be read."""
+        """Return the ground truth of one image, if any, and the reason if it cannot be read."""
         path = self.truths.get(self.paths[index])
         if path is None:
             return None, None
@@ -117,15 +117,15 @@ class DepthImages(ImageFiles):
         return np.asarray(values, np.float64), None
 
     def _match(self, path: Path) -> dict[int, Path]:
-        """Pair images and truths by their paths below the two folders, without endings."""
+        """Match images to ground truth by relative path, without file extension."""
         if path.is_file():
             if len(self.paths) != 1:
-                raise UsageError("one ground truth, and several images", fix="--gt FOLDER")
+                raise UsageError("several images need a folder of ground truth", fix="--gt FOLDER")
             return {0: path}
         if not path.is_dir():
-            raise InputError(f"there is no ground truth at {path}")
+            raise InputError(f"no ground truth found at {path}")
         files: dict[str, Path] = {}
-        for suffix in reversed(READERS):  # arrays come before pictures
+        for suffix in reversed(READERS):  # arrays are preferred to pictures
             paths = (each for each in sorted(path.rglob("*")) if each.suffix.lower() == suffix)
             files |= {str(each.relative_to(path).with_suffix("")): each for each in paths}
         files = dict(sorted(files.items()))
@@ -133,7 +133,7 @@ class DepthImages(ImageFiles):
         found = {index: files[name] for index, name in enumerate(names) if name in files}
         if not found:
             raise InputError(
-                "no ground truth belongs to any image: names do not match",
+                "no image has ground truth: the file names do not match",
                 facts={"images": self.names[0], "ground truth": next(iter(files), "none")},
             )
         used = set(found.values())
@@ -142,20 +142,20 @@ class DepthImages(ImageFiles):
         for what, rest in (("images without ground truth", without),
                            ("ground truths without image", unused)):  # fmt: skip
             if rest:
-                self.notes = (*self.notes, noted(what, rest))
+                self.notes = (*self.notes, format_note(what, rest))
         return found
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open one image or a folder of them."""
-    rules_from_settings(settings)  # refused before anything is run
+    rules_from_settings(settings)  # raises errors before any model is run
     images = DepthImages(settings, tensors)
-    chosen_item(images.names, settings.get("show"))
+    find_item(images.names, settings.get("show"))
     return images
 
 
 def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
-    """Find the map among the outputs: one with such a name, else the largest."""
+    """Return the depth map among the outputs: chosen by name, else the largest."""
     found: dict[str, AnyArray] = {}
     for name, output in outputs.items():
         rows = np.asarray(output)
@@ -173,13 +173,13 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 
 
 def rules_from_settings(settings: Settings) -> DepthRules:
-    """Return how predictions are judged."""
+    """Return the rules for scoring predictions."""
     given = {**settings, "truth_kind": settings.get("gt_kind")}
     names = (each for each in DepthRules.__struct_fields__ if given.get(each) is not None)
     found = msgspec.convert({name: given[name] for name in names}, DepthRules)
     if not 0 < found.min_depth < found.max_depth:
         raise UsageError(
-            f"no depth lies between {found.min_depth:g} and {found.max_depth:g}",
+            f"no depth is between {found.min_depth:g} and {found.max_depth:g}",
             fix="--min-depth 0.001 --max-depth 80",
         )
     return found
@@ -187,7 +187,7 @@ def rules_from_settings(settings: Settings) -> DepthRules:
 
 @dataclass
 class _Tally:
-    """One model on every image."""
+    """The results of one model for all images."""
 
     model: Predicted
     results: dict[int, DepthResult] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class _Tally:
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """Compute metrics of every image, then averaged; differences from the first model; pictures."""
+    """Compute metrics averaged over images and differences from the first model; draw pictures."""
     assert isinstance(source, DepthImages)
     rules = rules_from_settings(settings)
     tallies = [_Tally(model) for model in models]
@@ -218,7 +218,7 @@ def judge(
                 shape = (own.shape[0], own.shape[1])
                 if difference := map_differences(resize_map(maps[0], shape), own):
                     tally.differences.append(difference)
-    shown, notes = shown_item(source.names, settings)
+    shown, notes = item_to_show(source.names, settings)
     notes = (*source.notes, *notes)
     scores: list[tuple[Score, ...]] = []
     rows: list[tuple[Scalar, ...]] = []
@@ -245,51 +245,54 @@ def judge(
             count = counted(excluded.count(reason), "image")
             notes = (*notes, f"{label}: {count} excluded: {reason}")
         if lost := sum(each.nonfinite for each in tally.results.values()):
-            notes = (*notes, f"{label}: {lost} valid pixels are not finite and were left out")
+            notes = (*notes, f"{label}: {lost} valid pixels with NaN or Inf were left out")
         if "the best fit is upside down" in excluded:
-            notes = (*notes, "does the network predict what --output-kind says?")
+            notes = (*notes, "check that --output-kind matches the network's output")
     tables = []
     if len(tallies) > 1:
-        title = f"Maps against {tallies[0].model.label}, in parts of its range"
+        title = f"Difference from {tallies[0].model.label}, as a fraction of its range"
         names = next((list(t.differences[0]) for t in tallies if t.differences), [])
         heads: tuple[str, ...] = ("model", *names)
         tables.append(TaskTable(id="to_first", title=title, headings=heads, rows=tuple(apart)))
     if rows:
         heads = ("image", "model", "valid", "not finite", *DEPTH_METRICS, "excluded")
-        tables.append(TaskTable(id="images", title="Every image", headings=heads, rows=tuple(rows)))
+        tables.append(TaskTable(id="images", title="By image", headings=heads, rows=tuple(rows)))
     pictures: tuple[PictureValue, ...] = ()
     if not source.scores_only:
-        path = save(_sheet(source, shown, tallies, rules), folder / "depth_comparison.png")
+        figure = _draw_comparison(source, shown, tallies, rules)
+        path = save_figure(figure, folder / "depth_comparison.png")
         pictures = (PictureValue(path=str(path), title=f"Depth: {source.names[shown]}"),)
     return Judgement(
         scores=tuple(scores),
-        method=rules.description if source.truths else "no ground truth: maps are compared only",
+        method=rules.description if source.truths else "no ground truth: only models are compared",
         tables=tuple(tables),
         pictures=pictures,
         notes=notes,
     )
 
 
-def _sheet(images: DepthImages, index: int, tallies: Sequence[_Tally], rules: DepthRules) -> Figure:
+def _draw_comparison(
+    images: DepthImages, index: int, tallies: Sequence[_Tally], rules: DepthRules
+) -> Figure:
     truth, _ = images.truth(index)
     picture = read_image(images.paths[index], channels=3)
     shape = (picture.shape[0], picture.shape[1])
     columns = 1 + (truth is not None) + len(tallies)
-    figure, axes = grid(1, columns, title=images.names[index], shape=shape, lines=5)
+    figure, axes = make_grid(1, columns, title=images.names[index], shape=shape, lines=5)
     places = iter(axes)
-    show(next(places), picture, "image")
+    draw_image(next(places), picture, "image")
     if truth is not None:
         depth = to_depth(truth, rules.truth_kind, rules.disparity_scale)
         valid = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
         with np.errstate(divide="ignore"):
             near = np.where(valid, 1.0 / depth, np.nan)
-        show(next(places), near, "ground truth (near is bright)", kind="map", shape=shape)
+        draw_image(next(places), near, "ground truth (near is bright)", kind="map", shape=shape)
     for tally in tallies:
         own = tally.model.chunks.rows(index, index + 1)["depth"][0].astype(np.float64)
         if rules.output_kind == "depth":
             with np.errstate(divide="ignore"):
                 own = 1.0 / own
-        # A model, its latency, and its metrics: over all images, then on this one.
+        # Title: the model, its latency, its metrics over all images, and those of this image.
         lines, latency_s = [tally.model.label], tally.model.latency_s
         if latency_s:
             lines.append(f"{text_from_seconds(latency_s)}, {1 / latency_s:.4g} FPS (mean)")
@@ -297,12 +300,12 @@ def _sheet(images: DepthImages, index: int, tallies: Sequence[_Tally], rules: De
         if good:
             mean = {name: float(np.mean([each[name] for each in good])) for name in good[0]}
             count = "1 image" if len(good) == 1 else f"mean of {len(good)}"
-            lines.append(f"{_metrics(mean)}, {count}")
+            lines.append(f"{_format_metrics(mean)}, {count}")
         if result is not None and result.metrics is not None and len(good) > 1:
-            lines.append(f"this one: {_metrics(result.metrics)}")
-        show(next(places), own, "\n".join(lines), kind="map", shape=shape)
+            lines.append(f"this image: {_format_metrics(result.metrics)}")
+        draw_image(next(places), own, "\n".join(lines), kind="map", shape=shape)
     return figure
 
 
-def _metrics(metrics: Mapping[str, float]) -> str:
+def _format_metrics(metrics: Mapping[str, float]) -> str:
     return f"abs_rel {metrics['abs_rel']:.3f}, rmse {metrics['rmse']:.3g}, d1 {metrics['d1']:.1%}"

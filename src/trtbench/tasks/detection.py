@@ -1,4 +1,4 @@
-"""Detection: boxes of objects, from the outputs of many families of networks.
+"""Object detection: decodes boxes from the outputs of many network families, computes mAP.
 
 A decoded row is x0, y0, x1, y1 in pixels of the image, a score, and the network's class number.
 """
@@ -37,10 +37,10 @@ from trtbench.tasks._boxes import (
     DetectionImage,
     DetectionImages,
     Truth,
-    find_images_of,
+    find_dataset,
     label_file,
 )
-from trtbench.tasks._images import SHOWN, normalize_flag
+from trtbench.tasks._images import MIN_SHOWN_SCORE, normalize_flag
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -49,24 +49,24 @@ from trtbench.tasks.contract import (
     Settings,
     TaskTable,
     Tensors,
-    number,
+    float_setting,
 )
 
 Order = Literal["xyxy", "yxyx", "cxcywh", "xywh"]
 ORDERS: tuple[Order, ...] = ("xyxy", "yxyx", "cxcywh", "xywh")
-NO_ORDER = -1  # stored in place of an order by batches without a box
-MOST_CANDIDATES = 30_000  # of one image, the best ones, that enter suppression, as in Ultralytics
-MOST_ROWS = 1000  # more boxes than this, without a count, have not been through suppression
-INSIDE_OUT = 0.05  # share of boxes with swapped corners from which they are not corners
-FRACTIONS = 2.0  # coordinates below this are fractions of the input, not its pixels
-MASKS = 32  # values per box, and channels of another output, that a segmenting network adds
-ROW = 6  # four sides, a score and a class
+NO_ORDER = -1  # stored as the order for batches without boxes
+MOST_CANDIDATES = 30_000  # per image before NMS, as in Ultralytics
+MOST_ROWS = 1000  # with more boxes, the network has not applied NMS
+SWAPPED_SHARE = 0.05  # with a larger share of swapped corners, boxes are not corners
+FRACTION_LIMIT = 2.0  # coordinates below this are fractions of the input, not its pixels
+MASK_VALUES = 32  # mask values per box, and channels of the mask output
+ROW_VALUES = 6  # four sides, a score and a class
 COCO = 80
-TABLE_VALUES = {"yolov8": 5, "yolov5": 6}  # least number of values per box, by kind of table
+TABLE_VALUES = {"yolov8": 5, "yolov5": 6}  # least number of values per box
 
 
 CLASS_MAPS = ("index", "from-one", "id", "coco")
-COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)  # class numbers, of 91, without data
+COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)  # numbers below 91 not in use
 COCO_IDS = tuple(number for number in range(91) if number not in COCO_UNUSED)
 
 
@@ -87,12 +87,12 @@ class DetectorOutputs:
         return self.items[0].classes
 
     def given(self, key: str) -> Scalar:
-        """Return a setting; ``None`` where it is left out or ``auto``."""
+        """Return a setting, or ``None`` if it is missing or ``auto``."""
         value = self.settings.get(key)
         return None if value in (None, "auto") else value
 
     def shapes(self) -> dict[str, str]:
-        """Describe types and shapes of the outputs, for error messages."""
+        """Return the types and shapes of the outputs, for error messages."""
         return {
             f"output {name}": f"{array.dtype} {'x'.join(map(str, array.shape))}"
             for name, array in self.arrays.items()
@@ -101,25 +101,25 @@ class DetectorOutputs:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Boxes of a batch before suppression, one array per image, and how to go on from there."""
+    """Boxes of a batch before NMS, one array per image, and how to interpret them."""
 
     boxes: Sequence[AnyArray] | AnyArray  # [candidates, 4]
     scores: Sequence[AnyArray] | AnyArray  # [candidates, classes], or [candidates] with labels
     labels: Sequence[AnyArray] | None = None
-    order: Order | None = None  # ``None``: corners or centres, whichever the values are
-    fractions: bool | None = None  # whether coordinates are fractions; ``None``: by their size
-    suppressed: bool = False  # whether the network has done suppression
+    order: Order | None = None  # ``None``: xyxy or cxcywh, decided by the values
+    fractions: bool | None = None  # of the input size; ``None``: decided by the values
+    suppressed: bool = False  # whether the network has applied NMS
     iou: float = 0.7
-    classes: int | None = None  # number of classes of the network, where the outputs show it
+    classes: int | None = None  # number of classes, if the outputs show it
 
 
 def _are_fractions(rows: AnyArray) -> bool:
     boxes = rows[..., :4]
-    return bool(np.abs(boxes[np.isfinite(boxes)]).max(initial=0.0) < FRACTIONS)
+    return bool(np.abs(boxes[np.isfinite(boxes)]).max(initial=0.0) < FRACTION_LIMIT)
 
 
-def _narrow(batch: DetectorOutputs) -> dict[str, AnyArray]:
-    """Drop the one of [batch, boxes, 1, 4] and the like."""
+def _squeezed(batch: DetectorOutputs) -> dict[str, AnyArray]:
+    """Return the outputs without the third dimension if its size is 1: [batch, boxes, 1, 4]."""
     return {
         name: array[:, :, 0] if array.ndim == 4 and array.shape[2] == 1 else array
         for name, array in batch.arrays.items()
@@ -127,9 +127,9 @@ def _narrow(batch: DetectorOutputs) -> dict[str, AnyArray]:
 
 
 def _read_lists(batch: DetectorOutputs) -> Candidates | None:
-    """Boxes, scores and classes in outputs of their own, and perhaps a count of valid ones."""
-    arrays, items = _narrow(batch), len(batch.items)
-    # Scores of four boxes are as wide as boxes, but not as deep.
+    """Decode separate outputs for boxes, scores, classes, and optionally the number of boxes."""
+    arrays, items = _squeezed(batch), len(batch.items)
+    # Scores of four boxes also end in 4, but have fewer dimensions.
     wide = {n: a for n, a in arrays.items() if a.ndim > 1 and a.shape[-1] == 4}
     found = [name for name, array in wide.items() if array.ndim > 2] or list(wide)
     if len(found) != 1 or len(arrays) > 4:
@@ -143,7 +143,7 @@ def _read_lists(batch: DetectorOutputs) -> Candidates | None:
     single = {n: a for n, a in flat.items() if n != counts and a.shape[1] == boxes.shape[1]}
     if len(single) != 2:
         return None
-    # Classes are integers, or named so, or whole numbers.
+    # Classes have an integer type, a name such as labels, or only whole numbers.
     whole = [name for name, array in single.items() if array.dtype.kind in "iu"]
     called = [n for n in single if any(word in n.lower() for word in ("class", "label", "cls"))]
     counting = [n for n, a in single.items() if np.equal(np.mod(a, 1), 0).all()]
@@ -159,32 +159,33 @@ def _read_lists(batch: DetectorOutputs) -> Candidates | None:
         labels=[each[:count] for each, count in zip(single[labels], valid, strict=True)],
         suppressed=counts is not None or boxes.shape[1] <= MOST_ROWS,
         order="yxyx" if any("detection_boxes:" in name for name in arrays) else None,
-    )  # TensorFlow has y before x
+    )  # TensorFlow stores y before x
 
 
 def _mask_values(batch: DetectorOutputs) -> int:
-    return MASKS if any(a.ndim == 4 and a.shape[1] == MASKS for a in batch.arrays.values()) else 0
+    are_masks = (a.ndim == 4 and a.shape[1] == MASK_VALUES for a in batch.arrays.values())
+    return MASK_VALUES if any(are_masks) else 0
 
 
 def _read_rows(batch: DetectorOutputs) -> Candidates | None:
-    """Rows of box, score and class: [batch, n, 6]."""
-    items, grids = len(batch.items), _grids(batch)
+    """Decode rows of box, score and class: [batch, n, 6]."""
+    items, grids = len(batch.items), _grid_box_counts(batch)
     for array in batch.arrays.values():
         if array.dtype.kind != "f" or array.ndim not in (2, 3):
             continue
         rows = array.reshape(items, -1, array.shape[-1])
         few = rows.shape[1] not in grids and rows.shape[1] <= MOST_ROWS
-        # As many rows as the grids have cells: a YOLO of one or two classes, or finished.
+        # A YOLO with one or two classes before NMS also has six values per grid cell.
         finished = few or batch.given("decoder") or batch.classes not in (None, 1, 2)
-        if rows.shape[2] not in {ROW, ROW + _mask_values(batch)} or not finished:
+        if rows.shape[2] not in {ROW_VALUES, ROW_VALUES + _mask_values(batch)} or not finished:
             continue
-        finite = rows[np.isfinite(rows[..., :ROW]).all(axis=2)]
+        finite = rows[np.isfinite(rows[..., :ROW_VALUES]).all(axis=2)]
         scores, classes = finite[:, 4], finite[:, 5]
         if (scores < 0).any() or (scores > 1).any() or np.mod(classes, 1).any():
             raise InputError(
                 "the rows of six values are not a box, its score and its class",
                 facts=batch.shapes(),
-                fix="--decoder FILE.py:FUNCTION puts them in order (docs/eval.md)",
+                fix="write a decoder: --decoder FILE.py:FUNCTION (docs/eval.md)",
             )
         return Candidates(
             boxes=rows[..., :4], scores=rows[..., 4], labels=list(rows[..., 5]),
@@ -193,8 +194,8 @@ def _read_rows(batch: DetectorOutputs) -> Candidates | None:
     return None
 
 
-def _grids(batch: DetectorOutputs) -> dict[int, int]:
-    """Boxes per cell by the number of boxes that YOLO's grids of the input have."""
+def _grid_box_counts(batch: DetectorOutputs) -> dict[int, int]:
+    """Return the total numbers of boxes of YOLO's grids, mapped to boxes per cell."""
     high, wide = batch.target
     cells = [
         sum((high // s) * (wide // s) for s in strides)
@@ -204,18 +205,18 @@ def _grids(batch: DetectorOutputs) -> dict[int, int]:
 
 
 def _table_kind(batch: DetectorOutputs, array: AnyArray, extra: int) -> tuple[str | None, int]:
-    """Return the kind of a table, and the axis along which the values of a box lie.
+    """Return the family of an output with a row per box, and the axis of a box's values.
 
-    Decided by the number of boxes, where the grids have as many; then by the number of classes,
-    then by the longer side: YOLOv8 has values down, YOLOv5 across.
+    Decided by the number of boxes if it matches the grids, else by the number of classes, else by
+    the longer axis: YOLOv8 has boxes on the last axis, YOLOv5 on the first.
     """
-    known, shape = _grids(batch), array.shape
+    known, shape = _grid_box_counts(batch), array.shape
     sides = ((1, shape[2], shape[1] - extra), (2, shape[1], shape[2] - extra))
     for axis, boxes, values in sides:
         if boxes in known and values > 4:
             objectness = known[boxes] == 3
             if axis == 2 and not objectness:
-                # YOLOv6 has objectness 1 everywhere; of unknown classes COCO's 80 are likely.
+                # YOLOv6 sets objectness to 1; without a number of classes, COCO's 80 is assumed.
                 objectness = values - 5 == (batch.classes or COCO) or (
                     batch.classes is None and bool((array[..., 4] == 1).all())
                 )
@@ -229,13 +230,14 @@ def _table_kind(batch: DetectorOutputs, array: AnyArray, extra: int) -> tuple[st
 
 
 def _read_table(kind: str, batch: DetectorOutputs) -> Candidates | None:
-    """Centres and sizes of boxes, perhaps objectness, and a score for every class.
+    """Decode an output with a row per grid cell: [batch, boxes, values].
 
-    That is the output with one row per grid cell [batch, boxes, values].
+    Values are centre and size of the box, objectness in some families, and a score per class.
     """
-    extra, narrow, is_set = _mask_values(batch), _narrow(batch), batch.given("decoder") == kind
+    extra, narrow = _mask_values(batch), _squeezed(batch)
+    is_set = batch.given("decoder") == kind
     if any(array.ndim == 3 and 4 in array.shape[1:] for array in narrow.values()):
-        return None  # boxes of their own, and scores in another output
+        return None  # boxes and scores are separate outputs
     found: dict[str, tuple[str, AnyArray]] = {}
     for name, array in narrow.items():
         if array.ndim != 3 or array.dtype.kind != "f":
@@ -256,18 +258,18 @@ def _read_table(kind: str, batch: DetectorOutputs) -> Candidates | None:
     if len(same) > 1:
         raise InputError(
             f"{len(same)} outputs could hold the boxes", facts=batch.shapes(),
-            fix=f"--read-output {same[-1]}, or another (of YOLOv9 with auxiliary heads, the last)",
+            fix=f"--read-output {same[-1]}, or another (the last for YOLOv9 with auxiliary heads)",
         )  # fmt: skip
     if own != kind:
         return None
     if (rows[..., 2:4] < 0).any():
         raise InputError(
-            "boxes have negative sizes: they are relative to the cells of a grid",
+            "boxes have negative sizes: they seem to be relative to grid cells",
             facts=batch.shapes(),
-            fix="export the network with its decoding, or --decoder FILE.py:FUNCTION",
+            fix="export the network with box decoding, or use --decoder FILE.py:FUNCTION",
         )
     fractions = _are_fractions(rows)
-    if kind == "yolov8":  # few boxes as fractions are the queries of an RT-DETR
+    if kind == "yolov8":  # few boxes with fractional coordinates are RT-DETR queries
         return Candidates(
             boxes=rows[..., :4], scores=rows[..., 4:], order="cxcywh", fractions=fractions,
             suppressed=fractions and rows.shape[1] <= MOST_ROWS, classes=rows.shape[2] - 4,
@@ -282,7 +284,7 @@ def _read_table(kind: str, batch: DetectorOutputs) -> Candidates | None:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodedImage:
-    """What a user's decoder gets to know about one image."""
+    """The sizes of one image, passed to a custom decoder."""
 
     width: int
     height: int
@@ -290,15 +292,15 @@ class DecodedImage:
     input_height: int
 
 
-_UserDecoder = Callable[[dict[str, AnyArray], list[DecodedImage]], Sequence[AnyArray]]
+_CustomDecoder = Callable[[dict[str, AnyArray], list[DecodedImage]], Sequence[AnyArray]]
 
 
-def _read_by_hook(batch: DetectorOutputs) -> Candidates | None:
-    """Call the user's function: x0, y0, x1, y1 in pixels of the input, score, class."""
+def _read_custom(batch: DetectorOutputs) -> Candidates | None:
+    """Call the custom decoder: x0, y0, x1, y1 in pixels of the input, score, class."""
     name = str(batch.given("decoder"))
     if ":" not in name:
         return None
-    function, (high, wide) = _load_function(name), batch.target
+    function, (high, wide) = _load_decoder(name), batch.target
     pictures = [
         DecodedImage(
             width=item.pixels.shape[1], height=item.pixels.shape[0], input_width=wide,
@@ -311,11 +313,11 @@ def _read_by_hook(batch: DetectorOutputs) -> Candidates | None:
         rows = [np.asarray(each, np.float64).reshape(-1, 6) for each in returned]
         if len(rows) != len(batch.items):
             raise ValueError(f"it returned {len(rows)} arrays for {len(batch.items)} images")
-    except Exception as problem:  # a user's function may raise anything
+    except Exception as problem:  # custom code may raise anything
         raise InputError(
             f"the decoder {name} failed on these outputs",
             facts={"reason": f"{type(problem).__name__}: {problem}", **batch.shapes()},
-            fix="it returns an array [n, 6] per image: x0, y0, x1, y1, score, class",
+            fix="return an array [n, 6] per image: x0, y0, x1, y1, score, class",
         ) from None
     return Candidates(
         boxes=[r[:, :4] for r in rows], scores=[r[:, 4] for r in rows],
@@ -324,20 +326,20 @@ def _read_by_hook(batch: DetectorOutputs) -> Candidates | None:
 
 
 @functools.lru_cache(maxsize=1)
-def _load_function(name: str) -> _UserDecoder:
-    """Import the function; a file must belong to the user, as settings must."""
+def _load_decoder(name: str) -> _CustomDecoder:
+    """Import a custom decoder; a file must be owned by the current user."""
     place, _, function = name.rpartition(":")
     is_file = place.endswith(".py")
     if is_file and (reason := safety.why_untrusted(Path(place))) is not None:
         raise UsageError(
-            f"{safety.clean_line(place)} is not yours, and is not run",
-            facts={"reason": reason, "it can": "do whatever you can"},
-            fix="copy it to a folder of your own, after reading it",
+            f"{safety.clean_line(place)} is not run: it is not owned by you",
+            facts={"reason": reason, "risk": "it would run with your permissions"},
+            fix="review it, then copy it to a folder that only you can write to",
         )
     try:
         members = runpy.run_path(place) if is_file else vars(importlib.import_module(place))
-        found: _UserDecoder = members[function]
-    except Exception as problem:  # whatever the file itself raises when it is run
+        found: _CustomDecoder = members[function]
+    except Exception as problem:  # the file may raise anything when it is run
         raise UsageError(
             f"--decoder {name} cannot be loaded",
             facts={"reason": f"{type(problem).__name__}: {problem}"},
@@ -346,11 +348,11 @@ def _load_function(name: str) -> _UserDecoder:
     return found
 
 
-OWN = "own"
+CUSTOM = "own"
 DECODERS: dict[str, tuple[Callable[[DetectorOutputs], Candidates | None], str]] = {
     "nms-lists": (
         _read_lists,
-        "boxes [batch, n, 4], scores [batch, n], classes [batch, n], and perhaps a count "
+        "boxes [batch, n, 4], scores [batch, n], classes [batch, n], optionally a count "
         "(EfficientNMS, BatchedNMS, RT-DETR with its own postprocessing)",
     ),
     "end2end": (
@@ -365,53 +367,53 @@ DECODERS: dict[str, tuple[Callable[[DetectorOutputs], Candidates | None], str]] 
         functools.partial(_read_table, "yolov5"),
         "[batch, n, 5 + classes], with objectness (YOLOv5, 6, 7, YOLOX with its decoding)",
     ),
-    OWN: (_read_by_hook, "a function"),
+    CUSTOM: (_read_custom, "a custom function"),
 }
-"""By family: what decodes its outputs, or ``None`` of another family, and what it expects."""
-NAMES = tuple(DECODERS)  # a decoder is stored by its place here
+"""By family: its decoder, which returns ``None`` for other outputs, and what it expects."""
+NAMES = tuple(DECODERS)  # a decoder is stored by its index here
 
 
 FLAGS = (
-    Flag(name="annotations", help="COCO's instances (JSON), or a folder of YOLO's labels "
-         "(default: labels/ beside images/, or beside each image)."),
+    Flag(name="annotations", help="COCO instances (JSON), or a folder of YOLO labels "
+         "(default: labels/ next to images/, or next to each image)."),
     Flag(name="split", choices=("train", "val", "test"), preprocessing=True, to_calibrate="train",
-         help="Which images of a data.yaml (default: val; to calibrate with, train)."),
+         help="Split of a data.yaml (default: val; train for calibration)."),
     Flag(name="decoder", default="auto", help="Family of the outputs: auto, "
          + ", ".join(NAMES[:-1])
-         + ", or your own: FILE.py:FUNCTION."),
-    Flag(name="conf", kind="number", default=0.001, help="Least score of an object."),
+         + ", or a custom one: FILE.py:FUNCTION."),
+    Flag(name="conf", kind="number", default=0.001, help="Minimum score of a detection."),
     Flag(name="iou", kind="number",
-         help="Overlap above which doubles are dropped (default: as the family has it)."),
+         help="IoU threshold of NMS (default: that of the family)."),
     Flag(name="nms", default="auto", choices=("auto", "class", "agnostic", "off"),
-         help="Dropping of doubles: within a class, among all, or not."),
-    Flag(name="max-det", kind="whole", default=300, help="Objects per image at most."),
+         help="Non-maximum suppression: per class, across classes, or off."),
+    Flag(name="max-det", kind="whole", default=300, help="Maximum detections per image."),
     Flag(name="class-map", default="auto", choices=("auto", *CLASS_MAPS),
-         help="What the network's number of a class is: a place among the categories, from 0 or "
-         "from 1, an id of theirs, or one of COCO's 91 where the data has its 80."),
-    Flag(name="read-output", help="Names of the outputs to read, with commas, where others could "
-         "be taken for them."),
+         help="Meaning of the network's class numbers: an index of the categories, from 0 or from "
+         "1, a category id, or one of COCO's 91 ids for data with its 80 classes."),
+    Flag(name="read-output", help="Outputs to read, comma separated, if detection of the right "
+         "ones fails."),
     Flag(name="box-format", default="auto", choices=("auto", *ORDERS),
-         help="Order of coordinates (default: as the family has it)."),
+         help="Order of coordinates (default: that of the family)."),
     Flag(name="fit", default="letterbox", choices=("letterbox", "corner", "stretch"),
-         preprocessing=True, help="Into the input: scaled and framed in grey, scaled into a "
-         "corner, or stretched."),
+         preprocessing=True, help="How images fit the input: scaled and padded on all sides, "
+         "scaled and padded at the right and bottom, or stretched."),
     Flag(name="size", kind="whole", preprocessing=True,
-         help=f"Size of the input, where the network leaves it open (default {SIZE})."),
+         help=f"Input size, if it is dynamic in the network (default {SIZE})."),
     Flag(name="colour", default="rgb", choices=("rgb", "bgr"), preprocessing=True,
-         help="Order of the colours."),
+         help="Order of colour channels."),
     normalize_flag("none"),
 )  # fmt: skip
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
-    """Open images with COCO's or YOLO's annotations."""
+    """Open images with COCO or YOLO annotations."""
     return DetectionImages(settings, tensors)
 
 
 def read_beside(settings: Settings) -> Sequence[Path]:
-    """List the user's decoder, folders of images and YOLO's labels, and files that list images."""
+    """Return the custom decoder, folders of images and YOLO labels, and image lists."""
     hook, _, _ = str(settings.get("decoder")).rpartition(":")
-    data = find_images_of(settings)
+    data = find_dataset(settings)
     files = list(data.paths)
     if not settings.get("annotations"):
         files += [label_file(each, None, data.root) for each in data.paths]
@@ -420,14 +422,14 @@ def read_beside(settings: Settings) -> Sequence[Path]:
 
 
 def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings) -> Arrays:
-    """Make boxes of the outputs, in the coordinates of their images.
+    """Decode the outputs to boxes in the coordinates of their images.
 
     ``boxes`` are [batch, max_det, 6]; rows without a box have score -1.
     """
     listed = settings.get("read_output")
     names = list(outputs) if listed is None else [n.strip() for n in str(listed).split(",")]
     for name in names:
-        said = f"there is no output {name!r}"
+        said = f"the model has no output {name!r}"
         refuse_unknown(name, outputs, said, listed="outputs", flag="--read-output")
     arrays = {name: np.asarray(outputs[name]) for name in names}
     batch = DetectorOutputs(arrays=arrays, items=loaded, settings=settings)
@@ -437,8 +439,8 @@ def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings
         corners = np.concatenate([np.asarray(image, np.float64) for image in found.boxes])
         corners = corners[np.isfinite(corners).all(axis=1)]
         inside_out = (corners[:, 2:] < corners[:, :2]).any(axis=1)
-        order = "cxcywh" if inside_out.sum() > INSIDE_OUT * len(corners) else "xyxy"
-    least, most = number(settings, "conf"), int(number(settings, "max_det"))
+        order = "cxcywh" if inside_out.sum() > SWAPPED_SHARE * len(corners) else "xyxy"
+    least, most = float_setting(settings, "conf"), int(float_setting(settings, "max_det"))
     fractions = found.fractions
     if fractions is None:
         fractions = all(_are_fractions(np.asarray(boxes)) for boxes in found.boxes)
@@ -447,7 +449,7 @@ def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings
     iou = batch.given("iou")
     rows = np.full((len(loaded), most, 6), -1.0, np.float32)
     for place, item in enumerate(loaded):
-        # Candidates above the least score, once for each class they may be.
+        # Candidates above the minimum score, once for each class.
         every = found.scores[place]
         if found.labels is not None:
             chosen = np.flatnonzero(every > least)
@@ -481,7 +483,7 @@ def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings
         rows[place, : len(kept)] = np.column_stack(
             [x[:, 0], y[:, 0], x[:, 1], y[:, 1], scores[kept], classes[kept]]
         )
-    # Where nothing was found the order is unknown, and does not matter.
+    # Without boxes the order is unknown and does not matter.
     some = any(np.size(boxes) for boxes in found.boxes)
     return {
         "boxes": rows,
@@ -492,13 +494,13 @@ def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings
 
 
 def _candidates(batch: DetectorOutputs) -> tuple[str, Candidates]:
-    """Decode with the family that is set, or the one that fits; returns its name."""
+    """Decode with the given decoder, or the first that fits; also returns its name."""
     given = None if (value := batch.given("decoder")) is None else str(value)
-    name = OWN if given and ":" in given else given
-    if name is not None and (name not in DECODERS or name == given == OWN):
+    name = CUSTOM if given and ":" in given else given
+    if name is not None and (name not in DECODERS or name == given == CUSTOM):
         raise UsageError(
             f"there is no decoder {given!r}",
-            facts={"known": ", ".join(NAMES[:-1]), "own": "FILE.py:FUNCTION"},
+            facts={"known": ", ".join(NAMES[:-1]), "custom": "FILE.py:FUNCTION"},
             fix=suggest(name, NAMES),
         )
     for each in NAMES if name is None else (name,):
@@ -506,15 +508,15 @@ def _candidates(batch: DetectorOutputs) -> tuple[str, Candidates]:
             return each, decoded
     if name is not None:
         raise InputError(
-            f"the outputs are not those of {given}: {DECODERS[name][1]}",
+            f"the outputs do not match {given}: {DECODERS[name][1]}",
             facts=batch.shapes(),
-            fix="leave --decoder out, or write one: --decoder FILE.py:FUNCTION",
+            fix="omit --decoder, or write one: --decoder FILE.py:FUNCTION",
         )
     tried = {f"tried {each}": DECODERS[each][1] for each in NAMES[:-1]}
     raise InputError(
         "no decoder fits the outputs",
         facts={**batch.shapes(), **tried},
-        fix="--decoder NAME, or your own: --decoder FILE.py:FUNCTION (docs/eval.md)",
+        fix="--decoder NAME, or a custom one: --decoder FILE.py:FUNCTION (docs/eval.md)",
     )
 
 
@@ -527,11 +529,11 @@ def class_map(
     asked: str | None,
     label: str,
 ) -> tuple[str, Mapping[int, int], str | None]:
-    """Return what class numbers mean: the name of the map, and places among the categories.
+    """Return the name of the class map, category indices by class number, and a note.
 
-    Decided by how many classes there are, and where two maps fit, by the annotations. ``rows``
-    are the detections of every image, [n, 6]. The last value is a note, where another map would
-    fit as well.
+    The map is chosen by the number of classes, and by the annotations if several maps fit. ``rows``
+    are the detections of every image, [n, 6]. The note tells that another map would fit equally
+    well.
     """
     ids = truth.ids
     every = {
@@ -543,12 +545,10 @@ def class_map(
         every["coco"] = {id: place for place, id in enumerate(COCO_IDS)}
     if asked is not None:
         if asked not in every:
-            raise InputError(
-                f"the data has {len(ids)} classes, and COCO 80", fix="--class-map index"
-            )
+            raise InputError(f"--class-map {asked} needs 80 classes", fix="--class-map index")
         return asked, every[asked], None
     seen = {int(number) for own in rows for number in np.unique(own[:, 5]) if number >= 0}
-    likely = [own[own[:, 4] >= SHOWN, 5] for own in rows]
+    likely = [own[own[:, 4] >= MIN_SHOWN_SCORE, 5] for own in rows]
     if classes:
         fitting = []
         if classes == len(ids):
@@ -557,17 +557,17 @@ def class_map(
             fitting = ["id"] if classes > ids[-1] else []
         elif "coco" in every and classes == COCO_IDS[-1] + 1:
             fitting = ["coco"]
-        # A likely number below all of the map's belongs to another map.
+        # A class number below all numbers of the map belongs to another map.
         if fitting and any((own < min(every[fitting[0]])).any() for own in likely):
             fitting = []
     else:
         fitting = [name for name, known in every.items() if seen <= known.keys()]
     if not fitting:
         raise InputError(
-            f"{label} and the data do not have the same classes",
+            f"the classes of {label} do not match those of the data",
             facts={"network": classes or max(seen) + 1, "data": len(ids)},
-            fix="--class-map index, if the first ones are the same; --decoder, if the outputs "
-            "were decoded as another family's",
+            fix="--class-map index, if the first classes are the same; --decoder NAME, if the "
+            "wrong decoder was chosen",
         )
     right = {
         name: sum(
@@ -576,7 +576,7 @@ def class_map(
         )
         for name in fitting
     }
-    # Numbers from 1 are rare: only where they cannot be places.
+    # Numbering from 1 is rare: used only if numbering from 0 does not fit.
     usual = [name for name in fitting if name != "from-one" or "index" not in fitting]
     best = max(usual, key=lambda name: right[name])
     others = [
@@ -585,8 +585,8 @@ def class_map(
                                               for n in seen)
     ]  # fmt: skip
     note = (
-        f"{label}: class numbers are read as {best}; {' or '.join(others)} fits as well: set "
-        "--class-map"
+        f"{label}: class numbers are read as {best}, but {' or '.join(others)} fits equally well; "
+        "set --class-map"
     )
     return best, every[best], note if others else None
 
@@ -594,9 +594,9 @@ def class_map(
 def _boxes_of_model(
     model: Predicted, truth: Truth | None, truths: Sequence[Objects], settings: Settings
 ) -> tuple[list[Objects], str, str | None]:
-    """Collect a model's boxes, their classes as places among the categories.
+    """Return a model's boxes, with classes as indices of the categories.
 
-    Also returns how its outputs and classes were decoded, and a note where there is one.
+    Also returns how its outputs and classes were decoded, and an optional note.
     """
     arrays = [arrays for _, arrays in model.chunks]
     codes = {
@@ -607,7 +607,7 @@ def _boxes_of_model(
     orders = sorted(ORDERS[code] for code in codes["order"])
     if len(decoders) > 1 or len(orders) > 1:
         raise InputError(
-            f"the outputs of {model.label} look different from batch to batch",
+            f"batches of {model.label} were decoded differently",
             facts={"decoders": ", ".join(decoders), "box formats": ", ".join(orders)},
             fix="--decoder NAME" if len(decoders) > 1 else f"--box-format {orders[0]}",
         )
@@ -626,14 +626,14 @@ def _boxes_of_model(
             labels = np.array([places.get(int(label), -1) for label in labels], np.int64)
             own, labels = own[labels >= 0], labels[labels >= 0]
         objects.append(boxes_from_corners(own[:, :4], labels, own[:, 4]))
-    name = settings["decoder"] if decoders[0] == OWN else decoders[0]
+    name = settings["decoder"] if decoders[0] == CUSTOM else decoders[0]
     words = f"decoded as {name}, boxes {orders[0] if orders else 'none'}, classes by {how}"
     return objects, words, note
 
 
 RESAMPLES = 200
-RESAMPLED = 2e7  # detections times resamples at most, about a minute; at least a fourth of them
-HIGH_CONF = 0.05  # a least score above this cuts off the end of the averaged curve
+MOST_RESAMPLED = 2e7  # maximum of detections times resamples, about a minute
+HIGH_CONF = 0.05  # a higher minimum score truncates the precision-recall curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -648,16 +648,16 @@ class _Tally:
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """Compute COCO's average precisions, and likeness to the first model."""
+    """Compute COCO's average precision, and the similarity to the first model."""
     assert isinstance(source, DetectionImages)
     truth = source.truth
     truths = [] if truth is None else [truth.boxes(path) for path in source.paths]
     found = [_boxes_of_model(model, truth, truths, settings) for model in models]
-    alike = [(), *(_likeness(found[0][0], own) for own, _, _ in found[1:])]
+    alike = [(), *(_similarity(found[0][0], own) for own, _, _ in found[1:])]
     read = "; ".join(f"{m.label}: {words}" for m, (_, words, _) in zip(models, found, strict=True))
     if truth is None:
         return Judgement(
-            scores=tuple(alike), method=f"no annotations: models are compared only; {read}",
+            scores=tuple(alike), method=f"no annotations: only models are compared; {read}",
             notes=source.notes,
         )  # fmt: skip
     tallies = []
@@ -668,14 +668,14 @@ def judge(
             _Tally(label=model.label, matches=matches, boxes=boxes, classes=boxes.by_class(),
                    summary=boxes.summary())
         )  # fmt: skip
-    resamples = int(np.clip(RESAMPLED / max(1, max(t.boxes.detections for t in tallies)),
+    resamples = int(np.clip(MOST_RESAMPLED / max(1, max(t.boxes.detections for t in tallies)),
                             RESAMPLES // 4, RESAMPLES)) * (not source.scores_only)  # fmt: skip
-    conf = number(settings, "conf")
+    conf = float_setting(settings, "conf")
     notes = [*source.notes, *(note for _, _, note in found if note)]
     if conf > HIGH_CONF:
-        notes.append(f"--conf {conf:g} cuts the curve short: published mAP is taken with 0.001")
+        notes.append(f"--conf {conf:g} lowers mAP: published values use 0.001")
     if not any((~each.crowd).any() for each in truths):
-        notes.append("nothing is annotated in these images: there is no average precision")
+        notes.append("no objects are annotated in these images: average precision is undefined")
     return Judgement(
         scores=tuple(
             (*_scores(tally, len(truths), resamples), *other)
@@ -707,14 +707,14 @@ def _scores(tally: _Tally, count: int, resamples: int) -> tuple[Score, ...]:
     )
 
 
-def _likeness(first: Sequence[Objects], own: Sequence[Objects]) -> tuple[Score, ...]:
-    """Mean overlap of the first model's boxes with the most similar ones of this model."""
+def _similarity(first: Sequence[Objects], own: Sequence[Objects]) -> tuple[Score, ...]:
+    """Return the mean IoU of the first model's boxes with the best matching boxes of this one."""
     values: list[float] = []
     for reference, found in zip(first, own, strict=True):
         similar = overlaps(found, reference)
         similar[found.classes[:, None] != reference.classes[None]] = 0.0
-        similar[found.scores < SHOWN] = 0.0
-        values += list(similar.max(axis=0, initial=0.0)[reference.scores >= SHOWN])
+        similar[found.scores < MIN_SHOWN_SCORE] = 0.0
+        values += list(similar.max(axis=0, initial=0.0)[reference.scores >= MIN_SHOWN_SCORE])
     if not values:
         return ()
     return (Score(metric="iou_to_first", value=float(np.mean(values)), count=len(values)),)
@@ -734,19 +734,19 @@ def _class_table(tallies: Sequence[_Tally], names: Mapping[int, str]) -> TaskTab
 
 
 def _image_table(source: DataSource, tallies: Sequence[_Tally]) -> TaskTable:
-    """Count right, missed and wrong boxes of every image, of the likely ones."""
+    """Count correct, missed and wrong boxes of every image, above the minimum score."""
     listed: list[tuple[float, tuple[Scalar, ...]]] = []
     for tally in tallies:
         for name, match in zip(source.names, tally.matches, strict=True):
-            counted = (match.scores >= SHOWN) & ~match.ignored[0, 0]
+            counted = (match.scores >= MIN_SHOWN_SCORE) & ~match.ignored[0, 0]
             objects, right = int(match.counted[0].sum()), int((match.hits[0, 0] & counted).sum())
             wrong = int((~match.hits[0, 0] & counted).sum())
             share = right / (objects + wrong) if objects + wrong else float("nan")
             row = (name, tally.label, objects, right, objects - right, wrong)
             listed.append((share, row))
     listed.sort(key=lambda pair: (np.isnan(pair[0]), pair[0]))
-    heads = ("image", "model", "objects", "right", "missed", "false positives")
+    heads = ("image", "model", "objects", "correct", "missed", "false positives")
     return TaskTable(
-        id="images", title=f"Every image at IoU 0.5 and score {SHOWN:g}, the worst first",
+        id="images", title=f"By image, at IoU 0.5 and score {MIN_SHOWN_SCORE:g}, the worst first",
         headings=heads, rows=tuple(row for _, row in listed),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pose: people and their key points, from networks with the outputs of YOLOv8-pose."""
+"""Pose estimation: people and their key points, decoded from YOLOv8-pose outputs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from trtbench.core.results import LoadedItem
 from trtbench.core.run import Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
-from trtbench.tasks._boxes import Annotations
+from trtbench.tasks._boxes import CocoKeypoints
 from trtbench.tasks._images import (
-    SAMPLED,
-    SHOWN,
+    LETTERBOX_SCALING,
+    MIN_SHOWN_SCORE,
     ImageFiles,
     Loaded,
     image_input,
     letterboxed,
-    names_below,
     normalize_flag,
     normalized,
+    relative_names,
 )
 from trtbench.tasks.contract import (
     DataSource,
@@ -44,45 +44,45 @@ from trtbench.tasks.contract import (
     Settings,
     TaskTable,
     Tensors,
-    number,
+    float_setting,
 )
 
-COCO_VALUES = (56, 57)  # values of a prediction with COCO's 17 points, raw and with a class
+COCO_VALUES = (56, 57)  # values per person with 17 key points, before and after NMS
 SIZE = 640
-RESAMPLES = 200  # 200 draws settle an interval to a few per cent of it
+RESAMPLES = 200  # determines an interval to a few per cent
 
 FLAGS = (
     Flag(name="annotations", help="COCO key point annotations (JSON)."),
-    Flag(name="conf", kind="number", default=0.001, help="Least score of a person."),
-    Flag(name="iou", kind="number", default=0.7, help="Overlap above which doubles are dropped."),
-    Flag(name="max-people", kind="whole", default=300, help="People per image at most."),
-    Flag(name="sigmas", help="Of the key points, comma separated (default: COCO's for 17)."),
+    Flag(name="conf", kind="number", default=0.001, help="Minimum score of a person."),
+    Flag(name="iou", kind="number", default=0.7, help="IoU threshold of NMS."),
+    Flag(name="max-people", kind="whole", default=300, help="Maximum people per image."),
+    Flag(name="sigmas", help="OKS sigmas, comma separated (default: COCO's for 17 key points)."),
     Flag(name="size", kind="whole", preprocessing=True,
-         help=f"Size of the input, where the network leaves it open (default {SIZE})."),
+         help=f"Input size, if it is dynamic in the network (default {SIZE})."),
     normalize_flag("none"),
 )  # fmt: skip
 
 
 class PoseImages(ImageFiles):
-    """Images, and the people annotated in them."""
+    """Images with annotated people."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
-        path = self.find(settings)
+        path = self.find_files(settings)
         takes = image_input(tensors, asked=settings.get("size"), default=SIZE)
-        self.settle(
+        self.set_preparation(
             takes, str(settings.get("normalize") or "none"), fit="letterbox",
-            size="x".join(map(str, takes.size)), interpolation=SAMPLED,
+            size="x".join(map(str, takes.size)), interpolation=LETTERBOX_SCALING,
         )  # fmt: skip
         file = settings.get("annotations")
-        self.annotations = Annotations(Path(str(file))) if file else None
+        self.annotations = CocoKeypoints(Path(str(file))) if file else None
         if self.annotations is not None:
             self.paths, notes = self.annotations.annotated(path, self.paths)
             self.notes = (*self.notes, *notes)
-            self.names = names_below(path, self.paths)
+            self.names = relative_names(path, self.paths)
 
     def prepare(self, loaded: Loaded) -> Arrays:
-        pixels, loaded.geometry = letterboxed(loaded.pixels, self._takes.size)
-        return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
+        pixels, loaded.geometry = letterboxed(loaded.pixels, self._input.size)
+        return {self._input.name: normalized(pixels, self._normalize, self._input)}
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
@@ -93,7 +93,7 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
 def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
     """Decode score, box and key points of people, in the coordinates of their images.
 
-    Rows are padded to the same number of people; those without a person have score -1.
+    All images have the same number of rows; rows without a person have score -1.
     """
     found: AnyArray | None = None  # [batch, predictions, values]
     for array in map(np.asarray, outputs.values()):
@@ -107,28 +107,28 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
             found = np.asarray(array.transpose(0, 2, 1), np.float64)
     if found is None:
         raise InputError(
-            "no output looks like those of YOLOv8-pose: [batch, 5 + 3 points, predictions]",
+            "no output matches YOLOv8-pose: [batch, 5 + 3 * points, predictions]",
             facts={name: text_from_shape(each.shape) for name, each in outputs.items()},
         )
-    most, width = int(number(settings, "max_people")), found.shape[2]
-    suppressed = (width - 6) % 3 == 0  # corners, score, class: the network did it
+    most, width = int(float_setting(settings, "max_people")), found.shape[2]
+    suppressed = (width - 6) % 3 == 0  # corners, score, class: the network has applied NMS
     values = width - (6 if suppressed else 5)
     padded = np.full((len(found), most, 5 + values), -1.0, np.float32)
     item: Loaded
     for place, (rows, item) in enumerate(zip(found, loaded, strict=True)):
-        rows = rows[rows[:, 4] >= number(settings, "conf")]
+        rows = rows[rows[:, 4] >= float_setting(settings, "conf")]
         rows = rows[np.isfinite(rows).all(axis=1)]
         boxes = rows[:, :4] if suppressed else corners_from_centres(rows)
         order = (
             np.argsort(-rows[:, 4], kind="stable")[:most]
             if suppressed
-            else suppress(boxes, rows[:, 4], iou=number(settings, "iou"), most=most)
+            else suppress(boxes, rows[:, 4], iou=float_setting(settings, "iou"), most=most)
         )
         rows, boxes = rows[order], boxes[order]
         # The number of points is given: numpy cannot infer it where there is no person.
         points = rows[:, -values:].reshape(len(rows), values // 3, 3).copy()
         assert item.geometry is not None
-        high, wide = item.pixels.shape[:2]  # where people end, too, as Ultralytics has it
+        high, wide = item.pixels.shape[:2]  # people are clipped to the image, as in Ultralytics
         x, y = item.geometry.undo(points[..., 0], points[..., 1])
         points[..., 0], points[..., 1] = np.clip(x, 0, wide), np.clip(y, 0, high)
         x, y = item.geometry.undo(boxes[:, 0::2], boxes[:, 1::2])
@@ -143,7 +143,7 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
-    """Compute OKS mAP of every model, and likeness to the first one."""
+    """Compute COCO's OKS average precision, and the similarity to the first model."""
     assert isinstance(source, PoseImages)
     annotations = source.annotations
     everyone: list[list[People]] = []
@@ -176,10 +176,10 @@ def judge(
                 facts={"given": given},
                 fix="--sigmas 0.1,0.1,...",
             )
-    alike = [(), *(_likeness(everyone[0], other, sigmas) for other in everyone[1:])]
+    alike = [(), *(_similarity(everyone[0], other, sigmas) for other in everyone[1:])]
     if annotations is None:
         return Judgement(
-            scores=tuple(alike), method="no annotations: models are compared only",
+            scores=tuple(alike), method="no annotations: only models are compared",
             notes=source.notes,
         )  # fmt: skip
     truths = [annotations.people(annotations.id_of(path)) for path in source.paths]
@@ -193,8 +193,8 @@ def judge(
         for model, people, every in zip(models, everyone, matches, strict=True)
         for name, found, own in zip(source.names, people, every, strict=True)
     )  # fmt: skip
-    heads = ("image", "model", "people", "found", "right at OKS 0.5")
-    nobody = "nobody is annotated in these images: there is no average precision"
+    heads = ("image", "model", "people", "found", "correct at OKS 0.5")
+    nobody = "no people are annotated in these images: average precision is undefined"
     shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
     return Judgement(
         scores=tuple(
@@ -203,7 +203,7 @@ def judge(
         ),
         method="COCO's OKS average precision, 20 people per image; intervals by "
         f"{RESAMPLES} resamples; sigmas {shown}",
-        tables=(TaskTable(id="images", title="Every image", headings=heads, rows=rows),),
+        tables=(TaskTable(id="images", title="By image", headings=heads, rows=rows),),
         notes=(*source.notes, *([] if any((~p.ignored).any() for p in truths) else [nobody])),
     )
 
@@ -221,13 +221,13 @@ def _scores(matches: Sequence[BoxMatches], resamples: int) -> tuple[Score, ...]:
     )
 
 
-def _likeness(
+def _similarity(
     first: list[People], own: list[People], sigmas: tuple[float, ...]
 ) -> tuple[Score, ...]:
-    """Mean OKS of the first model's people with the most similar ones of this model."""
+    """Return the mean OKS of the first model's people with the best matches of this model."""
     values = []
     for reference, found in zip(first, own, strict=True):
-        sure = reference.scores >= SHOWN
+        sure = reference.scores >= MIN_SHOWN_SCORE
         if not sure.any():
             continue
         points = reference.keypoints.copy()

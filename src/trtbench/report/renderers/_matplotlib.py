@@ -1,8 +1,8 @@
-"""Charts drawn with matplotlib, without pyplot and its global state: as PNG, and as SVG for pages.
+"""Draws charts with matplotlib, as PNG and as SVG for HTML pages.
 
-A chart is laid out once for both. An SVG keeps its text as text and names its colours by variables
-of the page (light and dark). A PNG has title and caption, too.
-A letter that no installed font has is drawn as a box in a PNG.
+The layout is computed once for both. An SVG contains text as text and uses CSS variables for
+colours (light and dark). A PNG also contains title and caption.
+Characters that no installed font has appear as boxes in a PNG.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from trtbench.core.safety import clean_line
 from trtbench.core.units import text_from_number, with_minus
 from trtbench.report import charts
-from trtbench.report.charts import TAILS, Axis, Bars, Boxes, Histogram, Line, Lines, Mark
+from trtbench.report.charts import TAIL_TICKS, Axis, Bars, Boxes, Histogram, Line, Lines, Mark
 from trtbench.report.document import Figure
 from trtbench.report.run_facts import shortened
 
@@ -43,24 +43,24 @@ Numbers = NDArray[np.float64]
 
 ONE_PANEL_IN, PANEL_IN, BAR_IN, BOX_IN, FRAME_IN, LEGEND_IN = 4.5, 2.3, 0.34, 0.6, 1.2, 0.29
 ROOMY_BOXES = 20
-"""More boxes than this are drawn as close as bars."""
+"""With more boxes, they are drawn closer together."""
 TITLE_COLUMNS, CAPTION_COLUMNS = 90, 132
 LEGEND_COLUMNS = 135
-"""Characters of legend text that fit side by side."""
-HANDLE = 9
-"""Characters as wide as the mark before a name and the gap behind it."""
+"""Characters of legend text that fit in one line."""
+LEGEND_SYMBOL = 9
+"""Width of a legend symbol and its gap, in characters."""
 TITLE_LENGTH = NAME_LENGTH = 60
 BAR_NAME_LENGTH = 40
 LABELLED_BARS = 40
-"""Beside more bars than this, numbers would be a wall of text."""
+"""With more bars, values are not written next to them."""
 MOST_POINTS = 600
-"""Points of one cloud; lowest and highest of every stretch are kept."""
-MOST_RINGS = 400
-"""Outliers of all boxes: each is an element of an SVG."""
+"""Points drawn per line of style ``points``."""
+MOST_OUTLIERS = 400
+"""Outliers drawn in all boxes together; each is an SVG element."""
 DAY_S = 86_400.0
 """matplotlib counts time in days since 1970."""
 _VARIABLES = {light.lower(): f"var(--c-{name})" for name, (light, _) in charts.TOKENS.items()}
-_BEHIND_TEXT = {"facecolor": charts.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+_TEXT_BACKGROUND = {"facecolor": charts.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _SETTINGS: Any = {
     "font.size": charts.FONT_PT, "axes.labelsize": charts.FONT_PT, "axes.titlesize": charts.FONT_PT,
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), charts.SMALL_PT + 1),
@@ -73,12 +73,12 @@ _SETTINGS: Any = {
     "text.usetex": False, "text.parse_math": False, "svg.fonttype": "none",
     "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
 }  # fmt: skip
-_DRAWN: WeakKeyDictionary[Figure, tuple[Page, Any]] = WeakKeyDictionary()
-"""Charts that were laid out, with their settings, for other formats of the same document."""
+_LAYOUTS: WeakKeyDictionary[Figure, tuple[Page, Any]] = WeakKeyDictionary()
+"""Figures with computed layout, and their settings, to reuse for other formats."""
 
 
 def png_from_figure(figure: Figure) -> bytes:
-    """Draw a figure with its title and caption as PNG."""
+    """Return a figure with title and caption as PNG."""
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
@@ -90,13 +90,13 @@ def png_from_figure(figure: Figure) -> bytes:
         return np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
 
     def strip(text: str, columns: int, size: float, **look: Any) -> NDArray[np.uint8]:
-        """Draw lines of text as wide as the chart."""
+        """Draw wrapped text at the width of the chart."""
         lines = textwrap.wrap(clean_line(text), columns)
         page = Page(figsize=(charts.WIDTH_IN, len(lines) * size * 1.3 / 72 + 0.16))
         page.text(0.012, 0.5, "\n".join(lines), va="center", fontsize=size, **look)
         return pixels(page)
 
-    page, settings = _laid_out(figure)
+    page, settings = _lay_out(figure)
     with mpl.rc_context(settings), _quiet_fonts():
         title = strip(figure.title, TITLE_COLUMNS, charts.TITLE_PT, fontweight="bold")
         parts = [title, pixels(page)]
@@ -113,8 +113,8 @@ def png_from_figure(figure: Figure) -> bytes:
 
 
 def svg_from_figure(figure: Figure) -> str:
-    """Draw a figure as SVG to stand in a page, which shows its title and caption itself."""
-    page, settings = _laid_out(figure)
+    """Return a figure as SVG for an HTML page, without title and caption."""
+    page, settings = _lay_out(figure)
     buffer = io.BytesIO()
     with mpl.rc_context(settings | {"svg.hashsalt": figure.id}), _quiet_fonts():
         page.set_dpi(72)
@@ -122,7 +122,7 @@ def svg_from_figure(figure: Figure) -> str:
         FigureCanvasSVG(page).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
         page.set_layout_engine("none")
     text = buffer.getvalue().decode()
-    # Leave out what a page does not need, and let the page choose fonts and colours.
+    # Remove what a page does not need, and let its style sheet set fonts and colours.
     body = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(r"<style[^>]*>[^<]*</style>", "", body)
@@ -149,26 +149,26 @@ def _quiet_fonts() -> Iterator[None]:
         yield
 
 
-def _laid_out(figure: Figure) -> tuple[Page, Any]:
-    """Lay a figure out, once for both formats."""
-    if figure not in _DRAWN:
-        first, *others = _families()
+def _lay_out(figure: Figure) -> tuple[Page, Any]:
+    """Return the laid-out figure and its matplotlib settings."""
+    if figure not in _LAYOUTS:
+        first, *others = _installed_fonts()
         known = FT2Font(findfont(FontProperties(family=first))).get_charmap()
         letters = set(msgspec.json.encode(figure).decode() + "−▸…")
-        # Asking every font for every letter takes time.
+        # Fallback fonts are slow, so they are used only if needed.
         fonts = [first] if all(ord(each) in known for each in letters) else [first, *others]
         settings = _SETTINGS | {"font.family": fonts}
         draw: Any = {Lines: _lines, Histogram: _histogram, Bars: _bars, Boxes: _boxes}
         with mpl.rc_context(settings), _quiet_fonts():
             page = Page(layout="constrained")
             page.set_size_inches(charts.WIDTH_IN, draw[type(figure.chart)](page, figure.chart))
-        _DRAWN[figure] = page, settings
-    return _DRAWN[figure]
+        _LAYOUTS[figure] = page, settings
+    return _LAYOUTS[figure]
 
 
 @lru_cache(maxsize=1)
-def _families() -> list[str]:
-    """List the preferred fonts that are installed; DejaVu Sans comes with matplotlib."""
+def _installed_fonts() -> list[str]:
+    """Return the preferred fonts that are installed; DejaVu Sans comes with matplotlib."""
     here = set(fontManager.get_font_names())
     return [name for name in charts.FONTS if name in here] or ["DejaVu Sans"]
 
@@ -176,13 +176,13 @@ def _families() -> list[str]:
 # ---- parts of all charts
 
 
-def _dress(axes: Axes, axis: Axis, which: str, values: Iterable[float] = ()) -> None:
+def _set_axis(axes: Axes, axis: Axis, which: str, values: Iterable[float] = ()) -> None:
     """Set the scale, the ticks and the range of one axis."""
     side = getattr(axes, f"{which}axis")
     locator: Any = MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10])
-    form: Any = FuncFormatter(_plain)
+    form: Any = FuncFormatter(_format_tick)
     if axis.scale == "tail":
-        locator = FixedLocator([-math.log10(1 - q) for q in TAILS])
+        locator = FixedLocator([-math.log10(1 - q) for q in TAIL_TICKS])
         form = FuncFormatter(lambda place, _: f"{100 * (1 - 10**-place):.5g} %")
     elif axis.scale == "time":
         locator = dates.AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
@@ -199,17 +199,17 @@ def _dress(axes: Axes, axis: Axis, which: str, values: Iterable[float] = ()) -> 
     side.set_minor_locator(NullLocator())
     side.set_major_formatter(form)
     if axis.low is not None or axis.high is not None:
-        # Setting limits, even to nothing, would stop panels that share an axis from widening.
+        # Setting limits, even to None, would disable autoscaling of shared axes.
         getattr(axes, f"set_{which}lim")(axis.low, axis.high)
 
 
 def _legend(axes: Axes, names: list[str], *, taken: int = 0, above: bool = False) -> None:
-    """Put a legend above the axes (and above their title), in as many columns as fit."""
+    """Draw a legend above the axes, and above their title if ``above``."""
     if not names:
         return
     columns = LEGEND_COLUMNS - taken
-    longest = max(len(name) for name in names) + HANDLE
-    in_a_row = sum(len(name) + HANDLE for name in names) <= columns
+    longest = max(len(name) for name in names) + LEGEND_SYMBOL
+    in_a_row = sum(len(name) + LEGEND_SYMBOL for name in names) <= columns
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1.2 if above else 1.0),
@@ -222,7 +222,7 @@ def _legend(axes: Axes, names: list[str], *, taken: int = 0, above: bool = False
 
 
 def _marks(axes: Axes, marks: Iterable[Mark]) -> None:
-    """Draw marks with their words in rows of their own, so that words never meet."""
+    """Draw marks, with labels at different heights so that they do not overlap."""
     look: Any = {"linewidth": 1.6, "linestyle": (0, (4, 2)), "zorder": 3}
     row = 0
     for mark in marks:
@@ -241,7 +241,7 @@ def _marks(axes: Axes, marks: Iterable[Mark]) -> None:
             left = axes.transLimits.transform(axes.transScale.transform((at[0], 1)))[0] < 0.78
             place: Any = {"ha": "left" if left else "right", "va": "top", "color": colour}
             offset, sides = (6 if left else -6, 0), ("data", "axes fraction")
-            _note(axes, words, at, offset, sides, bbox=_BEHIND_TEXT, **place)
+            _note(axes, words, at, offset, sides, bbox=_TEXT_BACKGROUND, **place)
             row += 1
 
 
@@ -253,21 +253,21 @@ def _note(
     coordinates: Any = "data",
     **look: Any,
 ) -> None:
-    """Write small words beside a point."""
+    """Draw small text next to a point."""
     look = {"fontsize": charts.SMALL_PT, "zorder": 5, **look}
     axes.annotate(clean_line(words), at, offset, coordinates, textcoords="offset points", **look)
 
 
 def _title(axes: Axes, text: str, colour: str, **look: Any) -> None:
-    # A fixed height (y) spares matplotlib a search for one, a third of its time.
+    # A fixed y saves matplotlib a third of its drawing time.
     look = {"loc": "left", "fontsize": charts.SMALL_PT + 1, "fontweight": "bold", **look}
     axes.set_title(clean_line(text), color=colour, pad=5, y=1.0, **look)
 
 
-def _name_rows(axes: Axes, names: Sequence[str], *, below: Sequence[str | None] = ()) -> None:
-    """Name rows, and say in a second line what lies outside the drawn range."""
+def _label_rows(axes: Axes, names: Sequence[str], *, below: Sequence[str | None] = ()) -> None:
+    """Label rows with short unique names, and ``below`` as a second line."""
     length, short = BAR_NAME_LENGTH, names
-    while True:  # never two different names to the same
+    while True:  # shortened names must stay unique
         short = [shortened(name, length=length) for name in names]
         if len(set(short)) == len(set(names)) or length > max(map(len, names)):
             break
@@ -281,12 +281,12 @@ def _name_rows(axes: Axes, names: Sequence[str], *, below: Sequence[str | None] 
     axes.grid(axis="y", visible=False)
 
 
-def _plain(value: float, _: object) -> str:
+def _format_tick(value: float, _: object) -> str:
     text = f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.3g}"
     return with_minus(text.replace(",", " "))
 
 
-# ---- charts: each is drawn on a page and gives its height in inches
+# ---- charts: each function draws on a page and returns its height in inches
 
 
 def _histogram(page: Page, chart: Histogram) -> float:
@@ -295,8 +295,8 @@ def _histogram(page: Page, chart: Histogram) -> float:
     for axes, group in zip(panels, chart.groups, strict=True):
         colour = charts.colour(group.role)
         axes.stairs(group.counts, chart.edges, fill=True, color=colour, alpha=0.85, zorder=2)
-        _dress(axes, chart.x, "x")
-        _dress(axes, chart.y, "y")
+        _set_axis(axes, chart.x, "x")
+        _set_axis(axes, chart.y, "y")
         axes.set_ylim(0, max(1, *group.counts) * (1.45 if count > 1 else 1.25))
         axes.grid(axis="x", visible=False)
         axes.set_ylabel(clean_line(chart.y.label))
@@ -317,12 +317,12 @@ def _lines(page: Page, chart: Lines) -> float:
     for axes, panel in zip(panels, chart.panels, strict=True):
         for line in panel.lines:
             _line(axes, line, chart.x, panel.y or chart.y)
-        _dress(axes, chart.x, "x", [x for line in panel.lines for x in line.x])
-        _dress(axes, chart.y, "y", [y for line in panel.lines for y in line.y if y is not None])
+        _set_axis(axes, chart.x, "x", [x for line in panel.lines for x in line.x])
+        _set_axis(axes, chart.y, "y", [y for line in panel.lines for y in line.y if y is not None])
         low = chart.y.low if panel.low is None else panel.low
         high = chart.y.high if panel.high is None else panel.high
         if low is not None and high is not None and chart.y.scale == "linear":
-            # Points on the edge of the range are cut in half without a little room.
+            # A margin, so that points at the limits are not cut in half.
             room = 0.04 * (high - low)
             axes.set_ylim(low - room, high + room)
         _marks(axes, panel.marks)
@@ -337,7 +337,7 @@ def _lines(page: Page, chart: Lines) -> float:
     if count == 1 or any(panel.y for panel in chart.panels):
         _legend(panels[0], names, above=count > 1)
     else:
-        # A label beside each panel would be longer than the panel is high.
+        # One label for all panels, because a panel is too small for it.
         page.supylabel(clean_line(chart.y.label), fontsize=charts.FONT_PT)
     panels[-1].set_xlabel(clean_line(chart.x.label))
     height = ONE_PANEL_IN if count == 1 else FRAME_IN + PANEL_IN * count
@@ -345,18 +345,18 @@ def _lines(page: Page, chart: Lines) -> float:
 
 
 def _line(axes: Axes, line: Line, x_axis: Axis, y_axis: Axis) -> None:
-    x, y = _places(line.x, x_axis), _places(line.y, y_axis)
-    colour, (dashes, shape) = charts.colour(line.role), charts.dash_and_shape(line.role)
+    x, y = _axis_positions(line.x, x_axis), _axis_positions(line.y, y_axis)
+    colour, (dashes, shape) = charts.colour(line.role), charts.line_style_and_marker(line.role)
     name = clean_line(shortened(line.name, length=NAME_LENGTH)) if line.name else "_nolegend_"
     common: dict[str, Any] = {"color": colour, "label": name}
     if line.low:
-        low, high = (_places(ends, y_axis) for ends in (line.low, line.high))
+        low, high = (_axis_positions(ends, y_axis) for ends in (line.low, line.high))
         known = np.isfinite(low) & np.isfinite(high)
         axes.vlines(x[known], low[known], high[known], color=colour, linewidth=1.6, zorder=2)
     for place, words in enumerate(line.texts):
         _note(axes, words, (x[place], y[place]), (9, -15), color=charts.GREY)
     if line.style == "points":
-        # In an SVG each mark would be an element; very short dashes are one path for all.
+        # Very short dashes are a single SVG path, while markers would be an element each.
         size = 5.0 if len(x) < 400 else 3.2
         kept = np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)
         short = 1e-5 * (float(x.max() - x.min()) or 1.0) if len(x) else 0.0
@@ -376,8 +376,8 @@ def _line(axes: Axes, line: Line, x_axis: Axis, y_axis: Axis) -> None:
     axes.plot(x, y, zorder=3, **looks.get(line.style, {"linestyle": dashes}), **common)
 
 
-def _places(values: Iterable[float | None], axis: Axis) -> Numbers:
-    """Place values on an axis; a quantile lies at the number of nines it has."""
+def _axis_positions(values: Iterable[float | None], axis: Axis) -> Numbers:
+    """Return positions of values on an axis; for ``tail``, -log10(1 - quantile)."""
     numbers = np.array([math.nan if value is None else value for value in values], dtype=float)
     if axis.scale == "tail":
         return np.asarray(-np.log10(np.clip(1 - numbers, 1e-9, 1)))
@@ -388,8 +388,8 @@ def _bars(page: Page, chart: Bars) -> float:
     axes = page.subplots()
     count, groups, stacked = len(chart.categories), chart.groups, chart.stacked
     places = np.arange(count, dtype=np.float64)
-    _name_rows(axes, chart.categories)
-    ends = np.zeros(count)  # of all bars of a row so far, or of its longest
+    _label_rows(axes, chart.categories)
+    ends = np.zeros(count)  # right ends of the bars of each row
     height = 0.74 if stacked else 0.8 / len(groups)
     for number, group in enumerate(groups):
         values = np.array([value or 0.0 for value in group.values])
@@ -407,7 +407,7 @@ def _bars(page: Page, chart: Bars) -> float:
         for place, end, words in zip(places, ends, labels, strict=True):
             _note(axes, words, (end, place), (6, 0), va="center")
     axes.set_ylabel(clean_line(chart.category_title))
-    _dress(axes, chart.value, "x")
+    _set_axis(axes, chart.value, "x")
     known = ends[np.isfinite(ends)]
     room = 1.3 if groups[0].labels else 1.12
     axes.set_xlim(0, (float(known.max()) if len(known) else 0.0) * room or 1.0)
@@ -429,22 +429,22 @@ def _boxes(page: Page, chart: Boxes) -> float:
     low, q1, median, q3, high = np.array(
         [(box.low, box.q1, box.median, box.q3, box.high) for box in boxes]
     ).T
-    # One call for each part of all boxes, not one for each box.
+    # One call per part of all boxes is faster than one per box.
     for begin, end in ((low, q1), (q3, high)):
         axes.hlines(places, begin, end, colors=colours, linewidth=2)
     for end in (low, high):
         axes.vlines(end, places - 0.16, places + 0.16, colors=colours, linewidth=2)
     axes.barh(places, q3 - q1, left=q1, height=0.56, color=colours, alpha=0.55)
     axes.vlines(median, places - 0.28, places + 0.28, color=charts.INK, linewidth=3)
-    step = 1 + sum(len(box.outliers) for box in boxes) // MOST_RINGS
+    step = 1 + sum(len(box.outliers) for box in boxes) // MOST_OUTLIERS
     outliers = [box.outliers[::step] for box in boxes]
     x = [value for each in outliers for value in each]
     y = np.repeat(places, [len(each) for each in outliers])
     edges = [colour for each, colour in zip(outliers, colours, strict=True) for _ in each]
     axes.scatter(x, y, s=26, facecolors="none", edgecolors=edges, linewidths=1.1)
-    _name_rows(axes, [box.name for box in boxes], below=[box.beyond for box in boxes])
+    _label_rows(axes, [box.name for box in boxes], below=[box.beyond for box in boxes])
     axes.set_ylabel("Run")
-    _dress(axes, chart.value, "x")
+    _set_axis(axes, chart.value, "x")
     left, right = axes.get_xlim()
     if chart.value.scale == "log":
         axes.set_xlim(left / 1.08, right * 1.08)

@@ -1,4 +1,4 @@
-"""Every table of the document as a CSV file, with values instead of words."""
+"""Writes every table of the document as a CSV file with raw values."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from trtbench.core.safety import clean_text, csv_cell
 from trtbench.host.files import write_output
 from trtbench.report.document import Cell, Document
 
-NOTHING = "\N{REPLACEMENT CHARACTER}"
-"""Stands for the character 0, which Python before 3.11 cannot write."""
+NUL_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+"""Replaces the NUL character, which Python before 3.11 cannot write."""
 
 
 def csv_from_lines(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
-    """Write names and lines; what is ``None`` is left empty."""
+    """Return CSV text; ``None`` becomes an empty cell."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([_writable(name) for name in names])
-    writer.writerows([_writable(value) for value in line] for line in lines)
+    writer.writerow([_safe_value(name) for name in names])
+    writer.writerows([_safe_value(value) for value in line] for line in lines)
     return buffer.getvalue()
 
 
-def _writable(value: object) -> object:
-    """Write what a spreadsheet takes for text: no formula, no control character, only UTF-8."""
+def _safe_value(value: object) -> object:
+    """Return a value that a spreadsheet reads as text, without formulas or control characters."""
     if not isinstance(value, str):
         return value
     if len(value) < 80 and value.isascii() and value.isprintable() and value[:1].isalnum():
-        return value  # nothing of it could mean anything else
-    return csv_cell(clean_text(value.replace("\0", NOTHING), keep="\n\t\r"))
+        return value  # plain text, the common case
+    return csv_cell(clean_text(value.replace("\0", NUL_REPLACEMENT), keep="\n\t\r"))
 
 
 FOLDER = "tables"
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``tables/<table>.csv``; headings are keys with units, missing values are empty."""
+    """Write ``tables/<table>.csv``; headings are keys with units."""
 
     def value(cell: Cell) -> object:
         if isinstance(cell.value, float):

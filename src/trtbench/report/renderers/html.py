@@ -1,7 +1,6 @@
-"""The document as one page that opens anywhere: no file beside it, no request to any network.
+"""Writes the document as a single HTML page that needs no other files and no network.
 
-Charts are SVG inside the page. A content security policy inside the page forbids it to load
-anything, so that nobody has to take that on trust.
+Charts are embedded as SVG. A content security policy in the page blocks all requests.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 FILE = "report.html"
 OPEN_ROWS = 200
-"""Rows of a table that stand in the page as text; the rest is unpacked when it is wanted."""
+"""Rows of a table in the HTML text; the others are compressed and added on demand."""
 PICTURE_PX = 1400
 
 
@@ -43,7 +42,7 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 
 def page(document: Document, *, links: Mapping[str, str] | None = None) -> str:
-    """Write the document as one page; the first cell of a row may be a link to another."""
+    """Return the document as HTML; ``links`` maps first cells of rows to addresses."""
     links = links or {}
     charts_drawn = {}
     if not png.can_draw():
@@ -60,7 +59,7 @@ def page(document: Document, *, links: Mapping[str, str] | None = None) -> str:
     )
     more = {
         table.id: [
-            [links.get(row[0].shown), [[cell.shown, _sortable(cell)] for cell in row]]
+            [links.get(row[0].shown), [[cell.shown, _sort_key(cell)] for cell in row]]
             for row in table.rows[OPEN_ROWS:]
         ]
         for table in document.tables()
@@ -78,19 +77,19 @@ def page(document: Document, *, links: Mapping[str, str] | None = None) -> str:
             js="".join(asset(name) for name in ("tables.js", "report.js")),
             palette=charts.TOKENS,
             charts=charts_drawn,
-            rows=packed(msgspec.json.encode(more)),
-            json=packed(msgspec.json.encode(json.plain_value(document))),
+            rows=compressed(msgspec.json.encode(more)),
+            json=compressed(msgspec.json.encode(json.json_content(document))),
         )
     )
 
 
-def packed(data: bytes) -> str:
-    """Pack bytes into letters that stand safely in any page."""
+def compressed(data: bytes) -> str:
+    """Compress bytes and encode them in base64."""
     return base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
 
 
 def data_url(picture: Picture) -> str | None:
-    """Put a picture into the page, no larger than a page shows it; none if it is no picture."""
+    """Return a picture, reduced to page size, as a data URL; ``None`` if it cannot be read."""
     from PIL import Image
 
     path = Path(picture.path)
@@ -118,7 +117,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(asset),
         autoescape=True,
-        # Text that would turn a line of the page around is made visible; our own markup stays.
+        # Makes control characters visible in plain strings, but not in our own markup.
         finalize=lambda value: clean_text(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -127,7 +126,7 @@ def _environment() -> Environment:
     filters: dict[str, Callable[..., object]] = {
         "kind": lambda block: type(block).__name__,
         "paragraphs": lambda text: text.split("\n\n"),
-        "sortable": _sortable,
+        "sortable": _sort_key,
         "evidence": lambda value: text_from_number(value) if isinstance(value, float) else value,
         "count": text_from_count,
         "data_url": data_url,
@@ -138,13 +137,13 @@ def _environment() -> Environment:
 
 
 def asset(name: str) -> str:
-    """Read a part of pages: a style, a script or a template."""
+    """Return the text of a style sheet, script or template."""
     folder = resources.files("trtbench.report.renderers") / "_html"
     return (folder / name).read_text(encoding="utf-8")
 
 
-def _sortable(cell: Cell) -> float | int | str | None:
-    """The value to sort by, where it is not the text itself."""
+def _sort_key(cell: Cell) -> float | int | str | None:
+    """Return the value to sort by if it differs from the text."""
     if isinstance(cell.value, bool) or cell.text is None:
         return None if isinstance(cell.value, (str, bool)) else cell.value
     return cell.value if isinstance(cell.value, (int, float)) else None

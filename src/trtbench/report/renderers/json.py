@@ -1,4 +1,4 @@
-"""The document as JSON: every block as data, and further facts beside it."""
+"""Writes the document as JSON: all blocks as data, and the document's extra data."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ FILE = "report.json"
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``report.json``; the keys of ``data`` stand beside ``document``."""
+    """Write ``report.json`` with ``document`` and the keys of ``data`` at the top level."""
     return [write_output(folder / FILE, json_bytes(document))]
 
 
 def json_bytes(document: Document) -> bytes:
-    """Encode a document; numbers JSON cannot hold become null."""
-    return json_from_value(plain_value(document))
+    """Return a document as JSON; NaN and infinity become null."""
+    return json_from_value(json_content(document))
 
 
-def plain_value(document: Document) -> dict[str, object]:
-    """Collect what is encoded: the facts for programs, and beside them the document."""
+def json_content(document: Document) -> dict[str, object]:
+    """Return the content of the JSON file: the extra data, and the document."""
     return {**document.data, "document": document.having(data={})}
 
 
 def document_from_json(data: bytes) -> Document:
-    """Read back what ``render`` wrote."""
+    """Read a document that ``render`` wrote."""
     raw = msgspec.json.decode(data)
     document = msgspec.convert(raw.pop("document"), type=Document)
     return document.having(data=raw)

@@ -1,6 +1,6 @@
-"""The document as GitHub Markdown, with its pictures beside it.
+"""Writes the document as GitHub Markdown, with pictures as separate files.
 
-Text from outside is escaped: a layer called ``<script>`` or ``a|b`` is shown, not obeyed.
+All text is escaped, so that a layer called ``<script>`` or ``a|b`` is shown literally.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from trtbench.report.document import (
     Code,
     Document,
     Figure,
+    FindingGroup,
     FindingList,
-    FindingOf,
     KeyValues,
     Picture,
     Section,
@@ -30,32 +30,32 @@ from trtbench.report.sections.findings import short_title
 
 FILE = "report.md"
 INCLUDES = ("png",)
-"""Formats whose files this one writes too, because it points at them."""
+"""Formats whose files it also writes, because it links to them."""
 
 MOST_ROWS = 200
 """GitHub refuses to render files above half a megabyte."""
 OPEN_FINDINGS = 12
-"""More findings than this are folded away."""
-NAMED = 8
-"""Runs named of those that have a finding, each with its message where these differ."""
+"""Findings shown; the others are collapsed."""
+MOST_RUNS_NAMED = 8
+"""Runs named per finding."""
 BRIEF = ("verdicts", "summary", "findings", "failures", "accuracy")
-"""Sections of a brief report, which fits on one screen."""
+"""Sections of a brief report."""
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``report.md`` and the pictures it shows; a brief one has none."""
+    """Write ``report.md`` and its pictures; a brief report has no pictures."""
     document = document if png.can_draw() else document.with_figures(())
     path = write_output(folder / FILE, markdown(document))
     return [path, *([] if document.brief else png.render(document, folder))]
 
 
 def markdown(document: Document, *, level: int = 1) -> str:
-    """Write the document as Markdown; a brief one keeps what fits a pull request comment.
+    """Return the document as Markdown; a brief one fits a pull request comment.
 
-    The level is that of the title, for texts that become part of others.
+    ``level`` is the heading level of the title.
     """
     brief = document.brief
     parts = [f"{'#' * level} {escape(document.title)}"] if document.title else []
@@ -66,15 +66,15 @@ def markdown(document: Document, *, level: int = 1) -> str:
             continue
         if section.title:
             parts.append(f"{'#' * (level + 1)} {escape(section.title)}")
-        for block in _first_blocks(section) if brief else section.blocks:
+        for block in _brief_blocks(section) if brief else section.blocks:
             parts += _block(block, rows=10 if brief else MOST_ROWS)
     return "\n\n".join(parts) + "\n"
 
 
 def escape(text: str) -> str:
-    """Make text stand for itself on one line of Markdown, inside a table too."""
+    """Escape text for one line of Markdown or a table cell."""
     text = _SPECIAL.sub(r"\\\1", _html(text))
-    # A line that begins like a list, a number of one, or a rule would become one.
+    # Escape what would start a list, a numbered list, or a horizontal rule.
     return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", text)
 
 
@@ -83,20 +83,20 @@ def _html(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _first_blocks(section: Section) -> Iterator[Block]:
-    """Keep of a section what comes up to its first numbers, and of findings a line each."""
+def _brief_blocks(section: Section) -> Iterator[Block]:
+    """Return the blocks of a section up to its first table, with one line per finding."""
     for block in section.blocks:
         if isinstance(block, FindingList):
             grave = [each for each in block.items if each.finding.severity != "note"]
             short = tuple(
-                FindingOf(each.finding.having(evidence={}), title=short_title(each))
+                FindingGroup(each.finding.having(evidence={}), title=short_title(each))
                 for each in grave[:5]
             )
             if short:
                 yield FindingList(short)
             if left := len(block.items) - len(short):
                 are = "are" if left > 1 else "is"
-                yield Text(f"{text_from_count(left)} more {are} in the whole report.")
+                yield Text(f"{text_from_count(left)} more {are} in the full report.")
         else:
             yield block.having(caption=None) if isinstance(block, Table) else block
         if isinstance(block, Table):
@@ -138,7 +138,7 @@ def _table(table: Table, *, rows: int, fold: bool) -> list[str]:
     parts = ["\n".join(lines)]
     if len(table.rows) > rows:
         left = text_from_count(len(table.rows) - rows)
-        parts.append(f"*{left} more rows are left out here; the csv and json formats have them.*")
+        parts.append(f"*{left} more rows are not shown; the csv and json formats contain them.*")
     if table.caption:
         parts.append(f"*{escape(table.caption)}*")
     folded = fold and len(table.rows) > 15
@@ -150,13 +150,13 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _folded(summary: str, parts: list[str]) -> list[str]:
-    # Markdown inside the element is only read as such after an empty line.
+    # Markdown inside the element needs an empty line before it.
     return [f"<details><summary>{_html(summary)}</summary>", *parts, "</details>"]
 
 
-def _finding(item: FindingOf) -> str:
+def _finding(item: FindingGroup) -> str:
     finding = item.finding
-    more = [f"{run}: {words}" for run, words in item.cases[:NAMED]]
+    more = [f"{run}: {words}" for run, words in item.cases[:MOST_RUNS_NAMED]]
     if finding.evidence and not more:
         pairs = (
             f"{name} = {text_from_number(value) if isinstance(value, float) else value}"
@@ -165,10 +165,10 @@ def _finding(item: FindingOf) -> str:
         more.append(f"Evidence: {', '.join(pairs)}")
     if finding.remedy:
         more.append(f"Remedy: {finding.remedy}")
-    if item.runs and (len(item.cases) > NAMED or not item.cases):
-        left = len(item.runs) - NAMED
+    if item.runs and (len(item.cases) > MOST_RUNS_NAMED or not item.cases):
+        left = len(item.runs) - MOST_RUNS_NAMED
         some = f" and {left} more" if left > 0 else ""
-        more.append(f"Runs: {', '.join(item.runs[:NAMED])}{some}")
+        more.append(f"Runs: {', '.join(item.runs[:MOST_RUNS_NAMED])}{some}")
     words = escape(item.title or finding.message)
     first = f"- {ICONS[finding.severity]} **{words}** ({escape(finding.code)})"
     return "\n".join([first, *(f"  <br>{escape(each)}" for each in more)])

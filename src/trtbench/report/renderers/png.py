@@ -1,4 +1,4 @@
-"""Every figure of the document as a PNG file, and copies of pictures."""
+"""Writes every figure of the document as PNG, and copies its pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trtbench.report.document import Document, Figure, Picture
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``<figure>.png`` for each figure; pictures that exist already are copied."""
+    """Write ``<figure>.png`` for each figure, and copy pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [
         write_output(folder / file_name(figure), png_bytes(figure))
@@ -27,19 +27,19 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 
 def can_draw() -> bool:
-    """Whether figures can be drawn here; a document without pictures is still one."""
+    """Return whether matplotlib is installed; without it, reports have no figures."""
     return util.find_spec("matplotlib") is not None
 
 
 def file_name(block: Figure | Picture) -> str:
-    """Name the file of a block, with letters that every file system takes."""
+    """Return the file name of a block, with characters that every file system allows."""
     ending = Path(block.path).suffix.lower() if isinstance(block, Picture) else ".png"
     return re.sub(r"[^A-Za-z0-9._-]+", "_", block.id) + ending
 
 
 def png_bytes(figure: Figure) -> bytes:
-    """Draw one figure."""
-    # matplotlib takes most of a second to import: only those who want pictures pay.
+    """Return one figure as PNG."""
+    # Imported here because matplotlib takes almost a second.
     from trtbench.report.renderers._matplotlib import png_from_figure
 
     return png_from_figure(figure)

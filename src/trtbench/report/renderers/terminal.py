@@ -1,8 +1,8 @@
-"""The document as text, as wide as the terminal is.
+"""Writes the document as text that fits the width of the terminal.
 
-Names are shortened in their middle and prose is broken into lines; numbers are never touched.
-Where a table needs more width, columns are left out by rank, which is said, or its rows become
-blocks of one fact to a line. Pictures are for other formats.
+Long names are shortened in the middle and text is wrapped; numbers are always complete.
+If a table is too wide, columns with a high rank are hidden, with a note, or each row becomes a
+block with one value per line. Pictures are not shown.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from trtbench.report.document import (
     Code,
     Details,
     Document,
+    FindingGroup,
     FindingList,
-    FindingOf,
     Heading,
     KeyValues,
     Table,
@@ -36,8 +36,8 @@ from trtbench.report.document import (
 FILE = "report.txt"
 FILE_COLUMNS = 100
 GAP = 2
-LEAST = 20
-"""Columns are not made narrower: shortened names would still differ, but not be recognized."""
+MIN_WIDTH = 20
+"""Minimum width of columns, so that shortened names stay recognizable."""
 STYLES = {"good": "green", "bad": "red", "unclear": "yellow", "plain": ""}
 SEVERITIES = {"note": "dim", "warning": "yellow", "error": "bold red"}
 
@@ -52,8 +52,8 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 
 def text(document: Document, *, width: int | None) -> str:
-    """Write the document as plain text; without a width nothing is broken or left out."""
-    # In a notebook rich would show each line by itself, too.
+    """Return the document as plain text; without a width nothing is wrapped or hidden."""
+    # In a notebook, rich would also display each line.
     console = Console(file=io.StringIO(), color_system=None, force_jupyter=False)
     _print(console, lines(document, width=width))
     return str(console.file.getvalue())  # type: ignore[attr-defined]
@@ -62,7 +62,7 @@ def text(document: Document, *, width: int | None) -> str:
 def draw(document: Document, console: Console) -> None:
     """Print the document on a console.
 
-    In a pipe or a file nothing is broken or left out, unless COLUMNS says how wide it may be.
+    In a pipe or a file nothing is wrapped or hidden, unless COLUMNS sets a width.
     """
     wide = console.is_terminal or os.environ.get("COLUMNS", "").isdecimal()
     _print(console, lines(document, width=console.width if wide else None))
@@ -75,14 +75,14 @@ def _print(console: Console, drawn: Iterable[Line]) -> None:
 
 
 def lines(document: Document, *, width: int | None) -> Iterator[Line]:
-    """Write the document line by line, none wider than asked for but for words that are."""
+    """Return the lines of the document; only single long words exceed the width."""
     if document.title:
-        yield from _prose(document.title, width, style="bold", indent=2)
+        yield from _wrap(document.title, width, style="bold", indent=2)
     for number, section in enumerate(document.sections):
         if section.title:
             if number or document.title:
                 yield Line()
-            yield from _prose(section.title, width, style="bold", indent=2)
+            yield from _wrap(section.title, width, style="bold", indent=2)
         before: Block | None = None
         for block in section.blocks:
             if isinstance(block, Table) and isinstance(before, Table):
@@ -93,7 +93,7 @@ def lines(document: Document, *, width: int | None) -> Iterator[Line]:
 
 def _block(block: Block, width: int | None) -> Iterator[Line]:
     if isinstance(block, Text):
-        yield from _prose(block.text, width, style=STYLES[block.tone])
+        yield from _wrap(block.text, width, style=STYLES[block.tone])
     elif isinstance(block, Table):
         yield from _table(block, width)
     elif isinstance(block, KeyValues):
@@ -103,14 +103,14 @@ def _block(block: Block, width: int | None) -> Iterator[Line]:
             yield from _finding(item, width)
     elif isinstance(block, Code):
         if block.caption:
-            yield from _prose(block.caption, width)
+            yield from _wrap(block.caption, width)
         yield from (Line(f"  {line}") for line in clean_text(block.text).splitlines())
     elif isinstance(block, Details):
-        yield from _prose(block.summary, width, style="bold")
+        yield from _wrap(block.summary, width, style="bold")
         for inner in block.blocks:
             yield from _block(inner, width)
     else:
-        yield from _prose(f"(picture: {block.title})", width, style="dim")
+        yield from _wrap(f"(picture: {block.title})", width, style="dim")
 
 
 # ---- tables
@@ -120,9 +120,9 @@ def _table(table: Table, width: int | None) -> Iterator[Line]:
     heads = table.headings
     texts = [[clean_text(cell.shown, keep="\n") for cell in row] for row in table.rows]
     widths = _widths(heads, texts, width)
-    if widths is None:  # rows as blocks, the first cell above the others
+    if widths is None:  # each row as a block, with the first cell as title
         for row, shown in zip(table.rows, texts, strict=True):
-            yield from _prose(shown[0], width, style="bold")
+            yield from _wrap(shown[0], width, style="bold")
             pairs = zip(heads[1:], row[1:], strict=True)
             yield from _facts([(head.title or " ", cell) for head, cell in pairs], width, indent=2)
     else:
@@ -132,18 +132,18 @@ def _table(table: Table, width: int | None) -> Iterator[Line]:
             yield from _row(heads, widths, titles, ["dim"] * len(places))
         for row, shown in zip(table.rows, texts, strict=True):
             cells = [
-                [shortened_to(shown[place], widths[place])]
+                [shorten_to_width(shown[place], widths[place])]
                 if heads[place].fit == "shorten" and "\n" not in shown[place]
                 else list(wrapped(shown[place], widths[place], fold=True))
                 for place in places
             ]
             yield from _row(heads, widths, cells, [STYLES[row[place].tone] for place in places])
-        filled = _filled(texts, len(heads))
+        filled = _nonempty_columns(texts, len(heads))
         if hidden := [heads[place].title for place in filled if place not in widths]:
             words = f"hidden, terminal too narrow: {', '.join(hidden)}"
-            yield from _prose(words, width, style="dim")
+            yield from _wrap(words, width, style="dim")
     if table.caption:
-        yield from _prose(table.caption, width, style="dim")
+        yield from _wrap(table.caption, width, style="dim")
 
 
 def _row(
@@ -160,23 +160,23 @@ def _row(
         yield line
 
 
-def _filled(texts: Sequence[Sequence[str]], count: int) -> list[int]:
-    """Places of the columns in which something stands."""
+def _nonempty_columns(texts: Sequence[Sequence[str]], count: int) -> list[int]:
+    """Return the indices of columns that are not empty."""
     return [place for place in range(count) if not texts or any(row[place] for row in texts)]
 
 
 def _widths(
     heads: Sequence[Heading], texts: Sequence[Sequence[str]], width: int | None
 ) -> dict[int, int] | None:
-    """Width by place of the columns shown; ``None`` if even those that must stay do not fit.
+    """Return the widths of visible columns by index; ``None`` if columns of rank 0 do not fit.
 
-    Without a width, as in a pipe, every column is as wide as it wants to be.
+    Without a width, as in a pipe, every column is as wide as its content.
     """
 
     def total(widths: dict[int, int], places: Sequence[int]) -> int:
         return sum(widths[place] for place in places) + GAP * (len(places) - 1)
 
-    filled = _filled(texts, len(heads))
+    filled = _nonempty_columns(texts, len(heads))
     wanted, least = {}, {}
     for place in filled:
         head, column = heads[place], [row[place] for row in texts]
@@ -184,10 +184,10 @@ def _widths(
         longest = (cell_len(line) for each in column for line in each.split("\n"))
         wanted[place] = narrow = max(title, max(longest, default=0))
         if head.fit == "wrap":
-            narrow = max(LEAST, title)
-        elif head.fit == "shorten" and width is not None:  # names must still differ
-            narrow, different = max(LEAST, title), set(column)
-            while len({shortened_to(each, narrow) for each in different}) < len(different):
+            narrow = max(MIN_WIDTH, title)
+        elif head.fit == "shorten" and width is not None:  # shortened names must stay unique
+            narrow, different = max(MIN_WIDTH, title), set(column)
+            while len({shorten_to_width(each, narrow) for each in different}) < len(different):
                 narrow += 1
         least[place] = min(wanted[place], narrow)
     if width is None or total(wanted, filled) <= width:
@@ -199,22 +199,22 @@ def _widths(
         if place not in places and total(least, [*places, place]) <= width:
             places.append(place)
     shown = {place: wanted[place] for place in places}
-    while total(shown, places) > width:  # the widest column that can gives a character
+    while total(shown, places) > width:  # narrow the widest column that is above its minimum
         giving = [place for place in places if shown[place] > least[place]]
         shown[max(giving, key=lambda place: (shown[place], -place))] -= 1
     return shown
 
 
-def shortened_to(text: str, width: int) -> str:
-    """Cut the middle out of a name that is wider than this."""
+def shorten_to_width(text: str, width: int) -> str:
+    """Cut out the middle of text that is wider than ``width``."""
     if cell_len(text) <= width:
         return text
     tail = (width - 1) // 2
-    return _taken(text, width - 1 - tail) + "…" + _taken(text[::-1], tail)[::-1]
+    return _fitting_prefix(text, width - 1 - tail) + "…" + _fitting_prefix(text[::-1], tail)[::-1]
 
 
-def _taken(text: str, width: int) -> str:
-    """Take as many letters as fit; a letter of Chinese is two wide."""
+def _fitting_prefix(text: str, width: int) -> str:
+    """Return the longest prefix that fits; Chinese characters are two columns wide."""
     taken = 0
     for count, letter in enumerate(text):
         taken += cell_len(letter)
@@ -223,14 +223,14 @@ def _taken(text: str, width: int) -> str:
     return text
 
 
-# ---- words
+# ---- text
 
 
 def wrapped(text: str, width: int | None, *, fold: bool = False) -> Iterator[str]:
-    """Break prose into lines, never between a number and its unit.
+    """Wrap text into lines, but never between a number and its unit.
 
-    A word that is wider than a line stands out, so that paths and commands can be copied; only
-    where it would spoil a table it is folded.
+    A word wider than a line is kept whole, so that paths and commands can be copied, unless
+    ``fold`` is set, as in tables.
     """
     for paragraph in text.split("\n"):
         if not width:
@@ -239,7 +239,7 @@ def wrapped(text: str, width: int | None, *, fold: bool = False) -> Iterator[str
         words = []
         for word in _WITHIN_NUMBERS.sub(_GLUE, paragraph).split(" "):
             while fold and cell_len(word) > width:
-                words.append(_taken(word, width))
+                words.append(_fitting_prefix(word, width))
                 word = word[len(words[-1]) :]
             words.append(word)
         line = words[0]
@@ -252,8 +252,8 @@ def wrapped(text: str, width: int | None, *, fold: bool = False) -> Iterator[str
         yield line.replace(_GLUE, " ")
 
 
-def _prose(words: str, width: int | None, *, style: str = "", indent: int = 0) -> Iterator[Line]:
-    """Break prose into lines; those after the first stand in by the indent."""
+def _wrap(words: str, width: int | None, *, style: str = "", indent: int = 0) -> Iterator[Line]:
+    """Wrap text into lines; all but the first are indented."""
     for paragraph in clean_text(words, keep="\n").split("\n"):
         room = width - indent if width else None
         for number, part in enumerate(wrapped(paragraph, room)):
@@ -264,7 +264,7 @@ def _facts(
     pairs: Sequence[tuple[str, Cell]], width: int | None, *, indent: int = 0
 ) -> Iterator[Line]:
     names = [clean_line(name) for name, _ in pairs]
-    # Blocks of short names line up, a longer one stands alone.
+    # Values align in a column, unless a name is longer than 20 characters.
     column = max([0 if indent else 10, *(min(cell_len(name), 20) for name in names)])
     margin = indent + column + GAP
     for name, (_, cell) in zip(names, pairs, strict=True):
@@ -276,16 +276,16 @@ def _facts(
         yield from (Line(" " * margin + part, style=STYLES[cell.tone]) for part in parts[1:])
 
 
-def _finding(item: FindingOf, width: int | None) -> Iterator[Line]:
+def _finding(item: FindingGroup, width: int | None) -> Iterator[Line]:
     finding = item.finding
     label = f"{finding.severity} {finding.code}"
     beside = f" ({finding.concerns})" if finding.concerns else ""
     words = f"{label}{beside}: {item.title or finding.message}"
-    for number, line in enumerate(_prose(words, width, indent=2)):
+    for number, line in enumerate(_wrap(words, width, indent=2)):
         if number == 0:
             line.stylize(SEVERITIES[finding.severity], 0, len(label))
         yield line
     for run, message in item.cases:
-        yield from _prose(f"  {run}: {message}", width, indent=4)
+        yield from _wrap(f"  {run}: {message}", width, indent=4)
     if finding.remedy and finding.severity != "note":
-        yield from _prose(f"  → {finding.remedy}", width, style="dim", indent=4)
+        yield from _wrap(f"  → {finding.remedy}", width, style="dim", indent=4)

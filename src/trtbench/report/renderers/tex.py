@@ -1,7 +1,7 @@
-"""The tables of the document for LaTeX: each in a file to ``\\input``, and one document of all.
+"""Writes the tables of the document for LaTeX: a file for each, and a document with all.
 
-The tables use booktabs; long ones use longtable. Compile with any engine; names beyond Latin
-letters need XeLaTeX or LuaLaTeX and a font that has them.
+The tables use booktabs; long ones use longtable. Any engine compiles them, but non-Latin names
+need XeLaTeX or LuaLaTeX and a suitable font.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from trtbench.report.document import Document, Table, Text
 FILE = "report.tex"
 FOLDER = "tables"
 LONG_FROM = 30
-"""Rows from which a table may break across pages."""
+"""Tables with more rows can break across pages."""
 MOST_ROWS = 500
 WIDE_FROM = 9
-"""Columns from which a table is set in small letters."""
+"""Tables with this many columns are scaled to the page width."""
 
 PREAMBLE = r"""\documentclass[a4paper,landscape]{article}
 \usepackage{iftex}
@@ -37,12 +37,12 @@ ESCAPES = {
     "→": r"\ensuremath{\rightarrow}", "°": r"\textdegree{}", "▸": r"\ensuremath{\triangleright}",
 }  # fmt: skip
 _BLOCKS = re.compile("[\u2580-\u259f]+")
-"""Bars of a small curve, which LaTeX's fonts lack."""
+"""Block characters, which LaTeX's fonts lack."""
 _SPECIAL = re.compile("[" + re.escape("".join(ESCAPES)) + "]")
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``tables/<table>.tex`` for each table and ``report.tex`` that puts them together."""
+    """Write ``tables/<table>.tex`` for each table, and ``report.tex`` that includes them."""
     paths = [
         write_output(folder / FOLDER / f"{table.id}.tex", tex_table(table))
         for table in document.tables()
@@ -51,13 +51,13 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 
 def escape(text: str) -> str:
-    """Make text stand for itself in LaTeX."""
+    """Escape text for LaTeX."""
     text = _BLOCKS.sub("", clean_line(" ".join(text.split()))).strip()
     return _SPECIAL.sub(lambda found: ESCAPES[found[0]], text)
 
 
 def tex_table(table: Table) -> str:
-    """Write one table, ready to be input into any document."""
+    """Return one table as LaTeX."""
     rows = [" & ".join(escape(cell.shown) for cell in row) for row in table.rows[:MOST_ROWS]]
     head = " & ".join(rf"\textbf{{{escape(heading.title)}}}" for heading in table.headings)
     columns = "".join("r" if heading.align == "right" else "l" for heading in table.headings)
@@ -81,7 +81,7 @@ def tex_table(table: Table) -> str:
 
 
 def tex_document(document: Document) -> str:
-    """Write a document that can be compiled as it is."""
+    """Return a complete LaTeX document that includes all tables."""
     parts = [
         PREAMBLE,
         f"\\title{{{escape(document.title)}}}",

@@ -1,9 +1,9 @@
-"""How right outputs are: scores, differences from a reference, and layers that cost accuracy.
+"""Accuracy: scores, differences from a reference, and layers that reduce accuracy.
 
-For the screens of ``eval``, ``check`` and ``localize`` and for sections of reports.
-``run.extra["scores"]`` as ``run_facts`` says; ``run.extra["pictures"]`` is a sequence of paths, or
-of mappings with ``path`` and optionally ``title`` and ``caption``, relative to the run's folder.
-``run.extra["checks"]`` is a sequence of mappings (or values), one per output, with ``output`` and
+For the output of ``eval``, ``check`` and ``localize`` and for reports. ``run_facts`` documents
+``run.extra["scores"]``. ``run.extra["pictures"]`` is a sequence of paths, or of mappings with
+``path`` and optionally ``title`` and ``caption``, relative to the run's folder.
+``run.extra["checks"]`` is a sequence of mappings (or objects), one per output, with ``output`` and
 any numbers; ``run.extra["output_comparison"]`` is the content of ``output_diff.json``.
 """
 
@@ -53,23 +53,23 @@ from trtbench.report.document import (
     Table,
     Text,
     capitalized,
-    cell_of,
     column,
     document_from_blocks,
+    format_cell,
     key_values,
     note_lines,
+    optional_section,
     score_column,
-    section_of,
     table,
 )
 from trtbench.report.run_facts import (
-    file_stem,
-    flat_facts,
+    flatten_facts,
     headline_title,
-    named,
+    labelled,
     score_text,
     scores_of,
     summary_of,
+    unique_stem,
 )
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ PARTS = (
     ("model", "network_s", "Network", 3),
     ("postprocess", "postprocess_s", "Postprocess", 2),
 )
-"""Parts of the work on one item, as a pass over data times them."""
+"""Steps of processing one item that are timed during an evaluation."""
 PARTS_MEANING = (
-    "Load: decoding the file. Preprocess: making the tensor. Inference: what a caller waits for, "
-    "transfers included. Network: the network alone. Postprocess: making predictions of the "
-    "outputs (NMS included), in numpy on the host."
+    "Load: decoding the file. Preprocess: making the tensor. Inference: the whole call, with "
+    "transfers. Network: the network alone. Postprocess: converting outputs to predictions "
+    "(with NMS), in numpy on the host."
 )
 MOST_PICTURES = 12
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
@@ -98,17 +98,17 @@ SHOWN_ROWS = 50
 
 
 def make(runs: Sequence[Run]) -> list[Section]:
-    """Show scores against latency, every score with its interval, pictures, and checks."""
+    """Show accuracy against latency, all scores, pictures, and numeric checks."""
     made = (
-        section_of("pareto", "Accuracy against latency", _pareto(runs)),
-        section_of("accuracy", "Accuracy", _accuracy(runs)),
-        section_of("checks", "Numeric checks", _checks(runs)),
+        optional_section("pareto", "Accuracy against latency", _pareto(runs)),
+        optional_section("accuracy", "Accuracy", _accuracy(runs)),
+        optional_section("checks", "Numeric checks", _checks(runs)),
     )
     return [section for section in made if section]
 
 
 def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
-    rows = [(label, score) for label, run in named(runs) for score in scores_of(run).values()]
+    rows = [(label, score) for label, run in labelled(runs) for score in scores_of(run).values()]
 
     def end(name: str, row: tuple[str, Score]) -> Cell:
         value = getattr(row[1] if name == "value" else row[1].interval, name, None)
@@ -123,18 +123,18 @@ def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
             column("high", "High", partial(end, "high"), "right"),
             column("count", "Examples", lambda row: row[1].count, "count"),
         )
-        caption = "Low and high: the interval of the score, as the evaluation states it."
+        caption = "Low and high: the interval of the score."
         yield table("accuracy", rows, columns, caption=caption)
     taken: set[str] = set()
     pictures: dict[Path, Picture] = {}
-    for label, run in named(runs):
+    for label, run in labelled(runs):
         carried = run.extra.get("pictures", ())
         for each in carried if isinstance(carried, (list, tuple)) else ():
             facts = each if isinstance(each, Mapping) else {"path": each}
             path = (run.path or Path()) / str(facts.get("path", ""))
             if path.suffix.lower() in SUFFIXES and path not in pictures and path.is_file():
                 pictures[path] = Picture(
-                    id=file_stem(path.stem, taken=taken),
+                    id=unique_stem(path.stem, taken=taken),
                     title=str(facts.get("title") or path.stem.replace("_", " ")),
                     path=str(path),
                     caption=str(facts.get("caption") or label),
@@ -152,12 +152,12 @@ class _Point(NamedTuple):
 
 
 def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
-    """Draw the metric most runs have against the latency per item, and the front."""
+    """Plot the most common metric against the latency per item, with the Pareto front."""
     counts = Counter(metric for run in runs for metric in scores_of(run))
     metric = counts.most_common(1)[0][0] if counts else ""
     points = [
         _Point(label, f"run:{index}", head.typical / items, score)
-        for index, (label, run) in enumerate(named(runs))
+        for index, (label, run) in enumerate(labelled(runs))
         if (head := summary_of(run).head)
         and (score := scores_of(run).get(metric))
         and (items := run.record.known_items)
@@ -184,11 +184,11 @@ def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
         x, y = [point.per_item_s / scale], [point.score.value]
         ends = [point.score.interval] if point.score.interval else ()
         lines.append(line(point.name, point.role, x, y, "mark", scale=1 / whole, ends=ends))
-    far = max(times) > 4 * min(times)  # on a linear axis the fast ones would be one blot
+    far = max(times) > 4 * min(times)  # a linear axis would squeeze the fast ones
     axis = Axis(f"{headline_title(runs)}, median per item", unit, "log" if far else "linear")
-    caption = f"Best is the {'lower' if declared.better == 'low' else 'upper'} left."
+    caption = f"The {'lower' if declared.better == 'low' else 'upper'} left is best."
     if not best:
-        caption = f"No front: it is not declared whether a low or a high {metric} is better."
+        caption = f"No Pareto front: it is unknown whether a low or a high {metric} is better."
     chart = curves(axis, Axis(metric, "%" if share else None), lines)
     yield Figure("pareto", f"{metric} against latency", chart, caption)
 
@@ -197,7 +197,7 @@ def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) -> Document:
-    """Describe scores, latencies and sizes of every model, and the tables of the task."""
+    """Describe an evaluation: scores, latencies and sizes of all models, and task tables."""
     blocks: list[Block] = [
         Text(f"{capitalized(evaluation.method)}."),
         _score_table(evaluation),
@@ -262,8 +262,8 @@ def _score_table(evaluation: Evaluation) -> Table:
     first = evaluation.models[0]
     warmup = counted(first.split.warmup_batches, "batch", "batches")
     caption = (
-        f"Latencies are per batch of {first.batch}, taken in the same pass as the accuracy, after "
-        f"{warmup} of warm-up; trtbench bench measures latency alone. All: from the inputs on the "
+        f"Latencies are per batch of {first.batch}, measured during the evaluation, after {warmup} "
+        "of warm-up; use trtbench bench for precise latencies. All: from the inputs on the "
         "host to the outputs on the host; model: the network alone, synchronised. In brackets, "
         "95 % intervals."
     )
@@ -271,7 +271,7 @@ def _score_table(evaluation: Evaluation) -> Table:
 
 
 def _split_table(evaluation: Evaluation) -> Table:
-    """List where the time of an item went, in the pass that took the scores."""
+    """Show the time of each step of processing an item."""
 
     def part(name: str, model: Evaluated) -> float | None:
         return model.split.item_parts_s.get(name)
@@ -319,7 +319,7 @@ SHOWN_GROUPS = 10
 
 
 def _checks(runs: Sequence[Run]) -> list[Block]:
-    """Put the checks of all outputs into one table, and list each run's output comparison."""
+    """Show the checks of all outputs in one table, and the output comparison of each run."""
 
     def cell(value: Scalar) -> Cell:
         if isinstance(value, bool):
@@ -328,12 +328,12 @@ def _checks(runs: Sequence[Run]) -> list[Block]:
 
     rows = []
     blocks: list[Block] = []
-    for number, (label, run) in enumerate(named(runs), start=1):
+    for number, (label, run) in enumerate(labelled(runs), start=1):
         checks = run.extra.get("checks")
         for each in checks if isinstance(checks, (list, tuple)) else ():
-            if facts := dict(flat_facts(msgspec.to_builtins(each))):
+            if facts := dict(flatten_facts(msgspec.to_builtins(each))):
                 rows.append({"run": label, **facts})
-        if pairs := list(flat_facts(run.extra.get("output_comparison")))[:60]:
+        if pairs := list(flatten_facts(run.extra.get("output_comparison")))[:60]:
             blocks.append(Text(f"Comparison of outputs, {label}:"))
             cells = ((name, cell(value)) for name, value in pairs)
             blocks.append(key_values(f"output_comparison_{number}", cells))
@@ -353,7 +353,7 @@ def _checks(runs: Sequence[Run]) -> list[Block]:
 
 
 def document_from_check(checked: Checked) -> Document:
-    """Describe every candidate's outputs, ranks, tolerances and worst inputs."""
+    """Describe how the outputs of each candidate differ from the reference."""
     rows = [(each, check) for each in checked.candidates for check in each.checks]
     blocks: list[Block] = [Text(f"{checked.reference.runtime}, on {checked.inputs}.")]
     if checked.preparation:
@@ -419,7 +419,7 @@ def _output(check: OutputCheck) -> Iterator[Block]:
     if check.misshapen and not check.note:
         odd.append(
             f"{check.misshapen} of {check.items} inputs give another shape than the reference; "
-            "they match nothing and are left out of means"
+            "they count as not close and are left out of means"
         )
     if classes is not None and classes.unranked:
         odd.append(f"{classes.unranked} of {classes.items} inputs have no best class: NaN or Inf")
@@ -427,7 +427,7 @@ def _output(check: OutputCheck) -> Iterator[Block]:
         odd.append("one side gives probabilities, the other scores before softmax")
     yield from (Text(f"{name}: {words}", "unclear") for words in odd)
     if check.identical:
-        yield Text(f"{name}: equal to the reference's everywhere")
+        yield Text(f"{name}: identical to the reference")
         return
     if classes is not None:
         span = classes.argmax_interval
@@ -446,7 +446,7 @@ def _output(check: OutputCheck) -> Iterator[Block]:
 
 
 def _rank_tables(checked: Checked) -> Iterator[Table]:
-    """Compare candidates rank by rank: the best classes of the first input, and all inputs."""
+    """Compare candidates by rank of classes, for the first input and over all inputs."""
     outputs: dict[str, list[tuple[str, ClassCheck]]] = {}
     for each in checked.candidates:
         for check in each.checks:
@@ -463,7 +463,7 @@ def _rank_tables(checked: Checked) -> Iterator[Table]:
     rank = column("rank", "Rank", lambda place: place + 1, "right")
     for number, (output, sides) in enumerate(outputs.items()):
         first = sides[0][1]
-        # Where some input has no best class, not all are of the same input.
+        # If some inputs have no best class, the first ranked inputs may differ.
         if len(sides) > 1 and not any(each.unranked for _, each in sides):
             reference = (checked.reference.model.name, first.top_reference)
             columns = [rank]
@@ -478,13 +478,13 @@ def _rank_tables(checked: Checked) -> Iterator[Table]:
             of = f"{name} " if len(sides) > 1 else ""
             columns.append(at(classes.ranks, f"mae_{k}", f"{of}MAE", "mae", ".3g"))
             columns.append(at(classes.ranks, f"other_{k}", f"{of}disagree", "disagree", "percent"))
-        caption = f"Ranks of {output} over all inputs: error of the score, and other class."
+        caption = f"Ranks of {output} over all inputs: mean score error, share of other classes."
         count = min(len(each.ranks) for _, each in sides)
         yield table(f"ranks_{number}", range(count), columns, caption=caption)
 
 
 def _text(value: float | None) -> str:
-    return cell_of(value, ".4g").shown
+    return format_cell(value, ".4g").shown
 
 
 def _percent(part: float | None, digits: int = 2) -> str:
@@ -492,15 +492,15 @@ def _percent(part: float | None, digits: int = 2) -> str:
 
 
 def _decibels(value: float | None, *, signed: bool = False) -> Cell:
-    rounded = None if value is None else round(value, 1) + 0.0  # no minus before a zero
-    return Cell(value, cell_of(rounded, "+.1f dB" if signed else ".1f dB").text)
+    rounded = None if value is None else round(value, 1) + 0.0  # no negative zero
+    return Cell(value, format_cell(rounded, "+.1f dB" if signed else ".1f dB").text)
 
 
 # ---- localize
 
 
 def document_from_localized(result: Localization) -> Document:
-    """Describe which layers cost a model its accuracy: the answer, the ranking, the repair."""
+    """Describe which layers reduce the accuracy of a model, and how to repair it."""
     found = result.found
     way = "each by itself" if found.one_by_one else "by bisection"
     types = " and ".join(dict.fromkeys(group.type for group in found.groups))
@@ -510,17 +510,17 @@ def document_from_localized(result: Localization) -> Document:
     if (left := len(found.groups) - SHOWN_GROUPS) > 0:
         notes.append(f"{left} more groups are in the files.")
     if found.met and found.kept:
-        least = "none of them can be left out"
-        words = least if found.minimal else "time was up before it was tried with fewer"
+        least = "all of them are needed"
+        words = least if found.minimal else "time ran out before fewer were tried"
         notes.append(f"Kept for {found.where}: {_some(found.kept)}; {words}.")
     if found.stand_in:
         notes.append(
-            "FP16 and BF16 are computed in FP32 here and rounded after every node, as tensor "
-            "cores do; ONNX Runtime's CPU by itself leaves roundings out."
+            "FP16 and BF16 are computed in FP32 and rounded after every node, like tensor cores "
+            "do; ONNX Runtime on the CPU would skip some of these roundings."
         )
     if found.unmatched:
         names = _some(found.unmatched)
-        notes.append(f"Not found in the candidate, so part of what follows them: {names}.")
+        notes.append(f"Not found in the candidate, so counted with the nodes after them: {names}.")
     blocks: list[Block] = [
         Text(answer(result), "bad" if found.met is False else "plain"),
         Text(f"{groups}: {found.trials} models on {result.inputs}, in {took}."),
@@ -537,8 +537,7 @@ def document_from_localized(result: Localization) -> Document:
 
 
 def answer(result: Localization) -> str:
-    """Say in a sentence what breaks the model, and what keeping it out of that type gives."""
-
+    """Return a sentence on what reduces the accuracy, and the effect of restoring it."""
     found = result.found
 
     def value(numbers: Numbers) -> str:
@@ -549,7 +548,7 @@ def answer(result: Localization) -> str:
     if found.met and not found.kept:
         return f"Nothing to repair: {value(found.candidate)} meets {found.where}."
     added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
-    why = f"{worst.node} {precision_problem(worst) or f'loses most in {worst.type}{added}'}"
+    why = f"{worst.node} {precision_problem(worst) or f'loses most accuracy in {worst.type}{added}'}"
     was = [] if found.metric == "sqnr_db" else [_shown(found.metric, found.candidate)]
     if odd := int(found.candidate.get("nonfinite") or 0):
         was.append(f"{odd} values not finite")
@@ -558,9 +557,9 @@ def answer(result: Localization) -> str:
         kept = f"{_some(found.kept)} kept in full precision"
         return f"{why}; {kept}: {value(found.repaired)} {before}."
     if found.met is False:
-        reason = f"all groups restored give {value(found.all_restored)}"
+        reason = f"with all groups restored, {value(found.all_restored)}"
         return (
-            f"{why}. No repair meets {found.where}: {reason if found.in_time else 'time was up'}."
+            f"{why}. No repair meets {found.where}: {reason if found.in_time else 'time ran out'}."
         )
     restored = f"; restored: {value(worst.restored)} {before}" if worst.restored else ""
     return f"{why}{restored}."
@@ -632,8 +631,8 @@ def _ranking(found: Localized) -> Table:
         column("cause", "Range", lambda group: precision_problem(group) or "", fit="wrap", rank=2),
     ]
     caption = (
-        "Restored: the whole model with this group alone in full precision. "
-        "SQNR there: behind the group, as it is."
+        "Restored: the model with only this group in full precision. "
+        "SQNR there: at the output of the group in the candidate."
     )
     return table("ranking", found.groups[:SHOWN_GROUPS], columns, caption=caption)
 

@@ -1,8 +1,7 @@
-"""Where runs took place and how their models and numbers were made.
+"""The machines of runs, how their models were built, and the methods of measurement.
 
-For the screens of ``build``, ``export`` and ``quantize`` and for sections of reports. Runs carry
-the record beside an engine as ``extra["build"]`` and what the log of its build says as
-``extra["build_log"]``.
+For the output of ``build``, ``export`` and ``quantize`` and for reports. ``run.extra["build"]`` is
+the record of an engine, ``run.extra["build_log"]`` the content of its build log.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from trtbench.report.document import (
     Table,
     Text,
     capitalized,
-    cell_of,
     column,
     document_from_blocks,
+    format_cell,
     key_values,
-    section_of,
+    optional_section,
     table,
 )
 from trtbench.report.run_facts import (
-    flat_facts,
-    named,
+    flatten_facts,
+    labelled,
     shortened,
     summary_of,
     title_of_key,
@@ -54,35 +53,35 @@ ORDER = 90
 
 
 PROTOCOLS = {
-    "serve": "one query at a time: each is sent when the one before has been answered",
+    "serve": "one query at a time: each is sent after the previous one has finished",
     "pipeline": "two queries in flight on separate copy and compute streams",
     "gpu": "back to back on the device, without transfers",
-    "coldl2": "back to back on the device, without transfers, the L2 cache emptied before each "
-    "query and outside its time",
-    "server": "queries arrive on a schedule, and latency counts from the scheduled start",
+    "coldl2": "back to back on the device, without transfers; the L2 cache is flushed before "
+    "each query, which is not part of its time",
+    "server": "queries arrive on a schedule; latency is counted from the scheduled time",
     "first": "load, first inference and time to steady state",
 }
-IMPORTED = "runs were imported from files of another tool; their settings are those on record."
+IMPORTED = "runs were imported from files of another tool; their settings are as recorded there."
 SPANS = ("wall time", "sum of host times", "device stamps")
 STATISTICS = (
-    "Percentiles are observed samples (nearest rank). Samples of one process depend on one "
-    "another, so intervals count effective samples (samples divided by their correlation time), "
-    "and a percentile that they do not support is not shown. With several launches, the "
+    "Percentiles are observed samples (nearest rank). Samples of one process are correlated, "
+    "so intervals use effective samples (samples divided by their correlation time), "
+    "and a percentile with too few effective samples is not shown. With several launches, the "
     f"{SAMPLE_LEVEL * 100:g} % interval of the median is a t-interval on the logarithms of their "
-    "medians and speaks of launches like these; with one, it lies between two order statistics "
-    "and speaks of this launch only. The standard deviation is that of the sample (n − 1)."
+    "medians and applies to launches like these; with one, it lies between two order statistics "
+    "and applies to this launch only. The standard deviation is that of the sample (n − 1)."
 )
 COLUMNS = {
-    "host": "host time runs from before the call to after its completion, by the host's clock",
+    "host": "host time is measured on the host, from before the call to its completion",
     "latency": "latency is the sum of the H2D, GPU and D2H spans on the device, not host time",
-    "enqueue": "enqueue is the host time of handing a query over",
-    "end_to_end": "end to end runs from the start of H2D to the end of D2H, queueing included",
+    "enqueue": "enqueue is the host time to enqueue a query",
+    "end_to_end": "end to end is from the start of H2D to the end of D2H, with queueing",
 }
 
 
 def make(runs: Sequence[Run]) -> list[Section]:
-    """State what the runs share, what differs, and how the numbers were made."""
-    facts = {label: facts_from_environment(run.record.environment) for label, run in named(runs)}
+    """Show the builds, the environments of the runs, and the methods of measurement."""
+    facts = {label: facts_from_environment(run.record.environment) for label, run in labelled(runs)}
     names = list(dict.fromkeys(name for each in facts.values() for name in each))
     shared = [name for name in names if len({each.get(name) for each in facts.values()}) == 1]
     first = next(iter(facts.values()))
@@ -92,16 +91,16 @@ def make(runs: Sequence[Run]) -> list[Section]:
     if differing := [name for name in names if name not in shared]:
         rows = [(label, *map(each.get, differing)) for label, each in facts.items()]
         columns = [column(name, name, place) for place, name in enumerate(("Run", *differing))]
-        caption = "What differed between the runs."
+        caption = "Differences between the runs."
         blocks.append(table("environment_differences", rows, columns, caption=caption))
     commands = dict.fromkeys(run.record.environment.command for run in runs)
     codes = tuple(Code(text) for text in commands if text)
-    folded = Details(f"The {len(codes)} commands", codes)
+    folded = Details(f"{len(codes)} commands", codes)
     blocks += codes if len(codes) <= 4 else (folded,)
-    # Words that suit a paper.
+    # The methods, as prose for a paper.
     kinds = list(dict.fromkeys(protocol_of(run.record) for run in runs))
     words = "; ".join(f"{kind}: {PROTOCOLS[kind]}" for kind in kinds)
-    protocols = f"All runs follow the protocol {words}."
+    protocols = f"All runs use the protocol {words}."
     if len(kinds) > 1:
         protocols = f"Numbers of different protocols are not comparable. {capitalized(words)}."
     if count := sum(run.record.provenance == "imported" for run in runs):
@@ -114,13 +113,13 @@ def make(runs: Sequence[Run]) -> list[Section]:
     rate = f" Throughput is the number of queries divided by {spans}." if spans else ""
     paragraphs = (protocols, f"{capitalized(about)}." if about else "", STATISTICS + rate)
     methods = Text("\n\n".join(filter(None, paragraphs)))
-    environment = section_of("environment", "Environment", blocks)
+    environment = optional_section("environment", "Environment", blocks)
     made = (_build(runs), environment, Section("methods", "Methods", (methods,)))
     return [section for section in made if section]
 
 
 def facts_from_environment(environment: Environment) -> dict[str, str]:
-    """Name what is known about a machine, in the order people ask; unknown facts are left out."""
+    """Return the known facts on a machine by title."""
     e = environment
     known: dict[str, object] = {
         "Host": e.host,
@@ -158,27 +157,27 @@ MOST_NODES = 4
 
 
 def _build(runs: Sequence[Run]) -> Section | None:
-    """List the facts of the record of each build, and the layers that took longest to tune."""
+    """Show the record of each build, and the layers that took longest to tune."""
     rows: list[tuple[str, dict[str, Any]]] = []
-    records: dict[str, KeyValues] = {}  # each engine once, by the first run of it
-    for label, run in named(runs):
+    records: dict[str, KeyValues] = {}  # by engine
+    for label, run in labelled(runs):
         build, log = run.extra.get("build"), run.extra.get("build_log")
         engine = run.record.spec.model.sha256 or run.record.spec.model.path
         if isinstance(build, Mapping) and engine not in records:
             pairs: list[tuple[str, Cell | str]] = [("engine", label)]
-            for key, value in list(flat_facts(build))[:60]:
+            for key, value in list(flatten_facts(build))[:60]:
                 text = shortened(value, length=120) if isinstance(value, str) else None
                 cell = Cell(value, text or value_text(key, value))
                 pairs.append((title_of_key(key).replace(".", " · "), cell))
             records[engine] = key_values(f"build_{len(records)}", pairs)
-        # The layers of ``build.metadata.json`` whose tactics took longest to try.
+        # The layers of ``build.metadata.json`` that took longest to tune.
         layers = _mapping(_mapping(log).get("build_trace")).get("layers")
         found = layers if isinstance(layers, list) else []
         tried = [each for each in found if isinstance(each, dict) and each.get("tried")]
         tried.sort(key=lambda each: -cost_s(each))
         rows += [(label, each) for each in tried[:MOST_LAYERS]]
     blocks: list[Block] = [_tactic_table(rows)] if rows else []
-    return section_of("build", "Build", [*blocks, *list(records.values())[:8]])
+    return optional_section("build", "Build", [*blocks, *list(records.values())[:8]])
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -190,7 +189,7 @@ def _number(value: object) -> float | None:
 
 
 def cost_s(layer: Mapping[str, Any]) -> float:
-    """Give the time spent on a layer or, unknown, that of one call of each tactic."""
+    """Return the tuning time of a layer or, if unknown, the sum of one call per tactic."""
     spent = _number(layer.get("spent_s"))
     return spent if spent is not None else (_number(layer.get("timed_ms")) or 0.0) / 1e3
 
@@ -201,7 +200,7 @@ def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> Table:
         return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
 
     def tried(row: tuple[str, dict[str, Any]]) -> int:
-        """Count the tactics tried, those of operations inside of the layer too."""
+        """Return the number of tactics tried, including those of operations inside the layer."""
         return int(sum(_number(row[1].get(key)) or 0 for key in ("tried", "tried_within")))
 
     columns = (
@@ -213,17 +212,17 @@ def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> Table:
         column("chosen", "Tactic chosen", chosen),
     )
     caption = (
-        "The layers whose tactics took longest to try. Where the log does not say how long "
-        "that was, one call of every tactic is counted."
+        "The layers that took longest to tune. If the log does not contain the tuning time, it "
+        "is the sum of one call per tactic."
     )
     return table("build_tactics", rows, columns, caption=caption)
 
 
-# ---- what build, export and quantize made
+# ---- results of build, export and quantize
 
 
 def document_from_artefact(artefact: Artefact) -> Document:
-    """Describe an engine that was built."""
+    """Describe a built engine."""
     facts, asked = artefact.conditions, artefact.spec.precision
     flavour = facts.get("flavour")
     rtx = flavour is not None and flavour.value == "tensorrt_rtx"
@@ -238,7 +237,7 @@ def document_from_artefact(artefact: Artefact) -> Document:
         "size": f"{text_from_bytes(artefact.size_bytes)}, sha256 {artefact.sha256[:12]}",
         "built by": f"TensorRT{'-RTX' * rtx} {version}",
         "precision": precision,
-        "built in": f"{took} (with everything {whole})",
+        "built in": f"{took} ({whole} in total)",
         "other files": ", ".join(artefact.files) or "none",
     }
     found = [f"{each.severity} {each.code}: {each.message}" for each in artefact.findings]
@@ -247,7 +246,7 @@ def document_from_artefact(artefact: Artefact) -> Document:
 
 
 def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:
-    """Describe an ONNX file that was exported, cast or quantized."""
+    """Describe an exported, cast or quantized ONNX file."""
     blocks: list[Block] = [key_values("facts", _conversion(sidecar, size_bytes))]
     if sidecar.difference:
         caption = f"on {sidecar.compared_on}"
@@ -287,7 +286,9 @@ def _conversion(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
 
 def _diff_columns() -> Iterator[Column]:
     def sqnr(diff: TensorDiff) -> Cell:
-        return Cell(diff.sqnr_db, "exact") if diff.rel_l2 == 0 else cell_of(diff.sqnr_db, ".1f dB")
+        return (
+            Cell(diff.sqnr_db, "exact") if diff.rel_l2 == 0 else format_cell(diff.sqnr_db, ".1f dB")
+        )
 
     def close(diff: TensorDiff) -> Cell:
         if diff.close is None:

@@ -1,6 +1,6 @@
-"""The same measurement at several times: how it went, and what changed around it.
+"""The history of measurements that were repeated over time, and changes of their level.
 
-For the screen of ``trtbench history`` and for the section of reports.
+For the output of ``trtbench history`` and for reports.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from trtbench.report.document import (
     Text,
     column,
     duration_cell,
-    section_of,
+    optional_section,
     table,
 )
-from trtbench.report.run_facts import file_stem, summary_of
+from trtbench.report.run_facts import summary_of, unique_stem
 
 ORDER = 88
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_SERIES = 60
-"""Charts in one document; more take long to draw and are hardly looked at."""
+"""Charts in one document; more would take long to draw."""
 CAPTION = (
-    "A change is a suspicion with a place, found by levels that fit best and Welch's t (p below "
-    "0.001, 2 % or more, five runs on each side); confirmed once two further runs agree. What "
-    "changed around it is a suspect, not a proof."
+    "Changes are detected by fitting constant levels and Welch's t-test (p below 0.001, at least "
+    "2 %, five runs on each side), and are confirmed once two more runs agree. What changed at "
+    "the same time is a possible cause, not a proven one."
 )
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Draw every measurement that was repeated over time, and list the changes of its level."""
+    """Show measurements that were repeated over time, with changes of their level."""
     groups: dict[SeriesKey, list[Point]] = {}
     for run in runs:
         head, record = summary_of(run).head, run.record
@@ -70,16 +70,16 @@ def make(runs: Sequence[Run]) -> Section | None:
     taken: set[str] = set()
     blocks: list[Block] = []
     for each in sorted(found, key=lambda series: not series.changes)[:6]:
-        blocks += _series_blocks(each, file_stem(each.key.name, taken=taken))
-    return section_of("history", "History", blocks)
+        blocks += _series_blocks(each, unique_stem(each.key.name, taken=taken))
+    return optional_section("history", "History", blocks)
 
 
 def document_from_series(series: Sequence[Series]) -> Document:
-    """Describe series, those with changes first."""
+    """Describe the history of each series, in the given order."""
     taken: set[str] = set()
     sections = []
     for each in series[:MOST_SERIES]:
-        name = file_stem(each.key.name, taken=taken)
+        name = unique_stem(each.key.name, taken=taken)
         sections.append(Section(name, each.key.name, tuple(_series_blocks(each, name))))
     if any(each.changes for each in series):
         sections.append(Section("changes", "", (Text(CAPTION),)))
@@ -91,7 +91,7 @@ def document_from_series(series: Sequence[Series]) -> Document:
 def _series_blocks(series: Series, name: str) -> Iterator[Block]:
     first, last = series.points[0], series.points[-1]
     yield _figure(series, name)
-    # The newest values as block characters.
+    # The latest values as block characters.
     shown = series.values[-40:]
     low, high = min(shown), max(shown)
     bars = BARS[3] * len(shown)
@@ -112,7 +112,7 @@ def _series_blocks(series: Series, name: str) -> Iterator[Block]:
 
     def causes(change: HistoryChange) -> str:
         found = (f"{each.name}: {each.before} → {each.after}" for each in change.causes)
-        return "; ".join(found) or "nothing that was recorded"
+        return "; ".join(found) or "nothing recorded"
 
     columns = (
         column("created", "Since", lambda x: Cell(x.created, x.created[:16].replace("T", " "))),
@@ -121,20 +121,20 @@ def _series_blocks(series: Series, name: str) -> Iterator[Block]:
         column("after", "After", lambda x: duration_cell(x.at.after), "right"),
         column("p", "p", "at.p", ".1g", rank=4),
         column("confirmed", "Confirmed", lambda x: "yes" if x.at.confirmed else "not yet", rank=1),
-        column("causes", "What changed around it", causes, fit="wrap", rank=2),
+        column("causes", "Changed at the same time", causes, fit="wrap", rank=2),
         column("run", "First run", rank=3),
     )
     yield table(f"changes_{name}", series.changes, columns)
 
 
 def _figure(series: Series, name: str) -> Figure:
-    """Describe runs over time with their levels and changes, as a chart."""
+    """Return a chart of runs over time with their levels and changes."""
     values = sorted(series.values)
     unit, scale = unit_for_seconds(values[len(values) // 2])
     x = [epoch_s(point.created) for point in series.points]
     level_x: list[float] = []
     level_y: list[float | None] = []
-    for begin, end in series.levels():  # the median of each level, from its first run to its last
+    for begin, end in series.levels():  # the median of each level
         level = median(series.values[begin:end])
         level_x += [x[begin], x[end - 1], x[end - 1]]
         level_y += [level, level, None]

@@ -1,4 +1,4 @@
-"""Latencies of runs: distribution, course, percentiles and phases, and the GPU meanwhile."""
+"""Latencies of runs: distribution, time series, percentiles, phases, and GPU telemetry."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trtbench.report.document import (
     Table,
     Text,
     column,
-    section_of,
+    optional_section,
     table,
 )
 from trtbench.report.document import (
@@ -48,16 +48,16 @@ from trtbench.report.run_facts import (
     Quantity,
     headline_title,
     joules_per_item,
-    named,
+    labelled,
+    protocol_warning,
     summary_of,
-    words_on_protocols,
 )
-from trtbench.report.sections.summary import statistics_of
+from trtbench.report.sections.summary import statistics_blocks
 
 ORDER = 30
 
 FIGURES = (
-    ("gpu_utilization", "The GPU while it was measured", QUANTITIES[:4]),
+    ("gpu_utilization", "GPU during the measurement", QUANTITIES[:4]),
     ("gpu_power", "Power and temperature", QUANTITIES[4:]),
 )
 
@@ -65,28 +65,28 @@ MOST_PANELS = 6
 MOST_CURVES = 12
 MOST_BOXES = 40
 MOST_PHASES = 24
-WIDE = 20.0
+LOG_CURVE_RANGE = 20.0
 """Latencies that differ by more than this factor are drawn on a log scale."""
 STACKED = ("h2d", "gpu", "d2h")
-ROOM = 2.0
-"""Beyond the middle 90 %, a chart shows so many of their widths, and says what it cuts off.
+RANGE_MARGIN = 2.0
+"""Margin of charts on each side of the middle 90 % of samples, in widths of that range.
 
-All of a normal distribution is shown, and of a long tail what leaves the rest readable."""
-WIDE_RANGE = 6.0
-"""When the ends of a range differ by more than this factor, several runs need a log scale."""
+It covers all of a normal distribution, and cuts off long tails, with a note."""
+LOG_RANGE = 6.0
+"""With a larger ratio of the limits, several runs are drawn on a log scale."""
 
 
 def make(runs: Sequence[Run]) -> list[Section]:
-    """Draw distribution, course and percentiles of every run, its phases, and the GPU."""
+    """Show distribution, time series and percentiles of latencies, phases, and telemetry."""
     rows = []
-    for index, (name, run) in enumerate(named(runs)):
+    for index, (name, run) in enumerate(labelled(runs)):
         samples = run.times.durations().get(run.times.headline, np.empty(0))
         if np.isfinite(samples).any():
             rows.append(_Row(name, f"run:{index}", run, samples[np.isfinite(samples)]))
     latency: list[Block] = []
     percentiles: list[Block] = []
     if rows:
-        # All charts share the unit that suits most of the runs.
+        # All charts use the same unit.
         unit, scale = unit_for_seconds(float(np.median([np.median(row.samples) for row in rows])))
         rows = [row._replace(samples=row.samples / scale) for row in rows]
         if (count := len(rows)) > MOST_PANELS:
@@ -102,45 +102,45 @@ def make(runs: Sequence[Run]) -> list[Section]:
         ]
         percentiles.append(_percentile_curve(rows[:MOST_CURVES], unit))
     caption = (
-        "Percentiles by nearest rank. A percentile is left out, with the number of samples it "
-        "needs, where the effective samples do not support a 95 % interval for it."
+        "Percentiles by nearest rank. If there are too few effective samples for a 95 % interval, "
+        "the number of samples needed is shown instead."
     )
     percentiles += [
         each.having(caption=" ".join(filter(None, (caption, each.caption))))
-        for each in statistics_of(dict(named(runs)), id="percentiles", every=True)
+        for each in statistics_blocks(dict(labelled(runs)), id="percentiles", every=True)
         if isinstance(each, Table)
     ]
     made = (
-        section_of("latency", "Latency", latency),
-        section_of("percentiles", "Percentiles", percentiles),
-        section_of("phases", "Phases", _phases(runs)),
-        section_of("telemetry", "Telemetry", _telemetry(runs)),
+        optional_section("latency", "Latency", latency),
+        optional_section("percentiles", "Percentiles", percentiles),
+        optional_section("phases", "Phases", _phases(runs)),
+        optional_section("telemetry", "Telemetry", _telemetry(runs)),
     )
     return [section for section in made if section]
 
 
 class _Row(NamedTuple):
-    """A run with its name, its colour and its samples, in the unit of the charts."""
+    """A run with its name, colour role, and samples in the unit of the charts."""
 
     name: str
     role: str
     run: Run
     samples: Column
 
-    def beyond(self, axis: Axis, scale: float) -> str | None:
-        """Say what lies outside the drawn range."""
+    def outside_text(self, axis: Axis, scale: float) -> str | None:
+        """Return a text on samples outside the drawn range, or ``None``."""
         low, high = axis.low or 0.0, axis.high or 0.0
         count = int(np.count_nonzero((self.samples < low) | (self.samples > high)))
         longest = text_from_duration(float(self.samples.max()) * scale)
         return f"{counted(count, 'sample')} outside, max {longest}" if count else None
 
 
-def _ends(columns: Sequence[Column]) -> tuple[float, float]:
-    """A range that shows nearly all samples and lets no single one squeeze the rest."""
+def _display_range(columns: Sequence[Column]) -> tuple[float, float]:
+    """Return limits that show nearly all samples, without extreme outliers."""
     ends = []
     for samples in columns:
         low, high = (float(q) for q in np.quantile(samples, (0.05, 0.95)))
-        room = ROOM * (high - low)
+        room = RANGE_MARGIN * (high - low)
         ends.append((max(float(samples.min()), low - room), min(float(samples.max()), high + room)))
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
     pad = 0.0 if high > low else abs(low) * 0.05 or 1e-9
@@ -148,8 +148,8 @@ def _ends(columns: Sequence[Column]) -> tuple[float, float]:
 
 
 def _axis(rows: Sequence[_Row], unit: str) -> Axis:
-    low, high = _ends([row.samples for row in rows])
-    log = len(rows) > 1 and low > 0 and high / low > WIDE_RANGE
+    low, high = _display_range([row.samples for row in rows])
+    log = len(rows) > 1 and low > 0 and high / low > LOG_RANGE
     title = headline_title([row.run for row in rows])
     return Axis(title, unit, "log" if log else "linear", low, high)
 
@@ -170,7 +170,7 @@ def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
                 text = f"p99 {text_from_duration(tail.value, bounds=tail.interval)}"
                 marks.append(Mark(tail.value / scale, text))
         counts = tuple(np.histogram(row.samples, edges)[0].tolist())
-        groups.append(Bins(row.name, row.role, counts, tuple(marks), row.beyond(axis, scale)))
+        groups.append(Bins(row.name, row.role, counts, tuple(marks), row.outside_text(axis, scale)))
     chart = Histogram(axis, Axis("Samples"), tuple(edges.tolist()), tuple(groups))
     caption = "Samples per bin; every run on the same axis." if len(groups) > 1 else None
     return Figure("latency_hist", "How latencies are distributed", chart, caption)
@@ -187,11 +187,11 @@ def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
         far = (row.samples < low) | (row.samples > high)
         outside = np.sort(row.samples[far & (row.samples <= (axis.high or 0.0))])
         kept = np.linspace(0, len(outside) - 1, min(60, len(outside))).astype(int)
-        shown, beyond = tuple(outside[kept].tolist()), row.beyond(axis, scale)
+        shown, beyond = tuple(outside[kept].tolist()), row.outside_text(axis, scale)
         boxes.append(Box(row.name, row.role, low, q1, median, q3, high, shown, beyond))
-    title = "Runs side by side" if len(boxes) > 1 else "Latency as a box"
-    words = "Box: quartiles and median. Whiskers: last sample within 1.5 box lengths."
-    caption = " ".join(filter(None, (words, words_on_protocols([row.run for row in rows]))))
+    title = "Runs side by side" if len(boxes) > 1 else "Latency as a box plot"
+    words = "Box: quartiles and median. Whiskers: last sample within 1.5 times the box length."
+    caption = " ".join(filter(None, (words, protocol_warning([row.run for row in rows]))))
     return Figure("speed_benchmark", title, Boxes(axis, tuple(boxes)), caption)
 
 
@@ -204,13 +204,13 @@ def _series(rows: Sequence[_Row], unit: str) -> Figure:
         x = np.flatnonzero(finite).astype(float)
         if by_time and times.start is not None:
             x = times.start[finite]
-        low, high = _ends([values])
+        low, high = _display_range([values])
         inside = np.flatnonzero((values >= low) & (values <= high))
         above = np.flatnonzero(values > high)
-        shown = inside[_thinned(values[inside], 1500)]
+        shown = inside[_points_to_draw(values[inside], 1500)]
         lines = [line(row.name, row.role, x[shown], values[shown], "points")]
         if len(above):
-            at = x[above[_thinned(values[above], 80)]]
+            at = x[above[_points_to_draw(values[above], 80)]]
             lines.append(line("above the range", "outlier", at, [high] * len(at), "beyond"))
         stretches = np.array_split(np.arange(len(values)), max(1, min(60, len(values) // 8)))
         medians = [float(np.median(values[part])) for part in stretches]
@@ -222,13 +222,13 @@ def _series(rows: Sequence[_Row], unit: str) -> Figure:
     seconds = Axis("Time since the measurement began", "s")
     axis = seconds if by_time else Axis("Sample, in order of time")
     chart = Lines(axis, Axis(headline_title([row.run for row in rows]), unit), tuple(panels))
-    caption = "Triangles lie above the drawn range; the unbroken line is the running median."
+    caption = "Triangles: samples above the range. Solid line: running median."
     caption += " Each run has its own range." if len(panels) > 1 else ""
     return Figure("latency_series", "Latency over time", chart, caption)
 
 
-def _thinned(samples: Column, most: int) -> NDArray[np.int64]:
-    """Positions to draw: the lowest and highest of every stretch, so no spike is lost."""
+def _points_to_draw(samples: Column, most: int) -> NDArray[np.int64]:
+    """Return indices of samples to draw: the lowest and highest of every section."""
     if len(samples) <= most:
         return np.arange(len(samples))
     chosen: set[int] = set()
@@ -243,9 +243,9 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> Figure:
     for row in rows:
         ordered = np.sort(row.samples)
         count, head = len(ordered), summary_of(row.run).head
-        # A two-sided 95 % interval for a quantile q exists from ln(0.025) / ln(q) samples on.
+        # A two-sided 95 % interval of a quantile q needs at least ln(0.025) / ln(q) samples.
         supported = math.exp(math.log(0.025) / max(head.effective if head else 1.0, 1.0))
-        # Evenly spaced on the axis they are drawn on, where the last sample of n lies at log10(n).
+        # Evenly spaced on the tail axis, where the last of n samples is at log10(n).
         shares = 1 - 10 ** -np.linspace(0, math.log10(max(count, 2)), 160)
         values = ordered[np.clip(np.ceil(shares * count).astype(int) - 1, 0, count - 1)]
         sure = shares <= supported
@@ -257,25 +257,24 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> Figure:
             label = None if sure.any() else row.name
             lines.append(line(label, row.role, shares[unsure], values[unsure], "dotted"))
     known = [y for each in lines for y in each.y if y is not None]
-    wide = min(known) > 0 and max(known) / min(known) > WIDE
+    wide = min(known) > 0 and max(known) / min(known) > LOG_CURVE_RANGE
     drawn = [row.run for row in rows]
     y = Axis(headline_title(drawn), unit, "log" if wide else "linear")
-    words = "Where a curve is dotted, too few independent samples support it."
-    caption = " ".join(filter(None, (words, words_on_protocols(drawn))))
+    words = "Dotted: too few independent samples."
+    caption = " ".join(filter(None, (words, protocol_warning(drawn))))
     chart = curves(Axis("Percentile", scale="tail"), y, lines)
     return Figure("percentiles", "Latency by percentile", chart, caption)
 
 
 def _phases(runs: Sequence[Run]) -> Iterator[Figure]:
-    """Stack the phases of every run that saw more than one; others have nothing to divide."""
-    found = [(label, run, _phase_means(run)) for label, run in named(runs)]
+    """Show the mean time of each phase, for runs with more than one phase."""
+    found = [(label, run, _phase_means(run)) for label, run in labelled(runs)]
     rows = [row for row in found if len(row[2]) > 1]
     if not rows:
         return
-    caption = "Means, because only means add up; the percentiles above have the medians."
+    caption = "Means, because only means add up; medians are in the table of percentiles."
     if any(streams_of(r.record) > 1 or protocol_of(r.record) == "pipeline" for _, r, _ in rows):
-        caption += " With several streams queries overlap: bars are longer than the time between "
-        caption += "answers."
+        caption += " With several streams queries overlap, so their times exceed 1 / throughput."
     if len(rows) > MOST_PHASES:
         caption += f" The first {MOST_PHASES} of {len(rows)} runs."
     means = [each for *_, each in rows[:MOST_PHASES]]
@@ -309,8 +308,8 @@ def _phase_means(run: Run) -> dict[str, float]:
 
 
 def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
-    """Draw every quantity that was sampled over time, and list its mean."""
-    seen = [(k, label, run) for k, (label, run) in enumerate(named(runs)) if run.telemetry]
+    """Show every sampled quantity over time, and a table of means."""
+    seen = [(k, label, run) for k, (label, run) in enumerate(labelled(runs)) if run.telemetry]
     for id, title, quantities in FIGURES:
         panels = []
         for quantity in quantities:
@@ -323,14 +322,14 @@ def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
                     lines.append(line(label, f"run:{index}", x, values))
             if lines:
                 top = max(value for each in lines for value in each.y if value is not None)
-                # A range that is no wider than the noise makes the noise look like a step.
+                # From zero, so that noise does not look like a change.
                 high, axis = quantity.highest or top * 1.08 or 1.0, quantity.axis
                 panels.append(Panel(quantity.title, 0.0, high, axis, tuple(lines)))
         if panels:
             x_axis = Axis("Time since the first sample", "s")
             chart = Lines(x_axis, panels[0].y or Axis(""), tuple(panels))
             outside = "Sampled from outside the measuring process."
-            yield Figure(id, title, chart, f"{outside} Memory is that of the whole device.")
+            yield Figure(id, title, chart, f"{outside} Memory is for the whole device.")
 
     def mean(quantity: Quantity) -> TableColumn:
         def value(row: tuple[int, str, Run]) -> float | None:
@@ -348,8 +347,8 @@ def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
         *map(mean, QUANTITIES),
         column("energy_per_item_j", "Energy per item (J)", energy, "number"),
     )
-    caption = "Means of the samples; energy from the device's own counter, or the sampled power."
+    caption = "Means of the samples; energy from the device's counter, or from the sampled power."
     if any(protocol_of(run.record) == "coldl2" for *_, run in seen):
-        caption += " With coldl2 it includes emptying the cache, which its times do not."
+        caption += " With coldl2, energy includes flushing the cache, unlike times."
     if seen:
         yield table("telemetry", seen, columns, caption=caption)

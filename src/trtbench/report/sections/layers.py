@@ -1,6 +1,6 @@
 """Layers of engines: the slowest, their kinds and precisions, two engines compared, and why.
 
-One set of functions for ``trtbench layers``, ``diff`` and ``why`` and for the section of reports.
+For the output of ``trtbench profile`` and ``diff`` and for reports.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from trtbench.report.document import (
     column,
     key_values,
     note_lines,
-    section_of,
+    optional_section,
     table,
 )
-from trtbench.report.run_facts import named, shortened
+from trtbench.report.run_facts import labelled, shortened
 
 ORDER = 60
 
@@ -61,23 +61,23 @@ TOP = 30
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 UNMET_SHOWN = 5
-LEAST = 0.01
-"""Share of the difference below which a cause is not worth a paragraph."""
+MIN_CAUSE_SHARE = 0.01
+"""Minimum share of the difference for a cause to be shown."""
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Show the slowest layers of each profiled run, their kinds, and all of them folded away."""
-    return section_of("layers", "Layers", _run_blocks(runs))
+    """Show the slowest layers of each profiled run, layer kinds, and all layers as details."""
+    return optional_section("layers", "Layers", _run_blocks(runs))
 
 
 def _run_blocks(runs: Sequence[Run]) -> Iterator[Block]:
     drawn = 0
-    for number, (label, run) in enumerate(named(runs), 1):
+    for number, (label, run) in enumerate(labelled(runs), 1):
         profile = run.layers if run.layers and run.layers.layers else None
         detailed = run.graph is not None and run.graph.detailed
         if not profile and not detailed:
             continue
-        # A run alone needs no name and no number.
+        # A single run needs no name and no number.
         name, suffix = ("", "") if len(runs) == 1 else (label, f"_{number}")
         of = f": {shortened(name)}" if name else ""
         drawn += 1
@@ -106,7 +106,7 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[Block]:
 def layers_figure(
     profile: LayerProfile, *, id: str = "per_layer_time", title: str = "The slowest layers"
 ) -> Figure:
-    """Describe the bars of the slowest layers; the caption has the share of the others."""
+    """Return a bar chart of the slowest layers; the caption has the share of the others."""
     ordered = sorted(profile.layers, key=lambda layer: -layer.average_s)
     top, rest = ordered[:TOP], ordered[TOP:]
     total = sum(layer.average_s for layer in ordered)
@@ -148,7 +148,7 @@ def document_from_layers(
     notes: Sequence[str] = (),
     created: str = "",
 ) -> Document:
-    """Describe the layers of one engine, as a screen and as data."""
+    """Describe the layers of one engine."""
     remarks = [*notes, *layers.notes]
     rows: dict[str, object]
     if by is None:
@@ -157,10 +157,10 @@ def document_from_layers(
         first = _group_table(groups, by=by)
         rows = {"groups": engine_diff.rows_from_groups(groups, by=by)}
     sections = (
-        section_of(first.id, "", [first]),
-        section_of("precision", "By precision", _precision_blocks(truth)),
-        section_of("sums", "Breakdown", _sums_blocks(layers, sums) if sums is not None else ()),
-        section_of("notes", "", note_lines(dict.fromkeys(remarks))),
+        optional_section(first.id, "", [first]),
+        optional_section("precision", "By precision", _precision_blocks(truth)),
+        optional_section("sums", "Breakdown", _sums_blocks(layers, sums) if sums else ()),
+        optional_section("notes", "", note_lines(dict.fromkeys(remarks))),
     )
     version = f"TensorRT {facts.tensorrt}" if facts.tensorrt else None
     parts = [label, f"{len(layers.layers)} layers", layers.gpu or facts.gpu, version]
@@ -212,7 +212,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         other = f"({layer.role})" if layer.role != "compute" else MISSING
         return Cell(layer.precision, layer.precision or other)
 
-    def spread(layer: Layer) -> Cell:
+    def min_to_max(layer: Layer) -> Cell:
         ends = (layer.min_s, layer.max_s)
         if None in ends:
             return Cell(None, MISSING)
@@ -230,7 +230,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         column("shape_out", "Output", rank=7),
         column("average_s", "Average", "time_s", "time"),
         column("median_s", "Median", kind="time", rank=8),
-        column("spread", "Min to max", spread, "right", rank=10),
+        column("spread", "Min to max", min_to_max, "right", rank=10),
         column("share", "Share", kind="share"),
         column("so_far", "Cumulative", cumulative, "share", rank=4),
         column("roofline_share", "% of roofline", "roofline", "share", rank=2),
@@ -244,7 +244,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
 
 
 def _precision_blocks(truth: PrecisionSummary) -> Iterator[Block]:
-    """Write which types compute, what stayed wide, and what conversions cost."""
+    """Show time by precision, conversions, and layers in another type than requested."""
     pairs: list[tuple[str, Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
     for each in truth.types:
@@ -273,9 +273,9 @@ def _precision_blocks(truth: PrecisionSummary) -> Iterator[Block]:
 
 
 def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[Block]:
-    """Write how the layers add up to the GPU time."""
+    """Show how the layer times add up to the GPU time."""
     if sums.gpu_s is None:
-        whole = "how long a query takes without it was not measured"
+        whole = "the time of a query without it was not measured"
         if sums.host_s is not None:
             whole = f"without it a query takes {text_from_duration(sums.host_s)} (host, median)"
         total = text_from_duration(sums.layers_s)
@@ -311,7 +311,7 @@ def document_from_diff(
     gpu_s: tuple[float | None, float | None] = (None, None),
     notes: Sequence[str] = (),
 ) -> Document:
-    """Describe the difference of two engines, as a screen and as data."""
+    """Describe the differences between two engines."""
     pairs = []
     for name, value, gpu in zip(("A", "B"), (diff.a_s, diff.b_s), gpu_s, strict=True):
         whole = f", {text_from_duration(gpu)} of GPU time in all" if gpu is not None else ""
@@ -330,9 +330,9 @@ def document_from_diff(
             alone.append(f"only in {side.upper()}: {counted(len(found), 'layer')}, {seconds}")
     blocks += [Text("; ".join(alone))] if alone else []
     sections = (
-        section_of("totals", "", blocks),
-        section_of("changes", "", [_changes_table(diff, top=top)]),
-        section_of("notes", "", note_lines(notes)),
+        optional_section("totals", "", blocks),
+        optional_section("changes", "", [_changes_table(diff, top=top)]),
+        optional_section("notes", "", note_lines(notes)),
     )
     return Document(
         title=f"A {labels[0]} · B {labels[1]}",
@@ -351,7 +351,7 @@ def document_from_diff(
 
 
 def _changes_table(diff: EngineDiff, *, top: int | None) -> Table:
-    """List aligned layers side by side, those that changed most first."""
+    """Return a table of aligned layers, largest changes first."""
     moved = [each for each in diff.changes if each.a_s or each.b_s or diff.delta_s is None]
     shown = moved[:top]
     unit = common_unit(max(each.a_s, each.b_s) for each in shown)
@@ -398,7 +398,7 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> Table:
 def document_from_why(
     found: Why, labels: tuple[str, str], *, show_all: bool = False, notes: Sequence[str] = ()
 ) -> Document:
-    """Describe causes, as a screen and as data."""
+    """Describe the causes why one engine is not faster than another."""
 
     def command(each: Cause) -> str | None:
         text = each.command
@@ -406,9 +406,9 @@ def document_from_why(
 
     causes = list(found.causes)
     if not show_all:
-        matter = (e for e in causes if e.seconds is None or (e.share or 0.0) >= LEAST)
+        matter = (e for e in causes if e.seconds is None or (e.share or 0.0) >= MIN_CAUSE_SHARE)
         causes = list(matter)[:6]
-    sections = [section_of("totals", "", _why_totals(found))]
+    sections = [optional_section("totals", "", _why_totals(found))]
     for number, cause in enumerate(causes, 1):
         title = f"{number}. {cause.title} (seen, not timed)"
         if cause.seconds is not None:
@@ -417,8 +417,8 @@ def document_from_why(
         blocks: list[Block] = [Text(f"  {line}") for line in cause.evidence]
         blocks += [Text(f"  try: {cause.try_}")] if cause.try_ else []
         blocks += [Code(text)] if (text := command(cause)) else []
-        sections.append(section_of(f"cause_{number}", title, blocks))
-    sections.append(section_of("notes", "", note_lines(notes)))
+        sections.append(optional_section(f"cause_{number}", title, blocks))
+    sections.append(optional_section("notes", "", note_lines(notes)))
     return Document(
         title=f"Why {labels[1]} is not faster than {labels[0]}",
         sections=tuple(each for each in sections if each),
@@ -468,9 +468,9 @@ def _why_totals(found: Why) -> Iterator[Block]:
     if found.gains_s:
         words = f"{text_from_duration(-found.gains_s)}, where it is better than expected"
         pairs.append(("gained elsewhere", Cell(found.gains_s, words)))
-    if found.unexplained_s > LEAST * missing:
+    if found.unexplained_s > MIN_CAUSE_SHARE * missing:
         words = text_from_duration(found.unexplained_s)
         pairs.append(("unexplained", Cell(found.unexplained_s, words)))
     yield key_values("totals", pairs)
     if not missing:
-        yield Text("nothing is missing: it is as fast as can be expected", "good")
+        yield Text("nothing to explain: the candidate is as fast as expected", "good")

@@ -1,4 +1,4 @@
-"""Runs in short: one on a screen, and all of a report in one table with what to think of them."""
+"""Summaries: a single run on the terminal, and a table of all runs for reports."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from trtbench.report.document import (
     Code,
     Column,
     Document,
+    FindingGroup,
     FindingList,
-    FindingOf,
     Section,
     Text,
     Time,
@@ -34,7 +34,7 @@ from trtbench.report.document import (
     document_from_blocks,
     duration_cell,
     key_values,
-    section_of,
+    optional_section,
     table,
 )
 from trtbench.report.run_facts import (
@@ -42,58 +42,58 @@ from trtbench.report.run_facts import (
     REPORTED,
     column_title,
     device_names,
-    of_head,
+    headline,
+    protocol_warning,
     quantile,
     quantile_cell,
     summary_of,
-    words_on_protocols,
 )
-from trtbench.report.sections.findings import TITLES, is_usual, usual_words
+from trtbench.report.sections.findings import TITLES, default_conditions, is_default_note
 
 ORDER = 10
 
 SCREEN_QUANTILES = {0.9: 1, 0.95: 8, 0.99: 2}
-"""Percentiles that a screen shows, with the ranks of their columns."""
-OTHERWISE = "H46"
-"""Says that something else ran than was requested: it is shown in full."""
+"""Percentiles shown on the terminal, with the ranks of their columns."""
+CHANGED_SETTING = "H46"
+"""The finding that something else ran than was requested; its message is always shown."""
 SEVERITIES = ("error", "warning", "note")
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Say what was measured and how sure it is, and list every run in a row."""
+    """Return a table with a row for each run."""
     heads = [summary_of(run).head for run in runs]
     unit = common_unit(head.typical for head in heads if head)
     samples = text_from_count(sum(len(run.times) for run in runs))
     models = len({model_name(run.record) for run in runs})
     of = f" of {counted(models, 'model')}" if models > 1 else ""
     counts = f"{counted(len(runs), 'run')}{of}, {samples} samples."
-    text = " ".join(filter(None, (counts, words_on_protocols(runs))))
+    text = " ".join(filter(None, (counts, protocol_warning(runs))))
 
     def typical(head: ColumnSummary) -> Cell:
         cell = duration_cell(head.typical, bounds=head.median_interval, unit=unit)
-        # A mean is all that another tool printed.
+        # Another tool may have reported only a mean.
         mark = "" if head.typical_of == "median" else f" ({head.typical_of})"
         return Cell(cell.value, f"{cell.text}{mark}")
 
     def half_width(run: Run) -> Cell:
-        """Half the interval of the median; one launch says nothing about the next: it has none."""
+        """Return half the interval of the median; it needs at least two launches."""
         summary = summary_of(run)
         interval = summary.head.median_interval if summary.head else None
         if interval is None or interval.high <= 0 or summary.launches < 2:
             return Cell()
         return Cell(interval.half_width, f"{interval.half_width * 100:.2g} %")
 
-    # What is looked up first comes first, in sight on a small screen.
+    # The most important columns come first.
     columns = [
         column("model", "Model", lambda run: model_name(run.record)),
         column("precision", get=lambda run: precision_of(run.record)),
         column("batch", get="record.batch"),
-        column("median_s", get=of_head(typical)),
+        column("median_s", get=headline(typical)),
         column("median_half_width", "± (95 %)", half_width, "right"),
-        column("p99_s", "p99", of_head(lambda head: quantile(head.quantile(0.99))), "right"),
+        column("p99_s", "p99", headline(lambda head: quantile(head.quantile(0.99))), "right"),
         column("items_per_s", get=lambda run: summary_of(run).items_per_s),
         column("runtime", get="record.spec.runtime"),
-        column("column", "Time", of_head(column_title)),
+        column("column", "Time", headline(column_title)),
         column("protocol", get=lambda run: protocol_name(run.record)),
         column("launches", "Launches", lambda run: summary_of(run).launches, "right"),
         column("samples", "Samples", lambda run: len(run.times), "count"),
@@ -104,28 +104,29 @@ def make(runs: Sequence[Run]) -> Section | None:
     if len(set(devices.values())) > 1:
         columns.insert(1, column("device", get=lambda run: devices[run.id]))
     caption = (
-        "A p99 is shown when enough independent samples support it. "
-        "An interval of one launch says nothing about the next launch."
+        "A p99 is shown if there are enough independent samples. "
+        "An interval of one launch does not apply to other launches."
     )
     caption += f" {REPORTED}" if any(head and head.reported for head in heads) else ""
     listed = table("summary", runs, columns, caption=caption, unit=unit)
-    return section_of("summary", "Summary", [Text(text), listed])
+    return optional_section("summary", "Summary", [Text(text), listed])
 
 
 # ---- one run
 
 
 def document_from_run(run: Run, *, explain: bool = True) -> Document:
-    """Describe a run that finished; without explanations, its findings are three lines at most."""
+    """Describe a finished run; without ``explain``, its findings take at most three lines."""
     facts = list(facts_of(run))
     found = finding_blocks(run.findings) if explain else brief_findings(run.findings)
-    blocks = [*statistics_of({"": run}), *([key_values("facts", facts)] if facts else []), *found]
+    listed = [key_values("facts", facts)] if facts else []
+    blocks = [*statistics_blocks({"": run}), *listed, *found]
     title, created = title_of_record(run.record), run.record.created
     return document_from_blocks("run", blocks, title=title, created=created)
 
 
 def document_from_failure(failed: FailedRun) -> Document:
-    """Describe a run that did not finish, with the end of its log."""
+    """Describe a failed run, with the end of its log."""
     blocks: list[Block] = [Text(f"failed in stage {failed.stage}: {failed.reason}", "bad")]
     if failed.log_tail:
         blocks.append(Code("\n".join(failed.log_tail), "text"))
@@ -133,13 +134,13 @@ def document_from_failure(failed: FailedRun) -> Document:
     return document_from_blocks("failure", blocks, title=title, created=failed.created)
 
 
-def statistics_of(
+def statistics_blocks(
     sides: Mapping[str, Run], *, id: str = "statistics", every: bool = False
 ) -> Iterator[Block]:
-    """List the statistics of runs, those that another tool printed marked as such.
+    """Return a table of the statistics of runs; values reported by another tool are marked.
 
-    Of several runs, each row begins with the name of the run. ``every`` is for reports: all
-    percentiles, and how many independent samples there are.
+    With several runs, each row starts with the name of the run. ``every``, for reports, adds all
+    percentiles and the number of effective samples.
     """
 
     def time(key: str, title: str, rank: int) -> Column:
@@ -195,30 +196,30 @@ def statistics_of(
 
 
 def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:
-    """List the findings of one run, the most severe first."""
+    """Return the findings of one run, most severe first."""
     ordered = sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
-    return (FindingList(tuple(map(FindingOf, ordered))),) if ordered else ()
+    return (FindingList(tuple(map(FindingGroup, ordered))),) if ordered else ()
 
 
 def brief_findings(findings: Sequence[Finding]) -> tuple[Block, ...]:
-    """Name the findings in a line for each severity; errors are shown in full."""
+    """Return the findings in one line per severity; errors are shown in full."""
     lines = []
     for severity in ("warning", "note"):
-        shown = [each for each in findings if each.severity == severity and not is_usual(each)]
-        # What ran otherwise than requested leads; the rest are counted when the line is full.
-        shown.sort(key=lambda each: each.code != OTHERWISE)
+        shown = [e for e in findings if e.severity == severity and not is_default_note(e)]
+        # Changed settings come first; findings that do not fit in the line are counted.
+        shown.sort(key=lambda each: each.code != CHANGED_SETTING)
         titles = dict.fromkeys(
-            each.message if each.code == OTHERWISE else TITLES.get(each.code, each.message)
+            each.message if each.code == CHANGED_SETTING else TITLES.get(each.code, each.message)
             for each in shown
         )
         if titles:
             said = list(titles)
-            while len(said) > 1 and len(", ".join(said)) > 58:  # letters left in a line
+            while len(said) > 1 and len(", ".join(said)) > 58:  # characters that fit
                 said.pop()
             more = [f"{len(titles) - len(said)} more"] if len(titles) > len(said) else []
             lines.append((f"{severity}s", ", ".join([*said, *more])))
-    if usual := [each.code for each in findings if is_usual(each)]:
-        lines.append(("assumptions", usual_words(usual)))
+    if defaults := [each.code for each in findings if is_default_note(each)]:
+        lines.append(("assumptions", default_conditions(defaults)))
     if lines:
         name, words = lines[-1]
         lines[-1] = (name, f"{words}; --explain says more")
@@ -227,7 +228,7 @@ def brief_findings(findings: Sequence[Finding]) -> tuple[Block, ...]:
 
 
 def facts_of(run: Run) -> Iterator[tuple[str, str]]:
-    """State throughput, repeatability, startup, memory, GPU, model and origin of a run."""
+    """Yield throughput, repeatability, startup, memory, GPU, model and origin of a run."""
     record, summary = run.record, summary_of(run)
     if summary.queries_per_s is not None:
         rates = [text_from_rate(summary.queries_per_s, what="batches")]
@@ -251,7 +252,7 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         yield "startup", f"load {load}, first inference {query}{warmup}"
     taken = record.facts.get("gpu_memory_bytes")
     if isinstance(taken, int):
-        yield "memory", f"{text_from_bytes(taken)} of the GPU, once loaded and run"
+        yield "memory", f"{text_from_bytes(taken)} of GPU memory after the first inference"
     means = (
         f"{each.title} {text_from_number(fmean(values))} {each.unit}"
         for each in QUANTITIES
@@ -264,7 +265,7 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         counter = record.facts.get("energy_counter_j") is not None
         source = "the energy counter" if counter else "the sampled power"
         if protocol_of(record) == "coldl2":
-            source += "; emptying the cache included"
+            source += "; includes flushing the cache"
         items = record.known_items
         each = f", {joules / items:.4g} J per item" if items else ""
         yield "energy", f"{joules:.4g} J per batch{each} (from {source})"

@@ -1,6 +1,6 @@
-"""Runs at several settings: against batch and rate of arrivals, and the cases of sweeps.
+"""Runs at several batch sizes or arrival rates, and the cases of sweeps.
 
-For the screens of ``bench --slo`` and ``sweep`` and for sections of reports.
+For the output of ``bench --slo`` and ``sweep`` and for reports.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from trtbench.report.document import (
     Text,
     Time,
     Tone,
-    cell_of,
     column,
     document_from_blocks,
+    format_cell,
     key_values,
     note_lines,
+    optional_section,
     score_column,
-    section_of,
     table,
 )
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import (
-    file_stem,
     headline_title,
     labels_from_runs,
+    protocol_warning,
     quantile_cell,
     shortened,
     summary_of,
-    words_on_protocols,
+    unique_stem,
 )
-from trtbench.report.sections.findings import gather, short_title
+from trtbench.report.sections.findings import group_findings, short_title
 from trtbench.report.sections.layers import PRECISIONS
 
 if TYPE_CHECKING:
@@ -77,30 +77,30 @@ MOST_CURVES = 8
 MOST_FIGURES = 8
 STATISTIC = "p99"
 MEDIAN = "p50"
-"""By nearest rank, as all percentiles of a bound are."""
-FAR = 3
-"""Times the highest latency: a bound further up would leave no room for the curve."""
+"""The median by nearest rank, like all percentiles of load searches."""
+MOST_BOUND_RATIO = 3
+"""A bound above this multiple of the highest latency is not drawn."""
 BATCH_AXIS = Axis("Batch size", "items", "log2")
 RATE_AXIS = Axis("Throughput", "items/s", low=0)
 
 
 def make(runs: Sequence[Run]) -> list[Section]:
-    """Draw throughput against batch, latency against the rate of arrivals, and whole sweeps."""
+    """Show throughput against batch size, latency against arrival rate, and sweeps."""
     made = (
-        section_of("throughput", "Throughput", _throughput(runs)),
-        section_of("load", "Load", _load(runs)),
-        section_of("sweep", "Sweep", _bars(runs)),
+        optional_section("throughput", "Throughput", _throughput(runs)),
+        optional_section("load", "Load", _load(runs)),
+        optional_section("sweep", "Sweep", _mean_time_bars(runs)),
     )
     return [section for section in made if section]
 
 
 def _throughput(runs: Sequence[Run]) -> Iterator[Figure]:
-    """Draw items per second against batch for each model measured at several."""
+    """Plot throughput for models that were measured at several batch sizes."""
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         if summary_of(run).head and summary_of(run).items_per_s and run.record.batch:
-            # Engines of fixed batch are one file per batch of one network; without a precision,
-            # only the files distinguish networks.
+            # Engines with a fixed batch size are one file per batch size of the same network; if
+            # the precision is unknown, only the file tells networks apart.
             network = network_name(run.record) if precision_of(run.record) else None
             key = series_key(run.record, leave_out=("batch",), model=network)
             groups.setdefault(key, []).append(run)
@@ -109,7 +109,7 @@ def _throughput(runs: Sequence[Run]) -> Iterator[Figure]:
         for key, members in groups.items()
         if len({run.record.batch for run in members}) > 1
     }
-    # A series is named by the parts in which it differs from others; one alone by its model.
+    # A series is named by what differs from other series; a single one by its model.
     differing = [len(set(parts)) > 1 for parts in zip(*series, strict=True)]
     networks: dict[str, list[Line]] = {}
     for key, same in series.items():
@@ -120,7 +120,7 @@ def _throughput(runs: Sequence[Run]) -> Iterator[Figure]:
         networks.setdefault(network_name(same[0].record), []).append(curve)
     taken: set[str] = set()
     for network, lines in list(networks.items())[:MOST_FIGURES]:
-        id = f"inference_throughput_vs_batch_size_{file_stem(network, taken=taken)}"
+        id = f"inference_throughput_vs_batch_size_{unique_stem(network, taken=taken)}"
         title = f"Throughput against batch size: {shortened(network)}"
         more = len(lines) > MOST_CURVES
         caption = f"{MOST_CURVES} of {len(lines)} series; the summary has all." if more else None
@@ -129,14 +129,14 @@ def _throughput(runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def _load(runs: Sequence[Run]) -> Iterator[Block]:
-    """Show every search, and p99 and median against the rate of models measured at several."""
+    """Show load searches, and latency for models that were measured at several rates."""
     taken: set[str] = set()
     for run in runs:
         if run.load is not None:
             name = f"{model_name(run.record)}, {run.load.slo.text}"
-            stem = file_stem(f"{model_name(run.record)} {run.load.slo.statistic}", taken=taken)
+            stem = unique_stem(f"{model_name(run.record)} {run.load.slo.statistic}", taken=taken)
             yield from _search_blocks(run.load, stem=stem, name=shortened(name))
-    # Runs that are alike but for the rate; runs of two machines are never alike.
+    # Groups of runs that differ only in the rate.
     quiet = [each for each in PROPERTIES if each.quiet]
     same = [each.name for each in quiet if len({each.text(run.record) for run in runs}) == 1]
     groups: dict[tuple[str, ...], dict[float, list[Run]]] = {}
@@ -148,14 +148,14 @@ def _load(runs: Sequence[Run]) -> Iterator[Block]:
     for key, rates in groups.items():
         if len(rates) > 1:
             points = [point_from_runs(rates[rate]) for rate in sorted(rates)]
-            stem, name = file_stem(key[0], taken=taken), " · ".join(filter(None, key))
+            stem, name = unique_stem(key[0], taken=taken), " · ".join(filter(None, key))
             id = f"latency_vs_rate_{stem}"
             yield rate_figure(points, statistic=STATISTIC, id=id, name=shortened(name))
             yield rate_table(points, statistic=STATISTIC, id=f"rates_{stem}", bounded=False)
 
 
 def document_from_load(search: LoadSearch, run: Run) -> Document:
-    """Describe a search for the highest rate under a bound, the answer first."""
+    """Describe a search for the highest rate that meets a latency bound."""
     parts = title_of_record(run.record).split(" · ")
     title = " · ".join([*parts[:-1], f"load, {run.record.spec.arrivals} arrivals"])
     created = run.record.created
@@ -163,7 +163,7 @@ def document_from_load(search: LoadSearch, run: Run) -> Document:
 
 
 def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Iterator[Block]:
-    """Show the answer, every rate, and the curve; of several searches each has a stem."""
+    """Show the result, all rates, and the curve; ``stem`` makes ids unique."""
     end = f"_{stem}" if stem else ""
     yield key_values(f"load{end}", _answer(search))
     if not search.points:
@@ -180,15 +180,15 @@ def _answer(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
 
     highest, above, bound = search.highest_hz, search.next_hz, search.slo.text
     if highest is None:
-        why = f": {search.slo.statistic} {text_from_seconds(search.lone_s)} without any load"
+        why = f": {search.slo.statistic} is {text_from_seconds(search.lone_s)} without load"
         if search.points:
-            why = f"; {rate(search.points[0].rate_hz)} was the lowest"
+            why = f"; the lowest was {rate(search.points[0].rate_hz)}"
         yield "highest rate", Cell(None, f"no rate meets {bound}{why}", "bad")
     else:
         part = highest / search.capacity_hz if search.capacity_hz else None
         words, beyond = rate(highest), ""
         if search.at_least:
-            words, beyond = f"{words} or more", " (no higher rate was to be tried)"
+            words, beyond = f"{words} or more", " (no higher rate was tried)"
         elif above is not None:
             broken = search.broken_hz
             unclear = [] if broken == above else [f"{rate(above)} is unclear"]
@@ -198,18 +198,18 @@ def _answer(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
         text = f"{words} meets {bound}{beyond}, {share} of the capacity"
         yield "highest rate", Cell(highest, text, "good")
     if not search.complete:
-        yield "search", Cell(None, "ended early: other rates would have followed", "unclear")
+        yield "search", Cell(None, "ended early, before all rates were tried", "unclear")
     if search.likely_hz is not None and not search.at_least:
         likely = f"{rate(search.likely_hz)}, where the curve crosses the bound"
         yield "best guess", Cell(search.likely_hz, likely)
-    capacity = f"{text_from_rate(search.capacity_hz)}, one query after the other"
+    capacity = f"{text_from_rate(search.capacity_hz)}, back to back"
     yield "capacity", Cell(search.capacity_hz, capacity)
 
 
 def rate_table(
     points: Sequence[RatePoint], *, statistic: str, id: str = "rates", bounded: bool = True
 ) -> Table:
-    """List every rate with its percentile and what was decided; of a bounded median no other."""
+    """Return a table of rates with latencies, and whether each meets the bound."""
     words: dict[Decision, tuple[str, Tone]] = {
         "accepted": ("met", "good"), "refused": ("missed", "bad"), "unclear": ("unclear",) * 2,
     }  # fmt: skip
@@ -241,20 +241,20 @@ def rate_figure(
     id: str = "latency_vs_rate",
     name: str = "",
 ) -> Figure:
-    """Draw the percentile and the median against the rate; overloaded rates are left out."""
-    borne = [each for each in points if not each.overloaded] or list(points)
-    most_s = max(each.percentile_s for each in borne)
+    """Plot the percentile and the median against the rate, without overloaded rates."""
+    sustained = [each for each in points if not each.overloaded] or list(points)
+    most_s = max(each.percentile_s for each in sustained)
     unit, scale = unit_for_seconds(most_s)
-    x = [each.rate_hz for each in borne]
-    tails, ends = [each.percentile_s for each in borne], [each.interval for each in borne]
+    x = [each.rate_hz for each in sustained]
+    tails, ends = [each.percentile_s for each in sustained], [each.interval for each in sustained]
     lines = [line(statistic, "run:0", x, tails, "both", scale=scale, ends=ends)]
     if statistic != MEDIAN:
-        medians = [each.median_s for each in borne]
+        medians = [each.median_s for each in sustained]
         lines.append(line("median", "run:1", x, medians, "both", scale=scale))
-    near = limit_s is not None and limit_s <= FAR * most_s
+    near = limit_s is not None and limit_s <= MOST_BOUND_RATIO * most_s
     drawn = [Mark(limit_s / scale, "bound", "y")] if limit_s is not None and near else []
-    rates = Axis("Rate of arrivals", "queries/s", low=0)
-    times = Axis("Latency from when a query was due", unit, low=0)
+    rates = Axis("Arrival rate", "queries/s", low=0)
+    times = Axis("Latency from the scheduled time", unit, low=0)
     title = f"Latency against load: {name}" if name else "Latency against load"
     return Figure(id, title, curves(rates, times, lines, marks=drawn))
 
@@ -262,8 +262,8 @@ def rate_figure(
 MOST_BARS = 24
 
 
-def _bars(runs: Sequence[Run]) -> Iterator[Figure]:
-    """Draw runs by network, batch and precision, where at least two of these differ."""
+def _mean_time_bars(runs: Sequence[Run]) -> Iterator[Figure]:
+    """Plot mean times by network, batch size and precision, if at least two of them differ."""
     chosen = [run for run in runs if summary_of(run).head]
     batches = {run.record.batch for run in chosen}
     types = {(precision_of(run.record), run.record.spec.runtime) for run in chosen}
@@ -277,7 +277,7 @@ def _bars(runs: Sequence[Run]) -> Iterator[Figure]:
         return network_name(record), record.items_per_query, record.spec.runtime, rank
 
     roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
-    # The mean times by network and batch, or a bar for each run where few of these meet.
+    # Grouped bars by network and batch, or a bar for each run if most groups were incomplete.
     runs = sorted(chosen, key=order)
     heads = {run.id: head.mean for run in runs if (head := summary_of(run).head)}
     unit, scale = unit_for_seconds(float(np.median(list(heads.values()))))
@@ -293,7 +293,7 @@ def _bars(runs: Sequence[Run]) -> Iterator[Figure]:
     means = {(place(run), kind(run)): heads[run.id] for run in runs}
     kinds = {kind(run): roles[run.id] for run in reversed(runs)}  # a kind keeps its colour
     title = "Network and batch"
-    # With few of all pairs of network and kind, groups of bars would be mostly gaps.
+    # With few pairs of network and kind, grouped bars would be mostly gaps.
     if len(means) < len(runs) or len(means) < 0.6 * len(rows) * len(kinds):
         title, rows = "Run", list(labels_from_runs(runs))
         kinds = {"mean": roles[runs[0].id]}
@@ -304,9 +304,9 @@ def _bars(runs: Sequence[Run]) -> Iterator[Figure]:
     )
     axis = Axis(f"{headline_title(runs)}, mean per batch", unit, low=0)
     chart = Bars(axis, title, tuple(rows[:MOST_BARS]), groups, stacked=False)
-    first = f"The first {MOST_BARS} of {len(rows)}." if len(rows) > MOST_BARS else None
-    caption = " ".join(filter(None, (first, words_on_protocols(runs)))) or None
-    yield Figure("inference_time_bar_all", "Inference time of all", chart, caption)
+    first = f"The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else None
+    caption = " ".join(filter(None, (first, protocol_warning(runs)))) or None
+    yield Figure("inference_time_bar_all", "Inference time of all runs", chart, caption)
 
 
 # ---- the sweep command
@@ -320,23 +320,23 @@ def document_from_sweep(
     where: str = "",
     by: str = "",
 ) -> Document:
-    """Describe every case, model by model, and where a condition is given what meets it."""
+    """Describe the cases of a sweep by model, and those that meet the condition ``where``."""
     if compares_models(rows):
-        sections = [section_of("models", "", [_cases("sweep", rows, models=True)])]
+        sections = [optional_section("models", "", [_cases("sweep", rows, models=True)])]
     else:
         sections = []
         for number, model in enumerate(dict.fromkeys(row.model for row in rows)):
             cases = _cases(f"sweep_{number}", [row for row in rows if row.model == model])
-            sections.append(section_of(f"model-{number}", model, [cases]))
-    sections.append(section_of("remarks", "", _remarks(rows)))
+            sections.append(optional_section(f"model-{number}", model, [cases]))
+    sections.append(optional_section("remarks", "", _remarks(rows)))
     if chosen is not None:
         blocks: list[Block] = []
         if chosen.rows:
             blocks.append(_cases("chosen", chosen.rows, models=True))
-            blocks.append(Text(f"best by {by}: {_name(chosen.rows[0])}", "good"))
+            blocks.append(Text(f"best by {by}: {_case_name(chosen.rows[0])}", "good"))
         for name, number in chosen.unknown.items():
-            how = "longer runs give it" if name[:1] == "p" else "--data gives accuracies"
-            blocks.append(Text(f"{name} is not known for {number} rows: {how}", "unclear"))
+            how = "it needs longer runs" if name[:1] == "p" else "accuracies need --data"
+            blocks.append(Text(f"{name} is unknown for {number} rows: {how}", "unclear"))
         measured = sum(row.reason is None for row in rows)
         words = f"where {where}: {len(chosen.rows)} of {measured}"
         sections.append(Section("chosen", words, tuple(blocks)))
@@ -344,14 +344,14 @@ def document_from_sweep(
 
 
 def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Document:
-    """Describe what a sweep would do: how much of each kind, what is kept, how long it takes."""
+    """Describe the work of a planned sweep: its steps, cached results, and time."""
 
     def time(each: KindEstimate) -> Cell:
         if each.count == each.cached:
             return Cell()
         if each.seconds is None:
             return Cell(None, "unknown")
-        basis = f"{each.guessed} by their settings alone" if each.guessed else "as before"
+        basis = f"{each.guessed} estimated from settings" if each.guessed else "as before"
         return Cell(each.seconds, f"{text_from_long_time(each.seconds)} ({basis})")
 
     work = (
@@ -364,8 +364,7 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
     blocks: list[Block] = [table("work", kinds, work)]
     if plan.elsewhere:
         words = (
-            "Each case is quantized, built, measured and judged on the machine it is sent to; the "
-            "steps are planned there."
+            "Each case is quantized, built, measured and evaluated on the machine it is sent to."
         )
         blocks.append(Text(words))
     rounds = f", {plan.matrix.rounds} rounds" if plan.matrix.rounds > 1 else ""
@@ -381,7 +380,7 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
 
 
 def _cases(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> Table:
-    """List cases; columns that none of them can fill are left out."""
+    """Return a table of cases, without empty columns."""
     columns = list(_case_columns(rows))
     if models:
         star = column("model", get=lambda row: row.model + (" ★" if row.on_front else ""))
@@ -408,7 +407,7 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
         return quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)) if head else Cell()
 
     def rate(row: SweepRow) -> Cell:
-        return cell_of(row.summary.items_per_s if row.summary else None, "rate")
+        return format_cell(row.summary.items_per_s if row.summary else None, "rate")
 
     def score(metric: str, row: SweepRow) -> Cell:
         found = row.scores.get(metric)
@@ -436,20 +435,20 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
 
 
 def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
-    """Say what columns and marks mean, what failed, and what makes numbers doubtful."""
+    """Yield explanations of columns and marks, failures, and warnings."""
     if any(row.summary for row in rows):
         gpu = any(row.column("gpu") for row in rows)
         words = "Latency: mean / maximum per batch as the host sees it"
-        yield Text(words + (", GPU the same of GPU time, where known." if gpu else "."))
+        yield Text(words + ("; GPU: the same for GPU time." if gpu else "."))
     if any(row.on_front for row in rows):
         of = "the table" if compares_models(rows) else "the model"
         yield Text(f"★ no other row of {of} beats it in all of latency, throughput, accuracy.")
     for row in rows:
         if row.reason is not None:
-            yield Text(f"failed: {_name(row)}: {row.reason}", "bad")
+            yield Text(f"failed: {_case_name(row)}: {row.reason}", "bad")
     yield from note_lines(dict.fromkeys(row.remark for row in rows if row.remark))
     measured = [row for row in rows if row.reason is None]
-    grave = gather(
+    grave = group_findings(
         (str(place), each)
         for place, row in enumerate(measured)
         for each in row.findings
@@ -460,15 +459,15 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
             f"{item.finding.code} {short_title(item)} ({len(item.runs)} of {len(measured)} rows)"
             for item in grave.items
         )
-        yield Text(f"warnings: {', '.join(said)}; the report says more.", "unclear")
+        yield Text(f"warnings: {', '.join(said)}; see the report.", "unclear")
 
 
-def _name(row: SweepRow) -> str:
+def _case_name(row: SweepRow) -> str:
     return f"{row.model} · {row.label}" + (f" · batch {row.batch}" if row.batch else "")
 
 
 def csv_from_rows(rows: Sequence[SweepRow]) -> str:
-    """Write one line per case, in seconds, bytes and per cent."""
+    """Return CSV with one line per case, in seconds, bytes and per cent."""
     names = quantities(rows)
     tail = ("interval_low", "interval_high", "launches", "on_front", "reason", "remark", "runs")
 
@@ -489,7 +488,7 @@ def csv_from_rows(rows: Sequence[SweepRow]) -> str:
 
 
 def json_from_rows(rows: Sequence[SweepRow], *, title: str) -> str:
-    """Write the rows with all their statistics."""
+    """Return the rows as JSON with all statistics."""
     document = [
         {**quantities_of(row), "reason": row.reason, "remark": row.remark, "runs": row.runs,
          "on_front": row.on_front, "summary": row.summary, "scores": row.scores,

@@ -1,8 +1,7 @@
-"""What is faster, by how much, and how sure that is: comparisons, builds, gates and the demo.
+"""Verdicts of comparisons, several builds, gates and the demo.
 
-One set of functions for the screens of ``compare``, ``gate`` and ``demo`` and for the section of
-reports. ``run.extra["comparisons"]`` is a sequence of ``Comparison`` values with the run as
-candidate.
+For the output of ``compare``, ``gate`` and ``demo`` and for reports. ``run.extra["comparisons"]``
+is a sequence of ``Comparison`` values with the run as candidate.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ from trtbench.report.document import (
     document_from_blocks,
     key_values,
     note_lines,
-    section_of,
+    optional_section,
     table,
 )
 from trtbench.report.run_facts import (
     device_names,
+    headline,
     interval_text,
-    named,
-    of_head,
+    labelled,
     quantile_cell,
     score_text,
     scores_of,
     summary_of,
 )
-from trtbench.report.sections.findings import gather
-from trtbench.report.sections.summary import finding_blocks, statistics_of
+from trtbench.report.sections.findings import group_findings
+from trtbench.report.sections.summary import finding_blocks, statistics_blocks
 
 if TYPE_CHECKING:
     from trtbench.analysis.builds import NetworksCompared
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 ORDER = 5
 
 TONES: dict[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
-"""Of verdicts; the others are unclear."""
+"""Tones of verdicts; the others are unclear."""
 UNDECIDED = ("unclear", "incomparable")
 DESIGNS = {
     "duet": "interleaved",
@@ -85,8 +84,8 @@ MODES = {
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Say the headline of every comparison, and put all verdicts into one table."""
-    labels = {run.id: label for label, run in named(runs)}
+    """Return a sentence on each comparison, and a table of all verdicts."""
+    labels = {run.id: label for label, run in labelled(runs)}
     found = []
     for run in runs:
         carried = run.extra.get("comparisons")
@@ -98,7 +97,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     rows = [
         (candidate, baseline, comparison, verdict)
         for candidate, baseline, comparison in found
-        for verdict in also_in_cycles(comparison.verdicts)
+        for verdict in with_cycle_verdicts(comparison.verdicts)
     ]
     columns = (
         column("candidate", "Candidate", 0),
@@ -109,16 +108,16 @@ def make(runs: Sequence[Run]) -> Section | None:
         column("measured", "Measured", lambda row: DESIGNS[row[2].design]),
     )
     by_id = {run.id: run for run in runs}
-    findings = gather((name, finding) for name, _, each in found for finding in each.findings)
+    findings = group_findings((name, each) for name, _, own in found for each in own.findings)
     blocks: list[Block] = [_headline(*each, by_id) for each in found[:8]]
     blocks += [table("verdicts", rows, columns), *([findings] if findings else [])]
-    return section_of("verdicts", "Verdicts", blocks)
+    return optional_section("verdicts", "Verdicts", blocks)
 
 
 def _headline(
     candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[str, Run]
 ) -> Text:
-    """Say what is faster, by how much, how sure that is, and whether accuracy is kept."""
+    """Return a sentence with the verdict, its interval, and the change in accuracy."""
     verdict = comparison.verdicts[0]
     sides = {
         "candidate": by_id.get(comparison.candidate),
@@ -130,7 +129,7 @@ def _headline(
     if shared is not None:
         new, old = (score_text(each[shared], each[shared].value) for each in (after, before))
         accuracy = [f"{shared} {new} against {old}"]
-    for side, run in sides.items():  # a wrong result has no speed
+    for side, run in sides.items():  # the speed of a wrong result is meaningless
         codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
         if codes:
             accuracy.append(f"{' and '.join(sorted(codes))} found in the {side}: see findings")
@@ -155,7 +154,7 @@ def _headline(
 
 
 def document_from_comparisons(found: Sequence[Compared]) -> Document:
-    """Describe every candidate against the baseline, and where there are several, all in a row."""
+    """Describe every candidate against the baseline; several are also ranked in a table."""
 
     def typical(each: Compared) -> Time | None:
         head = summary_of(each.candidate).head
@@ -164,7 +163,7 @@ def document_from_comparisons(found: Sequence[Compared]) -> Document:
     sections = [_comparison(each, number) for number, each in enumerate(found)]
     if len(found) > 1:
         columns = (
-            column("candidate", "Candidate", lambda each: _names(each)[0], fit="shorten"),
+            column("candidate", "Candidate", lambda each: _side_names(each)[0], fit="shorten"),
             column("median_s", get=typical),
             *_verdict_columns(lambda each: each.comparison.verdicts[0]),
         )
@@ -175,12 +174,12 @@ def document_from_comparisons(found: Sequence[Compared]) -> Document:
 
 
 def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table:
-    """List the verdict on each metric with its change and interval."""
-    return table(id, also_in_cycles(verdicts), (column("metric"), *_verdict_columns()))
+    """Return a table of verdicts with change and interval."""
+    return table(id, with_cycle_verdicts(verdicts), (column("metric"), *_verdict_columns()))
 
 
 def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator[Column]:
-    """Columns of the verdict of a row, its change, and the interval of that."""
+    """Yield columns for verdict, change and interval; ``of`` gets the verdict of a row."""
 
     def kind(row: Any) -> Cell:
         verdict = of(row)
@@ -201,16 +200,16 @@ def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator
     yield column("interval", "Interval", interval, rank=1)
 
 
-def also_in_cycles(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """Add the verdict in clock cycles to each verdict on seconds whose clocks are known."""
+def with_cycle_verdicts(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
+    """Yield each verdict, followed by its verdict in clock cycles if clocks are known."""
     for verdict in verdicts:
         yield verdict
         if (cycles := in_cycles(verdict)) is not None:
             yield cycles
 
 
-def reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[Text]:
-    """Say once why there is no verdict, and what would give one."""
+def undecided_reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[Text]:
+    """Yield the reasons of undecided verdicts, and what would decide them."""
     metrics: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict.kind in UNDECIDED:
@@ -226,49 +225,49 @@ def _comparison(compared: Compared, number: int) -> Section:
     verdicts = compared.comparison.verdicts
     titles = ((side, title_of_record(run.record)) for side, run in sides.items())
     errors = (
-        finding.having(concerns=side)  # a wrong result has no speed
+        finding.having(concerns=side)  # the speed of a wrong result is meaningless
         for side, run in sides.items()
         for finding in run.findings
         if finding.severity == "error"
     )
-    # The speed-up where there is one, and the least difference seen.
-    worth = []
+    # The speed-up, and the smallest detectable difference.
+    facts = []
     head = verdicts[0]
     if head.kind in ("faster", "slower") and head.ratio and head.interval is not None:
         low, high = sorted(1 / end for end in (head.interval.low, head.interval.high))
-        worth.append(("speed-up", f"{1 / head.ratio:.3f}x, {low:.3f}x to {high:.3f}x"))
+        facts.append(("speed-up", f"{1 / head.ratio:.3f}x, {low:.3f}x to {high:.3f}x"))
     times = [run.times.host for run in sides.values()]
     rates = {verdict.kind for verdict in verdicts if verdict.metric == "throughput"}
     if times[0] is not None and times[1] is not None and rates & {"faster", "slower"}:
         speedup = float(times[0].mean() / times[1].mean())
-        gained = text_from_change(speedup - 1, digits=1)  # in FPS, as ST-GCN's guide has it
-        worth.append(("of means", f"{speedup:.3f}x, FPS {gained}"))
+        gained = text_from_change(speedup - 1, digits=1)  # in FPS, as in the guide of ST-GCN
+        facts.append(("of means", f"{speedup:.3f}x, FPS {gained}"))
     if compared.comparison.detectable is not None:
         size = text_from_fraction(compared.comparison.detectable)
-        worth.append(("detectable", f"smallest detectable difference {size} (80 % power)"))
+        facts.append(("detectable", f"smallest detectable difference {size} (80 % power)"))
     blocks: list[Block] = [
-        key_values(f"sides_{number}", [*titles, *_design(compared)]),
-        *statistics_of(sides, id=f"statistics_{number}"),
+        key_values(f"sides_{number}", [*titles, *_design_facts(compared)]),
+        *statistics_blocks(sides, id=f"statistics_{number}"),
         verdict_table(verdicts, id=f"verdicts_{number}"),
-        *reasons(verdicts),
-        *([key_values(f"worth_{number}", worth)] if worth else []),
+        *undecided_reasons(verdicts),
+        *([key_values(f"worth_{number}", facts)] if facts else []),
         *finding_blocks((*errors, *compared.comparison.findings)),
     ]
-    candidate, baseline = _names(compared)
+    candidate, baseline = _side_names(compared)
     return Section(f"comparison-{number}", f"{candidate} against {baseline}", tuple(blocks))
 
 
-def _names(compared: Compared) -> list[str]:
-    """Name candidate and baseline by their models, and by their devices where those differ."""
+def _side_names(compared: Compared) -> list[str]:
+    """Return names of candidate and baseline: models, and devices if they differ."""
     sides = (compared.candidate, compared.baseline)
     devices = device_names(sides)
     differ = len(set(devices.values())) > 1
     return [model_name(run.record) + (f" on {devices[run.id]}" if differ else "") for run in sides]
 
 
-def _design(compared: Compared) -> Iterator[tuple[str, str]]:
+def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
     sides = (compared.baseline, compared.candidate)
-    # Where no ratio was computed: launches of the side that has fewer.
+    # Without a ratio, the smaller number of launches of the two sides.
     count = compared.comparison.verdicts[0].launches or min(
         len(run.record.launches) for run in sides
     )
@@ -277,7 +276,7 @@ def _design(compared: Compared) -> Iterator[tuple[str, str]]:
     bursts = [[each for each in run.record.launches if each.burst_s] for run in sides]
     if all(bursts):
         times = []
-        for side in bursts:  # with the digits in which launches agree
+        for side in bursts:  # digits that differ between launches are not shown
             seconds = [median(each.burst_s) for each in side]
             ends = Ends(min(seconds), max(seconds))
             times.append(text_from_duration(median(seconds), bounds=ends))
@@ -294,11 +293,11 @@ def _design(compared: Compared) -> Iterator[tuple[str, str]]:
         yield "alone", f"{text_from_change(alone.ratio - 1)}, {interval_text(alone, digits=1)}"
 
 
-# ---- several builds of one network, of two, or by two versions
+# ---- several builds
 
 
 def document_from_lottery(found: Lottery) -> Document:
-    """Describe every build, in what they differ, and what a claim needs."""
+    """Describe several builds of a network: differences, and how many builds claims need."""
     blocks: list[Block] = [
         _builds_table(found),
         *note_lines(found.notes, tone="unclear"),
@@ -315,7 +314,7 @@ def document_from_lottery(found: Lottery) -> Document:
         blocks.append(key_values("spread", pairs))
         if spread.between >= 0.01:
             words = (
-                f"Comparing one build each cannot show differences below about "
+                f"Comparing one build of each cannot show differences below about "
                 f"{_percent(spread.range)}: use trtbench compare A.onnx B.onnx --builds 3, or one "
                 "timing cache for both."
             )
@@ -325,14 +324,14 @@ def document_from_lottery(found: Lottery) -> Document:
 
 
 def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
-    """Describe networks by their builds, the verdict first."""
+    """Describe comparisons of networks by several builds of each."""
     sections = []
     for number, each in enumerate(found):
         blocks = (
             verdict_table(each.comparison.verdicts, id=f"verdict_{number}"),
-            *reasons(each.comparison.verdicts, what="builds"),
+            *undecided_reasons(each.comparison.verdicts, what="builds"),
             Text(f"based on {each.mode}, {len(each.baseline.draws)} of each side"),
-            *_sides(each.baseline, each.candidate, number),
+            *_build_sides(each.baseline, each.candidate, number),
         )
         title = f"{_file_name(each.candidate.model)} against {_file_name(each.baseline.model)}"
         sections.append(Section(f"networks_{number}", title, blocks))
@@ -340,7 +339,7 @@ def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
 
 
 def _builds_table(found: Lottery, *, id: str = "builds") -> Table:
-    """List every build with its time and how it differs from the first."""
+    """Return a table of builds with their times and changes from the first."""
     first = found.draws[0].typical_s
 
     def change(draw: Draw) -> float | None:
@@ -362,7 +361,7 @@ def _builds_table(found: Lottery, *, id: str = "builds") -> Table:
     return table(id, found.draws, columns, caption=caption)
 
 
-def _sides(baseline: Lottery, candidate: Lottery, number: int) -> Iterator[Block]:
+def _build_sides(baseline: Lottery, candidate: Lottery, number: int) -> Iterator[Block]:
     for name, side in (("baseline", baseline), ("candidate", candidate)):
         yield Text(f"{name}: {_file_name(side.model)}, built by {side.builder}")
         yield _builds_table(side, id=f"{name}_{number}")
@@ -391,7 +390,7 @@ def _file_name(model: str) -> str:
 
 
 def rule_table(results: Sequence[GateResult]) -> Table:
-    """List rules with their outcome and what was measured."""
+    """Return a table of gate rules with outcomes and measured values."""
     tones: dict[str, Tone] = {"pass": "good", "fail": "bad", "unclear": "unclear"}
 
     def outcome(each: GateResult) -> Cell:
@@ -410,7 +409,7 @@ def rule_table(results: Sequence[GateResult]) -> Table:
 
 
 def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) -> Document:
-    """Describe the rules of one gate, or of several, and the errors of runs."""
+    """Describe the outcomes of gates, and the errors of runs that failed."""
 
     def title_of_gate(gate: Gate) -> str:
         count: Counter[str] = Counter(result.outcome for result in gate.results)
@@ -432,7 +431,7 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
             where = each.candidate.record.environment
             names = (where.label, *(gpu.name for gpu in where.gpus), where.cpu)
             facts.append(("machine", ", ".join(filter(None, names))))
-            blocks += [key_values("facts", facts), *statistics_of(sides)]
+            blocks += [key_values("facts", facts), *statistics_blocks(sides)]
             blocks += finding_blocks(e for e in each.candidate.findings if e.severity == "error")
         id, title = ("gate", "") if alone else (f"gate_{each.name}", title_of_gate(each))
         sections.append(Section(id, title, tuple(blocks)))
@@ -448,11 +447,11 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
     return Document(title=title, sections=tuple(sections))
 
 
-# ---- two numbers of one model, step by step
+# ---- the difference of two runs, step by step
 
 
 def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
-    """Describe a ladder, as a screen and as data."""
+    """Describe the steps that explain the difference between two runs."""
     at = ladder.a_s
     rows: list[tuple[str, str, str, float | None, float | None, str, str]] = [
         (labels[0], "", "", None, at, "", f"median {ladder.metric_a}")
@@ -504,7 +503,7 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
 def document_from_demo(
     runs: Sequence[Run], scores: Mapping[str, Scores], compared: Mapping[int, Compared]
 ) -> Document:
-    """Describe what the demo measured and judged, by precision and by batch size."""
+    """Describe the results of the demo by precision and batch size."""
 
     def rate(run: Run) -> Cell:
         value = summary_of(run).items_per_s
@@ -513,12 +512,12 @@ def document_from_demo(
     def top1(run: Run) -> float:
         return scores[precision_of(run.record) or ""].scores[0].value
 
-    p99 = of_head(lambda head: quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)))
+    p99 = headline(lambda head: quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)))
     columns = (
         column("model", get=lambda run: model_name(run.record)),
         column("precision", get=lambda run: precision_of(run.record)),
         column("batch", get="record.spec.batch"),
-        column("median_s", get=of_head(lambda head: Time(head.median, head.median_interval))),
+        column("median_s", get=headline(lambda head: Time(head.median, head.median_interval))),
         column("p99_s", get=p99),
         column("items_per_s", "Throughput", rate, "right", rank=2),
         column("top1", "Top-1", top1, "percent", rank=1),
@@ -529,7 +528,7 @@ def document_from_demo(
         verdicts = each.comparison.verdicts[:2]
         blocks: tuple[Block, ...] = (
             verdict_table(verdicts, id=f"verdicts_{batch}"),
-            *reasons(verdicts),
+            *undecided_reasons(verdicts),
         )
         sections.append(Section(f"batch-{batch}", f"INT8 against FP32, batch {batch}", blocks))
     created = max(run.record.created for run in runs)
