@@ -87,9 +87,9 @@ def _run_job(job: RemoteJob, folder: Path, notify: Notify) -> None:
         output = folder / RUN / OUTPUT
         output.mkdir(parents=True)
         if job.verb == CASE:
-            from trtbench.sweep.run import carry_out_case
+            from trtbench.sweep.run import run_case
 
-            value: object = carry_out_case(
+            value: object = run_case(
                 job.arguments, folder=folder, output=output, config=config, execution=execution
             )
         else:

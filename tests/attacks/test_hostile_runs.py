@@ -30,7 +30,7 @@ from trtbench.store.store import Store, results_folders, stored_scores
 from trtbench.trtexec import log
 from trtbench.trtexec.log import read_log
 from trtbench.verbs.sweep import Board
-from trtbench.workflows.report import with_files
+from trtbench.workflows.report import with_known_files
 
 EVIL = (
     "<img src=x onerror=alert(1)></script><script>alert(2)</script>\x1b[31m\u202e\r\n"
@@ -188,9 +188,9 @@ def test_pictures_beside_a_run_bring_in_nothing_else(
         os.mkfifo(pictures / "worst.png")
     run = store.load(run_of(store).name)
     assert isinstance(run, Run)
-    assert "pictures" not in with_files(run, store=store).extra
+    assert "pictures" not in with_known_files(run, store=store).extra
     (pictures / "own.png").write_bytes(b"")
-    shown = with_files(run, store=store).extra.get("pictures")
+    shown = with_known_files(run, store=store).extra.get("pictures")
     assert shown == (None if how == "folder" else ["pictures/own.png"])
 
 

@@ -22,7 +22,14 @@ from trtbench.requests.stored import ReportRequest
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import matrix_from_table
 from trtbench.sweep.plan import Cache, SweepStep
-from trtbench.sweep.records import JOURNAL, MADE, SIGNED, Journal, Made, read_outline
+from trtbench.sweep.records import (
+    JOURNAL,
+    LOCK_FILE,
+    RESULT_FILE,
+    Journal,
+    StepResult,
+    read_outline,
+)
 from trtbench.verbs.site import SiteRequest
 
 BIDI, ESCAPE = "abc\u202etxt.exe", "\x1b[2Jgone"
@@ -48,12 +55,12 @@ def test_what_a_step_made_is_in_its_folder(tmp_path: Path, name: str) -> None:
     folder = Cache(store).folder(step)
     folder.mkdir(parents=True)
     (folder / "link.onnx").symlink_to(secret)
-    made = Made(
+    made = StepResult(
         kind="build", key=step.key, network="n", title="t", created="", seconds=1.0,
         file=name.format(outside=secret), sha256=sha256_of(secret),
     )  # fmt: skip
     Cache(store).keep(step, made)
-    assert (folder / MADE).is_file()
+    assert (folder / RESULT_FILE).is_file()
     assert Cache(store).find(step) is None
 
 
@@ -111,16 +118,16 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_second_process_is_refused_all_the_same(tmp_path: Path) -> None:
-    with Journal(tmp_path).held():
-        assert (tmp_path / SIGNED).is_file()
+    with Journal(tmp_path).locked():
+        assert (tmp_path / LOCK_FILE).is_file()
         with (
             pytest.raises(UnavailableError, match="another process") as found,
-            Journal(tmp_path).held(),
+            Journal(tmp_path).locked(),
         ):
             pass
-        assert str(os.getpid()) in found.value.facts["process"]
-        assert f"rm {tmp_path / SIGNED}" in (found.value.fix or "")
-    assert not (tmp_path / SIGNED).exists()
+        assert str(os.getpid()) in found.value.facts["signed by"]
+        assert f"rm {tmp_path / LOCK_FILE}" in (found.value.fix or "")
+    assert not (tmp_path / LOCK_FILE).exists()
 
 
 def dead_process() -> int:
@@ -131,19 +138,19 @@ def dead_process() -> int:
 
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_dead_process_of_this_machine_does_not_count(tmp_path: Path) -> None:
-    here = ".".join(unfinished._host_identity())
-    (tmp_path / SIGNED).write_text(f"{dead_process()}-{here}")
-    with Journal(tmp_path).held():
-        assert (tmp_path / SIGNED).read_text().startswith(f"{os.getpid()}-")
+    here = ".".join(unfinished._whereabouts())
+    (tmp_path / LOCK_FILE).write_text(f"{dead_process()}-{here}")
+    with Journal(tmp_path).locked():
+        assert (tmp_path / LOCK_FILE).read_text().startswith(f"{os.getpid()}-")
 
 
 @pytest.mark.usefixtures("no_locks")
 @pytest.mark.parametrize("who", ["{pid}-other000.other000", "", "garbage", "\x1b[2J"])
 def test_without_locks_another_container_is_never_taken_for_dead(tmp_path: Path, who: str) -> None:
-    (tmp_path / SIGNED).write_text(who.format(pid=dead_process()))
-    with pytest.raises(UnavailableError) as found, Journal(tmp_path).held():
+    (tmp_path / LOCK_FILE).write_text(who.format(pid=dead_process()))
+    with pytest.raises(UnavailableError) as found, Journal(tmp_path).locked():
         pass
-    assert (tmp_path / SIGNED).is_file()
+    assert (tmp_path / LOCK_FILE).is_file()
     assert "\x1b" not in str(found.value)
     # The same holds for runs that it is filling: same host name and process, other machine.
     work = tmp_path / f".partial-{dead_process()}-other000.other000-abcdef"

@@ -45,8 +45,8 @@ def test_an_engine_of_a_tensorrt_that_is_not_here(tmp_path: Path) -> None:
 
 def test_what_a_header_states_and_the_file_lacks_is_told(tmp_path: Path) -> None:
     whole = plan(tmp_path / "r.engine", magic=b"vtrt").read_bytes().ljust(4096, b"\0")
-    cases: dict[int, str] = {16: "it is cut short: 4096 of 1099511627776 bytes are there",
-             56: "its header states 1 024 GiB of weights, which are not in it"}  # fmt: skip
+    cases: dict[int, str] = {16: "it is truncated: it has 4096 of 1099511627776 bytes",
+             56: "its header states 1 024 GiB of weights, which it does not contain"}  # fmt: skip
     for place, words in cases.items():
         damaged = bytearray(whole)
         damaged[16:24] = len(whole).to_bytes(8, "little")

@@ -140,4 +140,4 @@ def test_a_model_of_another_network_is_said_to_be(say: Say, fp16: Path) -> None:
 def test_a_roofline_is_asked_for_by_name(say: Say, fp16: Path) -> None:
     assert 0 < layers(say, fp16, "--gpu", "NVIDIA H200")["/a/Conv"]["roofline_share"] < 1
     said = say("profile", fp16, "--gpu", "Voodoo 2")
-    assert (said.status, "table of GPUs" in said.err) == (2, True)
+    assert (said.status, "is not a known GPU" in said.err) == (2, True)

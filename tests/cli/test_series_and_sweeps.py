@@ -51,11 +51,11 @@ def test_a_sweep_fills_dimensions_of_inputs_by_name(say: Say) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--axis", "shape.x=2xx4"), "shape.x = 2xx4 is no shape"),
+        (("--axis", "shape.x=2xx4"), "shape.x = 2xx4 is not a shape"),
         (("--shape", "x:1x3xK"), "'K'"),
         (("--preset", "depht"), "--preset depth"),
         (("--batch", "many"), "--batch"),
-        (("m.toml", "--preset", "depth"), "one file or one preset describes a sweep"),
+        (("m.toml", "--preset", "depth"), "give only one matrix file or preset"),
     ],
 )
 def test_a_sweep_that_cannot_be_meant_is_refused_before_it_begins(

@@ -301,7 +301,7 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
     from trtbench.compare.gate import rules_from_file
     from trtbench.executors.ssh import hosts_from_file
     from trtbench.requests.settings import load_config
-    from trtbench.sweep.matrix import cases_from_matrix, check_choice, matrix_from_file
+    from trtbench.sweep.matrix import cases_from_matrix, check_where_and_best, matrix_from_file
     from trtbench.sweep.records import JOURNAL, Journal, SweepOutline, read_outline, write_outline
 
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
@@ -330,7 +330,7 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
         (folder / name).write_bytes(data)
         if name == JOURNAL:
             lines = Journal(folder)
-            lines.ends(), lines.unfinished()
+            lines.finished(), lines.unfinished()
         elif name == "sweep.json":
             read_outline(folder)
         elif name == "rules.toml":
@@ -340,7 +340,7 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
         elif name == "trtbench.toml":
             load_config(folder=folder)
         elif name == "where":
-            check_choice(data.decode("utf-8", "replace"), "items", outline.matrix)
+            check_where_and_best(data.decode("utf-8", "replace"), "items", outline.matrix)
         else:
             matrix = matrix_from_file(folder / name)
             cases_from_matrix(matrix, runtime_of=lambda model: "onnxruntime")

@@ -10,7 +10,7 @@ from trtbench.core.run import Run
 from trtbench.store.directory import write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.trtexec.exports import profile_json
-from trtbench.workflows.report import load_runs, with_files, write_report
+from trtbench.workflows.report import load_runs, with_known_files, write_report
 
 
 def stored(folder: Path, run: Run) -> Path:
@@ -57,7 +57,7 @@ def test_a_build_record_is_believed_if_it_speaks_of_the_same_bytes(
     model = run.record.spec.model.having(path=str(engine), format="engine", sha256="abc")
     spec = run.record.spec.having(model=model)
     record = run.record.having(spec=spec)
-    assert ("build" in with_files(Run(record=record, times=run.times)).extra) is taken
+    assert ("build" in with_known_files(Run(record=record, times=run.times)).extra) is taken
 
 
 def test_a_picture_that_is_none_does_not_stop_the_page(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_pages_of_somebody_else_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "home" / "runs").mkdir(parents=True)
     own = tmp_path / "home" / "runs" / "own.html"
     own.write_text("mine")
-    with pytest.raises(UsageError, match="no site of trtbench"):
+    with pytest.raises(UsageError, match="not a trtbench site"):
         write_site(store, tmp_path / "home")
     assert own.read_text() == "mine"
 

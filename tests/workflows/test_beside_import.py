@@ -15,7 +15,7 @@ from trtbench.core.run import Fact, FailedRun, RunRecord
 from trtbench.importing.run import ImportResult, import_artefacts
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
-from trtbench.workflows.engines import named_run
+from trtbench.workflows.engines import load_run
 
 pytestmark = pytest.mark.xdist_group("beside_import")  # everything is imported once
 
@@ -90,7 +90,7 @@ def test_conditions_of_sets_without_a_log(everything: ImportResult) -> None:
 def test_files_of_trtexec_explain_a_cuda_graph(beside: Path) -> None:
     folder = beside / "h200__trtexec-8.6.0"
     a, b = (
-        named_run(str(folder / name), None)
+        load_run(str(folder / name), None)
         for name in ("resnet18_fp16_load.log", "resnet18_fp16_load_cudagraph.log")
     )
     ladder = ladder_from_runs(a, b)

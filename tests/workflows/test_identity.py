@@ -33,7 +33,7 @@ from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.sweep.result import results_from_sweep
-from trtbench.sweep.run import Sweep, carry_out, start_sweep
+from trtbench.sweep.run import Sweep, run_sweep, start_sweep
 
 SHORT = {"duration": 0.02, "warmup": 0.005, "until_steady": False, "threads": 1}
 
@@ -136,14 +136,14 @@ def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
             swap_weights(path)
 
     start_sweep(asked, tmp_path / "sweep", store=store)
-    found = carry_out(
+    found = run_sweep(
         tmp_path / "sweep", store=store, config=config, execution=Execution(), watch=change
     )
     told = [*found.failures.values(), *found.remarks.values()]
     assert any("net.onnx has changed since the sweep began" in each for each in told), told
     weights.write_bytes(own)
     start_sweep(asked, tmp_path / "again", store=store)
-    found = carry_out(tmp_path / "again", store=store, config=config, execution=Execution())
+    found = run_sweep(tmp_path / "again", store=store, config=config, execution=Execution())
     rows = results_from_sweep(found, store=store).rows
     assert [row.scores["top1"].value for row in rows] == [1.0, 1.0]
 

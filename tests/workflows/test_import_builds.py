@@ -12,7 +12,7 @@ from imports import bring, only, record, stored
 from trtbench.report.compose import document_from_runs
 from trtbench.store.store import Store
 from trtbench.workflows.inspect import inspect
-from trtbench.workflows.report import with_files
+from trtbench.workflows.report import with_known_files
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trtexec"))
 
@@ -49,7 +49,7 @@ def test_the_log_of_a_build_alone_is_a_build(tmp_path: Path, store: Store) -> No
     engine = json.loads((run.path / "engine_metadata.json").read_text())
     assert engine["path"] == "out/net.engine"
     assert engine["built_from"] == "a/net.onnx"
-    report = document_from_runs([with_files(run, store=store)], title="A build")
+    report = document_from_runs([with_known_files(run, store=store)], title="A build")
     assert "build_tactics" in {each.id for each in report.tables()}
 
 
@@ -102,5 +102,5 @@ def test_profiles_with_averages_and_extremes(name: str, tmp_path: Path, store: S
 def test_differences_of_outputs_stay_with_their_run(tmp_path: Path, store: Store) -> None:
     (tmp_path / "trtexec_stdout.log").write_text(logs.log_10())
     (tmp_path / "output_diff.json").write_text('{"max_abs": 0.5}')
-    run = with_files(stored(only(bring(tmp_path, store=store)), store), store=store)
+    run = with_known_files(stored(only(bring(tmp_path, store=store)), store), store=store)
     assert run.extra["output_comparison"] == {"max_abs": 0.5}

@@ -15,7 +15,7 @@ from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.workflows.builds import Builds, builder_of_both
+from trtbench.workflows.builds import Builds, common_builder
 
 QUICK: dict[str, Any] = {"launches": 2, "duration": "50ms"}
 
@@ -114,8 +114,8 @@ def test_an_upgrade_builds_with_what_both_interpreters_have(
     (tmp_path / "tensorrt.py").write_text("raise ImportError('not here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     pythons = [sys.executable, sys.executable]
-    assert builder_of_both(pythons) == "tensorrt", "which says what is missing"
+    assert common_builder(pythons) == "tensorrt", "which says what is missing"
     (tmp_path / "tensorrt_rtx.py").write_text("")
-    assert builder_of_both(pythons) == "tensorrt-rtx"
+    assert common_builder(pythons) == "tensorrt-rtx"
     (tmp_path / "tensorrt.py").write_text("")
-    assert builder_of_both(pythons) == "tensorrt"
+    assert common_builder(pythons) == "tensorrt"

@@ -36,7 +36,7 @@ from trtbench.requests.settings import Config
 from trtbench.store.directory import read_run
 from trtbench.store.store import Store, stored_scores
 from trtbench.sweep.result import results_from_sweep
-from trtbench.sweep.run import carry_out, start_sweep
+from trtbench.sweep.run import run_sweep, start_sweep
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import DataSource, settings_with_defaults
 
@@ -179,7 +179,7 @@ def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(
     path = network(tmp_path / "net.onnx")
     asked = matrix(path, batch=[4], precision=["int8"], data=str(data), calibration=str(data))
     start_sweep(asked, tmp_path / "sweep", store=store)
-    found = carry_out(tmp_path / "sweep", store=store, config=config, execution=Execution())
+    found = run_sweep(tmp_path / "sweep", store=store, config=config, execution=Execution())
     [row] = results_from_sweep(found, store=store).rows
     assert row.reason is None, "bytes are no input of the network as they are"
     assert row.scores["top1"].count == 24

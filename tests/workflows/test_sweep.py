@@ -33,7 +33,7 @@ from trtbench.sweep.matrix import Matrix, matrix_from_table
 from trtbench.sweep.plan import Cache, estimate, plan_sweep
 from trtbench.sweep.records import JOURNAL, Journal
 from trtbench.sweep.result import Results, results_from_sweep, write_results
-from trtbench.sweep.run import Sweep, carry_out, start_sweep
+from trtbench.sweep.run import Sweep, run_sweep, start_sweep
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def config(store: Store) -> Config:
 def sweep(asked: Matrix, folder: Path, store: Store, config: Config, **kw: Any) -> Sweep:
     if not (folder / "sweep.json").exists():
         start_sweep(asked, folder, store=store)
-    return carry_out(folder, store=store, config=config, execution=Execution(), **kw)
+    return run_sweep(folder, store=store, config=config, execution=Execution(), **kw)
 
 
 def done(folder: Path) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(
     shown: list[str] = []
     heard: list[str] = []
     execution = Execution(executor=Waiting(), listen=lambda event: heard.append(event.text))
-    found = carry_out(
+    found = run_sweep(
         tmp_path / "sweep", store=store, config=config, execution=execution,
         watch=lambda progress: shown.append(progress.doing.partition(": ")[2]),
     )  # fmt: skip
@@ -184,9 +184,12 @@ def test_a_folder_is_not_swept_twice_nor_by_two(
 ) -> None:
     asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1])
     start_sweep(asked, tmp_path / "out", store=store)
-    with pytest.raises(UsageError, match="holds a sweep already"):
+    with pytest.raises(UsageError, match="already contains a sweep"):
         start_sweep(asked, tmp_path / "out", store=store)
-    with Journal(tmp_path / "out").held(), pytest.raises(UnavailableError, match="another process"):
+    with (
+        Journal(tmp_path / "out").locked(),
+        pytest.raises(UnavailableError, match="another process"),
+    ):
         sweep(asked, tmp_path / "out", store, config)
 
 

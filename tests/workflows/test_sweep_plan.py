@@ -18,18 +18,18 @@ from trtbench.requests.execution import Execution
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import (
-    check_choice,
+    check_where_and_best,
     matrix_from_file,
-    names_of_models,
+    unique_model_names,
 )
 from trtbench.sweep.plan import (
     Cache,
-    data_digest,
+    data_hash,
     plan_sweep,
 )
 from trtbench.sweep.records import JOURNAL, config_of_sweep, read_outline
 from trtbench.sweep.result import results_from_sweep
-from trtbench.sweep.run import Sweep, carry_out, start_sweep
+from trtbench.sweep.run import Sweep, run_sweep, start_sweep
 from trtbench.workflows.report import load_runs
 
 
@@ -58,11 +58,11 @@ def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:
         ('models = ["a"]\n[options]\nthread = 2', "did you mean threads"),
         ('models = ["a"]\n[options.build]\noptimisation_level = 3', "optimization_level"),
         ('models = ["a"]\n[options.build]\nworkspace = "much"', "build.workspace"),
-        ('models = ["a"]\n[options.build]\nprecision = "fp16"', "settled by the sweep"),
+        ('models = ["a"]\n[options.build]\nprecision = "fp16"', "set by the sweep"),
         ('models = ["a"]\nrounds = 0', "between 1 and 1000"),
         (
             f'models = ["a"]\nbatch = {[*range(1, 400)]}\n[options]\nthreads = {[*range(1, 400)]}',
-            "more cases than can be measured",
+            "too many combinations",
         ),
     ],
 )
@@ -119,7 +119,7 @@ def test_no_two_models_are_called_alike() -> None:
         ("ultralytics:yolov8n-cls.pt",): ["yolov8n-cls"],
     }
     for given, names in called.items():
-        assert list(names_of_models(given).values()) == names
+        assert list(unique_model_names(given).values()) == names
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def folder(tmp_path: Path) -> Path:
 def go_on(folder: Path) -> Sweep:
     """Go on with a sweep as ``--resume`` does, from settings that name another store."""
     config = config_of_sweep(folder, Config(store=str(folder.parent / "another")), given=None)
-    return carry_out(folder, store=Store(config.store), config=config, execution=Execution())
+    return run_sweep(folder, store=Store(config.store), config=config, execution=Execution())
 
 
 def runs_of(folder: Path) -> list[str]:
@@ -217,14 +217,14 @@ def test_conditions_are_checked_before_anything_is_measured(
     tmp_path: Path, where: str, best: str
 ) -> None:
     with pytest.raises(UsageError):
-        check_choice(where, best, matrix(tmp_path / "net.onnx"))
+        check_where_and_best(where, best, matrix(tmp_path / "net.onnx"))
 
 
 def test_data_with_the_same_names_and_sizes_is_other_data(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"one")
-    before = data_digest(str(tmp_path))
+    before = data_hash(str(tmp_path))
     (tmp_path / "a.png").write_bytes(b"two")
-    assert data_digest(str(tmp_path)) != before
+    assert data_hash(str(tmp_path)) != before
 
 
 @pytest.mark.process
@@ -237,5 +237,5 @@ def test_runs_of_a_sweep_are_loaded_by_its_folder(tmp_path):
     )  # fmt: skip
     runs, _ = load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "store"))
     assert {run.id for run in runs} == {run.id for run in found.runs}
-    with pytest.raises(UsageError, match="not in this store"):
+    with pytest.raises(UsageError, match="are in another store"):
         load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "other"))

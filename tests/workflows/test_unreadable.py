@@ -19,7 +19,7 @@ from made_data import (
 from made_detectors import network, yolo_data, yolov8
 
 from trtbench.cli import run
-from trtbench.sweep.matrix import Matrix, judged_items
+from trtbench.sweep.matrix import Matrix, prepared_item_shapes
 
 
 def cut(path: Path) -> Path:
@@ -108,4 +108,4 @@ def test_a_sweep_finds_the_size_it_judges_behind_an_image_that_is_damaged(tmp_pa
     cut(tmp_path / "set" / "images" / "val" / "square.png")
     model = network(tmp_path / "open.onnx", {"output0": yolov8()}, size="side")
     asked = Matrix(data=str(data), task="detection", task_settings={"size": 64})
-    assert judged_items(asked, model) == {"images": (0, 3, 64, 64)}
+    assert prepared_item_shapes(asked, model) == {"images": (0, 3, 64, 64)}

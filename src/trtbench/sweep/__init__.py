@@ -1,4 +1,4 @@
-"""Many measurements from one matrix: planned, carried out in rounds, resumable after any end.
+"""Sweeps: many measurements from one matrix, planned, run in rounds, and resumable.
 
 Does not know the command line.
 """

@@ -1,4 +1,4 @@
-"""The matrix of a sweep, read from a file, a preset or a request, its cases and their shapes."""
+"""The matrix of a sweep, from a file, a preset or a request; its cases and input shapes."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ FLAGS = tuple(
 """Flags of ``trtbench bench`` that can be an axis of a sweep."""
 PREFIXES = ("opt.", "build.", "shape.")
 """Options of the runtime, fields of a build (``build.optimization_level``), dimensions."""
-MACHINE = "machine"  # the axis of machines, by part of their names or of their GPUs
+MACHINE = "machine"  # an axis of machines, given by part of the name or the GPU
 SOURCE = ("weights", "factory", "trust")
 """How a PyTorch model is loaded: options of its runtime and settings of its export."""
-SETTLED = (
+SET_BY_SWEEP = (
     "runtime", "precision", "calibration", "task",
     "shapes_min", "shapes_opt", "shapes_max", "input_shapes",
 )  # fmt: skip
-"""Fields of a build that the sweep sets itself."""
-ENDINGS = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".pt2", ".ts", ".yaml")
+"""Fields of a build that only the sweep sets."""
+MODEL_SUFFIXES = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".pt2", ".ts", ".yaml")
 MATRIX_FILES = (".toml", ".yaml", ".yml")
 MOST_CASES = 100_000
 AXES = ("precision", "batch", "runtime", "engine")
@@ -75,52 +75,52 @@ _NAMES = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 
 
 class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sweep, completely described: every value of every axis, and how it is measured."""
+    """The full description of a sweep: the values of all axes, and how cases are measured."""
 
     models: tuple[str, ...] = ()
     """Files, or sources such as ``torchvision:resnet18``."""
     precision: tuple[Precision | Literal["as-is"], ...] = ("as-is",)
-    """``as-is`` is whatever the file holds."""
+    """``as-is`` is the precision of the file."""
     batch: tuple[int, ...] = ()
     """Items per query."""
     runtime: tuple[str, ...] = ()
-    """What executes, as ``-r`` takes it."""
+    """Names of runtimes, as for ``-r``."""
     engine: tuple[EngineShapes, ...] = ()
-    """One engine per batch, one for all of them, or both side by side."""
+    """``static``: an engine per batch size; ``dynamic``: one engine for all batch sizes."""
     options: dict[str, tuple[Scalar, ...]] = {}
     """Further axes: a flag of ``bench``, ``opt.KEY``, ``build.KEY`` or a dimension, ``shape.M``."""
     exclude: tuple[dict[str, Scalar], ...] = ()
     """Cases to leave out, by the values they have."""
     rounds: int = 1
-    """How often every case is measured, in turn."""
+    """How often every case is measured."""
     seed: int = 0
-    """Of the order within rounds."""
+    """Seed of the random order within rounds."""
     data: str | None = None
-    """What the accuracy of every artefact is taken on, as ``trtbench eval --data`` takes it."""
+    """Data to evaluate accuracy on, as for ``trtbench eval --data``."""
     task: str = "classification"
-    """What the models are for, as ``trtbench eval --task`` takes it."""
+    """The task of the models, as for ``trtbench eval --task``."""
     task_settings: dict[str, Scalar] = {}
     """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
     inputs: str | None = None
-    """What is measured on: arrays, or an image that the task prepares; else random values."""
+    """Inputs to measure with: arrays, or an image that the task prepares; default: random."""
     calibration: str | None = None
     """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
     profile: tuple[int, int, int] | None = None
-    """Least, best and largest batch of dynamic engines; by default those of the sweep."""
+    """Minimum, optimum and maximum batch of dynamic engines; default: those of the sweep."""
     shapes: dict[str, tuple[int | str, ...]] = {}
-    """Shapes of inputs whose dimensions beside the batch are open; a letter is an axis."""
+    """Shapes of inputs with dynamic dimensions other than the batch; a letter is an axis."""
     input_shape: tuple[str, ...] = ()
     """Shapes to export with: ``-1x3x224x224``; a letter is an axis."""
     names: Literal["case", "vanilla"] = "case"
-    """How rows are called: by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."""
+    """Names of rows: runtime and precision, or Vanilla and TRT fp16 as in ArtTRT."""
     title: str | None = None
-    """Of the report."""
+    """Title of the report."""
     note: str | None = None
-    """What to do where the file names no models."""
+    """Hint that is shown if there are no models."""
 
 
 class Case(Value, frozen=True, kw_only=True):
-    """One point of the matrix."""
+    """One combination of the values of all axes."""
 
     model: str
     runtime: str
@@ -134,13 +134,13 @@ class Case(Value, frozen=True, kw_only=True):
     def settings(self) -> dict[str, Scalar]:
         return {**self.fixed, **self.options}
 
-    def own(self, prefix: str) -> dict[str, Scalar]:
-        """Settings whose names begin so, by the rest of their names: ``build.``, ``opt.``."""
+    def prefixed(self, prefix: str) -> dict[str, Scalar]:
+        """Return the settings with a prefix such as ``build.``, without the prefix."""
         return {k.removeprefix(prefix): v for k, v in self.settings.items() if k.startswith(prefix)}
 
     @property
     def label(self) -> str:
-        """Its name among the cases of its model and batch."""
+        """The name that tells apart cases of the same model and batch."""
         parts = [part for part in (self.runtime, self.precision, self.engine) if part]
         return " ".join([*parts, *(f"{key}={value}" for key, value in self.options.items())])
 
@@ -157,14 +157,14 @@ class Case(Value, frozen=True, kw_only=True):
 
 
 def network_of(model: str) -> str:
-    """A model's name without folder and ending; ``timm:resnet50.a1_in1k`` has no ending."""
+    """Return a model's name without folder and file extension."""
     _, source, name = model.rpartition(":")
     path = Path(name)
-    return path.name if source and path.suffix.lower() not in ENDINGS else path.stem
+    return path.name if source and path.suffix.lower() not in MODEL_SUFFIXES else path.stem
 
 
-def names_of_models(models: Sequence[str]) -> dict[str, str]:
-    """The name of every model, with ending or folder where several have the same."""
+def unique_model_names(models: Sequence[str]) -> dict[str, str]:
+    """Return unique names of models, with extension or folder only if needed."""
     alike: dict[str, list[str]] = {}
     for model in dict.fromkeys(models):
         alike.setdefault(network_of(model), []).append(model)
@@ -183,8 +183,8 @@ def names_of_models(models: Sequence[str]) -> dict[str, str]:
 
 
 def matrix_from_file(path: Path) -> Matrix:
-    """Read a TOML or YAML file; relative paths in it start at its folder."""
-    matrix, folder = matrix_from_table(_table(path), where=str(path)), path.parent
+    """Read a matrix from TOML or YAML; paths are relative to the file."""
+    matrix, folder = matrix_from_table(_read_table(path), where=str(path)), path.parent
 
     def placed(name: str | None) -> str | None:
         if name is None or ":" in name or name == "random" or Path(name).is_absolute():
@@ -207,13 +207,13 @@ def matrix_from_file(path: Path) -> Matrix:
 
 
 def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
-    """Read a matrix from decoded TOML or YAML; a single value is an axis of one."""
+    """Read a matrix from decoded TOML or YAML; an axis can be a single value."""
 
     def listed(value: object) -> object:
         return value if isinstance(value, list | tuple) else [value]
 
     def flat(options: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-        """Let ``[options.build]`` mean the same as ``build.NAME``."""
+        """Convert ``[options.build]`` to ``build.NAME``."""
         found: dict[str, object] = {}
         for key, value in options.items():
             name = f"{prefix}{key}"
@@ -233,17 +233,17 @@ def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
     except msgspec.ValidationError as problem:
         reason, keys = str(problem), Matrix.__struct_fields__
         raise UsageError(
-            f"{where} cannot be used as a sweep",
+            f"{where} is not a valid sweep",
             facts={"reason": reason, "keys": " ".join(keys)},
             fix=suggest(reason.split("`")[1], keys)
             if "unknown field" in reason
-            else "docs/sweep.md shows what each key holds",
+            else "docs/sweep.md describes each key",
         ) from None
     check_matrix(matrix, where=where)
     return matrix
 
 
-def _table(path: Path) -> Mapping[str, object]:
+def _read_table(path: Path) -> Mapping[str, object]:
     is_yaml = path.suffix in (".yaml", ".yml")
     try:
         table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_toml(path)
@@ -253,15 +253,15 @@ def _table(path: Path) -> Mapping[str, object]:
         raise UsageError(
             f"{path} is not TOML",
             facts={"reason": problem},
-            fix="correct it; docs/sweep.md shows such a file",
+            fix="correct it; docs/sweep.md has an example",
         ) from None
     if not isinstance(table, Mapping):
-        raise UsageError(f"{path} holds no table", fix="write it like models = [...]")
+        raise UsageError(f"{path} is not a table", fix="write it like models = [...]")
     return table
 
 
 def check_matrix(matrix: Matrix, *, where: str) -> None:
-    """Refuse unknown axes and values out of range."""
+    """Raise an error for unknown axes and values out of range."""
     for name, values in matrix.options.items():
         if name not in (*FLAGS, MACHINE) and not name.startswith(PREFIXES):
             known = (*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME")
@@ -273,8 +273,8 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
         if not name.startswith("build."):
             continue
         key = name.removeprefix("build.")
-        if key in SETTLED:
-            message = f"{where}: {name} is settled by the sweep itself"
+        if key in SET_BY_SWEEP:
+            message = f"{where}: {name} is set by the sweep itself"
             raise UsageError(message, fix="--precision, --batch, ...")
         for value in values:
             try:
@@ -286,51 +286,51 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
     count = math.prod(max(1, each) for each in (*axes, *map(len, matrix.options.values())))
     if count > MOST_CASES:
         raise UsageError(
-            f"{where}: the axes make more cases than can be measured",
-            facts={"cases": count, "at most": MOST_CASES},
+            f"{where}: the axes have too many combinations",
+            facts={"cases": count, "maximum": MOST_CASES},
             fix="sweep fewer values at a time",
         )
     named = {name.rpartition(".")[2]: str(values) for name, values in matrix.options.items()}
     for name, value in mask_values(named).items():
         if value != named[name]:
             raise UsageError(
-                f"{where}: {name} looks like a secret, and a sweep keeps all that it is asked for",
-                fix="give it in the environment",
+                f"{where}: {name} looks like a secret, which a sweep would store",
+                fix="set it as an environment variable",
             )
     if matrix.title is not None:
         check_title(matrix.title, where=where)
     low, best, high = matrix.profile or (1, 1, 1)
     for holds, rule, fix in (
-        (all(batch >= 1 for batch in matrix.batch), "a batch is at least 1", "--batch 1,8,32"),
-        (1 <= matrix.rounds <= 1000, "rounds are between 1 and 1000", "--rounds 3"),
-        (1 <= low <= best <= high, "the batches of a profile rise", "profile = [1, 128, 256]"),
+        (all(batch >= 1 for batch in matrix.batch), "a batch must be at least 1", "--batch 1,8,32"),
+        (1 <= matrix.rounds <= 1000, "rounds must be between 1 and 1000", "--rounds 3"),
+        (1 <= low <= best <= high, "batches of a profile must rise", "profile = [1, 128, 256]"),
     ):
         if not holds:
             raise UsageError(f"{where}: {rule}", fix=fix)
 
 
-def is_hub(model: str) -> bool:
-    """Whether a name is a library's, like ``torchvision:resnet18``, and not a file's."""
+def is_library_model(model: str) -> bool:
+    """Return whether a model is a library's, like ``torchvision:resnet18``, and not a file."""
     head, colon, _ = model.partition(":")
     return bool(colon) and "/" not in head and not Path(model).exists()
 
 
 def matrix_from_request(request: SweepRequest) -> Matrix:
-    """Read the file, mapping or preset of a request, and put its flags above that."""
+    """Return the matrix of a request: its file, mapping or preset, overridden by its flags."""
     whole = [
         each
         for each in request.models
         if isinstance(each, Mapping) or Path(each).suffix in MATRIX_FILES
     ]
     if len(whole) > 1 or (whole and request.preset):
-        raise UsageError("one file or one preset describes a sweep", fix="trtbench sweep --help")
+        raise UsageError("give only one matrix file or preset", fix="trtbench sweep --help")
     matrix = Matrix()
     if name := request.preset:
         folder = Path(str(resources.files("trtbench.sweep") / "presets"))
         presets = sorted(path.stem for path in folder.glob("*.toml"))
         message = f"there is no preset {name!r}"
         refuse_unknown(name, presets, message, listed="presets", flag="--preset")
-        matrix = matrix_from_table(_table(folder / f"{name}.toml"), where=f"preset {name}")
+        matrix = matrix_from_table(_read_table(folder / f"{name}.toml"), where=f"preset {name}")
     for each in whole:
         if isinstance(each, Mapping):
             matrix = matrix_from_table(each, where="the matrix")
@@ -359,7 +359,7 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
     flags = {
         **{name: getattr(request, name) for name in same},
         **{name: scalars(getattr(request, name)) for name in AXES},
-        "models": [name if is_hub(name) else _absolute(name) for name in named],
+        "models": [name if is_library_model(name) else _absolute(name) for name in named],
         "exclude": [*matrix.exclude, *request.exclude],
         "task_settings": {**matrix.task_settings, **settings} if settings else None,
         **{name: _absolute(getattr(request, name)) for name in ("data", "inputs", "calibration")},
@@ -379,20 +379,20 @@ def _absolute(name: File | None) -> str | None:
     return None if name is None else name if name == "random" else str(Path(name).absolute())
 
 
-def refuse_more(request: SweepRequest) -> None:
-    """Refuse other flags beside ``--resume``: a sweep that has begun cannot change."""
+def refuse_flags_with_resume(request: SweepRequest) -> None:
+    """Raise an error for flags that change the sweep given with ``--resume``."""
     groups = (*fields(AxisFields), *fields(AccuracyFields))
     given = [each.name for each in groups if getattr(request, each.name)]
     given += [name for name, value in request.settings.items() if value is not None]
     if request.models or given or request.output:
         raise UsageError(
-            "--resume goes on with what was asked for before",
-            fix="leave out everything else, or begin a new sweep",
+            "--resume cannot be combined with flags that change the sweep",
+            fix="omit them, or start a new sweep",
         )
 
 
 def sweep_folder(request: SweepRequest, matrix: Matrix) -> Path:
-    """The folder of a sweep: as requested, or by its title and the time."""
+    """Return the folder of a sweep: the requested one, or a name of title and time."""
     if request.output is not None:
         return Path(request.output)
     first = Path(matrix.models[0].rpartition(":")[2]).stem
@@ -400,13 +400,14 @@ def sweep_folder(request: SweepRequest, matrix: Matrix) -> Path:
     return Path("sweeps") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def check_choice(where: str | None, best: str, matrix: Matrix) -> None:
-    """Refuse a condition that cannot be read, or names what no row will have, before measuring."""
+def check_where_and_best(where: str | None, best: str, matrix: Matrix) -> None:
+    """Raise an error if --where or --best is invalid, before anything is measured."""
     names = [*quantities(()), *matrix.options]
     if matrix.data is not None:  # names of scores are known only after the evaluation
         asked = _NAMES.findall(f"{where or ''} {best}")
         names += [each for each in asked if near_miss(each, names) in (None, each)]
-    refuse_unknown(best, names, f"--best {best} is no quantity", listed="quantities", flag="--best")
+    message = f"--best {best} is not a quantity"
+    refuse_unknown(best, names, message, listed="quantities", flag="--best")
     if where is not None:
         condition_from_text(where, names=names, kinds=kinds(names))
 
@@ -414,7 +415,7 @@ def check_choice(where: str | None, best: str, matrix: Matrix) -> None:
 def cases_from_matrix(
     matrix: Matrix, *, runtime_of: Callable[[str], str], builds: Iterable[str] = ()
 ) -> tuple[Case, ...]:
-    """List every case once, in the order of the axes; ``runtime_of`` names a model's default."""
+    """Return all cases in the order of the axes; ``runtime_of`` gives a model's default."""
     builders = frozenset(builds)
     found: dict[bytes, Case] = {}
     varied = {name: values for name, values in matrix.options.items() if len(values) > 1}
@@ -437,7 +438,7 @@ def cases_from_matrix(
             own = {**msgspec.structs.asdict(case), **case.settings, "network": case.network}
             names = [key for key in own if key != "options"]
             for key in (key for each in matrix.exclude for key in each if key != "options"):
-                message = f"exclude names {key!r}, which no case has"
+                message = f"exclude: cases have no {key!r}"
                 refuse_unknown(key, names, message, listed="names")
             if not any(
                 all(own[key] == value for key, value in each.items()) for each in matrix.exclude
@@ -446,17 +447,17 @@ def cases_from_matrix(
     return tuple(found.values())
 
 
-def shapes_with(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | None) -> Shapes:
-    """Shapes of the sweep, and of the open inputs of an ONNX file, with dimensions filled in."""
+def fill_shapes(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | None) -> Shapes:
+    """Return input shapes of the sweep and of an ONNX file, with ``dims`` filled in."""
     found: Shapes = {}
     for name, shape in matrix.shapes.items():
-        filled = _filled(name, shape, dims)
+        filled = _fill_dims(name, shape, dims)
         found[name] = (batch or filled[0], *filled[1:])
     for name, text in dims.items():
         if not isinstance(text, str):
             continue
         if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", text, re.ASCII):
-            message = f"shape.{name} = {text} is no shape"
+            message = f"shape.{name} = {text} is not a shape"
             raise UsageError(message, fix=f"shape.{name} = 1x3x224x224")
         found[name] = tuple(map(int, text.split("x")))
     for tensor in input_specs(load_onnx(onnx, weights=False)) if onnx and dims else ():
@@ -464,11 +465,11 @@ def shapes_with(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | N
             first = dims.get(str(tensor.shape[0]), tensor.shape[0])
             front = first if isinstance(first, int) else batch or 1
             rest = ("?" if dim is None else dim for dim in tensor.shape[1:])
-            found[tensor.name] = _filled(tensor.name, (front, *rest), dims)
+            found[tensor.name] = _fill_dims(tensor.name, (front, *rest), dims)
     return found
 
 
-def _filled(name: str, shape: tuple[int | str, ...], dims: Dims) -> tuple[int, ...]:
+def _fill_dims(name: str, shape: tuple[int | str, ...], dims: Dims) -> tuple[int, ...]:
     found = [dims.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
     for dim in found:
         if not isinstance(dim, int):
@@ -481,11 +482,10 @@ def _filled(name: str, shape: tuple[int | str, ...], dims: Dims) -> tuple[int, .
     return tuple(dim for dim in found if isinstance(dim, int))
 
 
-def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
-    """The shape of an item as the task prepares it, for inputs with open sides.
+def prepared_item_shapes(matrix: Matrix, onnx: Path | None) -> Shapes:
+    """Return shapes of dynamic inputs as the task prepares them, to measure what is evaluated.
 
-    So what is measured is what is judged. In front stands the batch, 0 where it is open. Empty
-    when the data cannot be opened.
+    The first dimension is the batch, 0 if it is dynamic. Empty if the data cannot be opened.
     """
     if matrix.data is None or matrix.inputs is not None or onnx is None:
         return {}
@@ -511,9 +511,9 @@ def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
     }
 
 
-def exported_shapes(matrix: Matrix, case: Case) -> tuple[str, ...]:
-    """The shapes that a model is exported with, as text: ``x:-1x3x64x25xM`` with its M."""
-    dims, found = case.own("shape."), []
+def export_shapes(matrix: Matrix, case: Case) -> tuple[str, ...]:
+    """Return the shapes to export with: ``x:-1x3x64x25xM`` with the case's value of M."""
+    dims, found = case.prefixed("shape."), []
     for text in matrix.input_shape:
         parts = text.replace(" ", "x").replace(",", "x").split(":")
         place = next((k for k, part in enumerate(parts) if part[:1] in "-0123456789"), 0)

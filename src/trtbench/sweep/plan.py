@@ -1,6 +1,6 @@
-"""The plan of a sweep: its cases, the steps they share by content, their specs, and how long.
+"""The plan of a sweep: its cases, the steps they share, their specs, and estimated times.
 
-A step is named by the hash of all that goes into it: data, files, settings, versions of tools.
+The key of a step is a hash of all its inputs: data, files, settings, versions of tools.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ from trtbench.sweep.matrix import (
     Matrix,
     Shapes,
     cases_from_matrix,
-    exported_shapes,
-    is_hub,
-    judged_items,
-    names_of_models,
-    shapes_with,
+    export_shapes,
+    fill_shapes,
+    is_library_model,
+    prepared_item_shapes,
+    unique_model_names,
 )
 from trtbench.sweep.records import Cache, StepKind, SweepStep
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibration_settings, settings_with_defaults
 
 ARRAYS = {".npz", ".npy"}
-BEFORE: tuple[StepKind, ...] = ("export", "quantize", "build")
-"""Steps that make what is measured, in their order."""
-CAST = ("fp16", "bf16", "int8", "fp8")  # what an ONNX file is cast or quantized to
-RECIPE = 3  # part of every key: a new number makes everything anew, when steps change
-TELEMETRY = "100ms"  # how often the GPU is read in a sweep that judges a task, in a pass of its own
+MODEL_STEPS: tuple[StepKind, ...] = ("export", "quantize", "build")
+"""Steps that make the measured models, in order."""
+CAST_PRECISIONS = ("fp16", "bf16", "int8", "fp8")  # precisions that need a converted ONNX file
+CACHE_VERSION = 3  # part of every key; increased when steps change, to invalidate cached results
+TELEMETRY = "100ms"  # default sampling interval for sweeps with accuracy on a GPU
 START_S = 1.0  # starting a worker, importing its libraries and loading the model
-LOADING = (*SOURCE, "seed")  # options of a PyTorch model that its export uses up
+LOADING_OPTIONS = (*SOURCE, "seed")  # options of a PyTorch model that only its export needs
 
 
 def digest(value: object) -> str:
-    """Hash a value by its content."""
+    """Return the hash of a value."""
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
-def data_digest(source: str) -> str:
-    """Hash a file of data, or all files of a folder, by their bytes."""
+def data_hash(source: str) -> str:
+    """Return the hash of a data file, or of all files of a folder."""
     path = Path(source)
     if source == RANDOM:
         return source
@@ -78,35 +78,35 @@ def data_digest(source: str) -> str:
         files = (each for each in sorted(path.rglob("*")) if each.is_file())
         return digest([(clean_line(str(p.relative_to(path))), sha256_of(p)) for p in files])
     if not path.is_file():
-        raise UsageError(f"there is no file {source}", fix="give a file or a folder that is there")
+        raise UsageError(f"there is no file {source}", fix="check the path")
     return sha256_of(path)
 
 
-def content_of(given: str) -> str:
-    """Hash a model with all its files, or data; a model of a library is its name and code."""
+def content_hash(given: str) -> str:
+    """Return the hash of a model or of data; for library models, name and code."""
     path = Path(given)
     if path.is_dir() or path.suffix.lower() in ARRAYS:
-        return data_digest(given)
-    if is_hub(given) or given == RANDOM:
+        return data_hash(given)
+    if is_library_model(given) or given == RANDOM:
         return " ".join(filter(None, [given, code_of_hub(given)]))
     return model_ref(path).sha256 or ""
 
 
-def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """Hash the files that settings name, that of a factory's code too."""
+def file_hashes(settings: Mapping[str, Scalar]) -> dict[str, str]:
+    """Return hashes of the files in settings, including the code of a factory."""
     code = code_of_factory(str(settings.get("factory") or ""))[1]
     named = {**settings, **{f"factory {path}": str(path) for path in code}}
     return {
-        key: data_digest(value)
+        key: data_hash(value)
         for key, value in named.items()
         if isinstance(value, str) and Path(value).exists()
     }
 
 
-def prepares(matrix: Matrix) -> bool:
-    """Whether the task prepares the data to calibrate with, as it does those it judges on.
+def prepares_calibration(matrix: Matrix) -> bool:
+    """Return whether the task preprocesses the calibration data, as for evaluation.
 
-    It prepares images, and arrays where it is judged on arrays: bytes become parts of one.
+    It does for images, and for arrays if the evaluation data are arrays.
     """
     source = matrix.calibration
     if source is None or source == RANDOM or are_images(source):
@@ -115,8 +115,8 @@ def prepares(matrix: Matrix) -> bool:
     return matrix.data is not None and both <= ARRAYS
 
 
-def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
-    """The task's settings that matter for inputs, for calibrating as for judging."""
+def preprocessing_of(matrix: Matrix) -> dict[str, Scalar]:
+    """Return the preprocessing settings of the task, for calibration and evaluation."""
     flags = TASKS.load(matrix.task).FLAGS
     settings = settings_with_defaults(flags, matrix.task_settings)
     return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
@@ -128,40 +128,40 @@ def _tools(*names: str) -> dict[str, str]:
 
 
 def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str, str]:
-    """What else an engine depends on: the builder's version, the GPU it is for, its driver."""
+    """Return what an engine depends on: builder version, GPU and driver."""
     gpus = read_environment(command=None, folder=Path.cwd()).gpus
     uuid = gpu_uuid(device)
     on = next((each for each in gpus if each.uuid and each.uuid == uuid), gpus[0] if gpus else None)
     gpu = {"gpu": on.name, "driver": on.driver or ""} if on else {}
     if not python:
         return {**gpu, **BUILDERS.load(builder).tools()}
-    path = expand_home(python)  # which has the TensorRT that is installed beside it
+    path = expand_home(python)  # its TensorRT is installed in the same environment
     places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
     names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
     return {**gpu, "python": str(path), "packages": " ".join(sorted(names))}
 
 
 def source_format(model: str) -> ModelFormat:
-    return "torch" if is_hub(model) else model_ref(Path(model)).format
+    return "torch" if is_library_model(model) else model_ref(Path(model)).format
 
 
 def _onnx(case: Case) -> Path | None:
     return Path(case.model) if source_format(case.model) == "onnx" else None
 
 
-def judging_options(case: Case) -> dict[str, Scalar]:
-    """Settings of a case that can change its outputs, by the register of properties."""
+def output_options(case: Case) -> dict[str, Scalar]:
+    """Return the settings of a case that can change its outputs."""
     fields = {name for each in PROPERTIES if each.computes for name in each.asked}
     return {k: v for k, v in case.settings.items() if k in fields or k.startswith("opt.")}
 
 
 def _precision(case: Case) -> Precision | None:
-    """The precision for a runtime that computes in one; others measure a file that has one."""
+    """Return the precision to pass to the runtime, if it takes one."""
     return case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None
 
 
-def reason_of(problem: TrtbenchError) -> str:
-    """An error in one line of a table."""
+def error_line(problem: TrtbenchError) -> str:
+    """Return an error as one line."""
     first = problem.message.splitlines()[0]
     reason = problem.facts.get("reason")
     text = f"{first}: {reason.splitlines()[0]}" if reason and reason not in first else first
@@ -172,14 +172,14 @@ def reason_of(problem: TrtbenchError) -> str:
 
 @dataclass(kw_only=True)
 class PlannedCase:
-    """A case, and the steps it needs."""
+    """A case and the steps it needs."""
 
     case: Case
-    key: str  # by content: of the model's bytes too
-    chain: tuple[str, ...] = ()  # keys of the steps that make what is measured, in order
-    shapes: Shapes  # of its inputs, as far as they were given
+    key: str  # hash of the case, including the content of its model
+    chain: tuple[str, ...] = ()  # keys of the steps that make the measured model, in order
+    shapes: Shapes  # of its inputs, if given
     refused: str | None = None  # why it cannot be measured here
-    judged: tuple[str, int] | None = None  # the step of its accuracy, and which side there it is
+    judged: tuple[str, int] | None = None  # the evaluation step, and its position there
 
     @property
     def name(self) -> str:
@@ -187,145 +187,144 @@ class PlannedCase:
 
     @property
     def source(self) -> str:
-        """What is measured: the result of its last step, or the model itself."""
+        """The measured model: the key of the last step, or the given model."""
         return self.chain[-1] if self.chain else self.case.model
 
 
 class SweepPlan:
-    """Cases, and the steps they share."""
+    """The cases of a sweep and the steps they share."""
 
     def __init__(self, matrix: Matrix, config: Config, *, elsewhere: bool) -> None:
         self.matrix, self._config = matrix, config
         self.elsewhere = elsewhere
-        """Whether the machines that measure plan the steps of their cases themselves."""
+        """Whether cases are measured on other machines, which plan the steps."""
         self.cases: tuple[PlannedCase, ...] = ()
         self.one_table = False
-        """Whether every model has one case in each batch: then models are what is compared."""
+        """Whether there is one case per model and batch, so that models are compared."""
         self.steps: dict[str, SweepStep] = {}
         used = (matrix.data, matrix.calibration)
-        self._contents = {given: content_of(given) for given in used if given}
-        """Hashes of models and data, by the names they were given under."""
+        self._contents = {given: content_hash(given) for given in used if given}
+        """Hashes of models and data by path or name."""
         self._sides: dict[str, Shapes] = {}
-        self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
+        self._inputs = data_hash(matrix.inputs) if matrix.inputs else None
         self._calibration: str | None = None
         if source := matrix.calibration:
             task = TASKS.load(matrix.task)
-            if prepares(matrix) and task.read_beside is not None:
-                settings = {**preparing_of(matrix), "data": source}
+            if prepares_calibration(matrix) and task.read_beside is not None:
+                settings = {**preprocessing_of(matrix), "data": source}
                 beside = task.read_beside(calibration_settings(task.FLAGS, settings))
-                self._calibration = digest([data_digest(str(each)) for each in (source, *beside)])
+                self._calibration = digest([data_hash(str(each)) for each in (source, *beside)])
             else:
-                self._calibration = data_digest(source)
+                self._calibration = data_hash(source)
 
     @property
     def refused(self) -> dict[int, str]:
-        """Cases that cannot be measured here, and why."""
+        """Reasons why cases cannot be measured, by index."""
         return {place: each.refused for place, each in enumerate(self.cases) if each.refused}
 
-    def demand_same(self, *given: str | None) -> None:
-        """Refuse to go on with a model or with data that are no longer those of the plan."""
+    def refuse_changed(self, *given: str | None) -> None:
+        """Raise an error if a model or data changed since the sweep was planned."""
         for each in given:
-            if each in self._contents and content_of(each) != self._contents[each]:
+            if each in self._contents and content_hash(each) != self._contents[each]:
                 raise InputError(
                     f"{Path(each).name} has changed since the sweep began",
-                    fix="give the command again once it is no longer being written",
+                    fix="run the command again when the file no longer changes",
                 )
 
-    def called(self, place: int) -> str:
-        """The name of a case's model, which no other model of the sweep has."""
-        return names_of_models(self.matrix.models)[self.cases[place].case.model]
+    def model_name(self, place: int) -> str:
+        """Return the unique name of a case's model."""
+        return unique_model_names(self.matrix.models)[self.cases[place].case.model]
 
     def plan_case(self, case: Case, *, lenient: bool) -> PlannedCase:
-        """Plan the steps a case needs, or note the reason why it cannot be measured."""
+        """Return a case with its steps, or with the reason why it cannot be measured."""
         elsewhere = self.elsewhere
         problem = None if elsewhere else why_unusable(case.runtime, self._config, lenient=lenient)
         try:
             content = self._content(case.model)
-            chain = self._chain(case) if problem is None and not elsewhere else ()
+            chain = self._plan_steps(case) if problem is None and not elsewhere else ()
             shapes = self._shapes(case) if problem is None else {}
         except UsageError:
             raise
         except TrtbenchError as error:
-            problem, content, chain, shapes = reason_of(error), "", (), {}
+            problem, content, chain, shapes = error_line(error), "", (), {}
         key = digest({"content": content, "case": case, "inputs": self._inputs})
         return PlannedCase(case=case, key=key, chain=chain, shapes=shapes, refused=problem)
 
-    def _chain(self, case: Case) -> tuple[str, ...]:
+    def _plan_steps(self, case: Case) -> tuple[str, ...]:
         formats, kind = RUNTIMES.load(case.runtime).FORMATS, source_format(case.model)
         if kind == "engine" and case.precision is not None:
             reference = model_ref(Path(case.model))
             refuse_other_precision(reference, case.precision)
             if precision_of_engine(reference) is None:
                 raise UsageError(
-                    f"the precision of {reference.name} is unknown, so it cannot be called "
-                    f"{case.precision}",
-                    fix="leave --precision out, or sweep the ONNX file it was built from",
+                    f"the precision of {reference.name} is unknown and may not be {case.precision}",
+                    fix="omit --precision, or sweep the ONNX file it was built from",
                 )
         source, chain = case.model, []
         if kind == "torch" and "torch" not in formats:
-            loading = {k: v for k, v in case.own("opt.").items() if k in LOADING}
+            loading = {k: v for k, v in case.prefixed("opt.").items() if k in LOADING_OPTIONS}
             settings = {
-                "inputs": exported_shapes(self.matrix, case),
+                "inputs": export_shapes(self.matrix, case),
                 "loading": loading,
-                "files": files_named(loading),
+                "files": file_hashes(loading),
                 "tools": _tools("torch"),
             }
             source = self._step("export", case, source, f"export {case.network}", settings)
             chain, kind = [source], "onnx"
         if kind == "onnx" and case.runtime in BUILDERS.names() and "engine" in formats:
             needs_types = BUILDERS.load(case.runtime).needs_types
-            options = {k: str(v) for k, v in case.own("opt.").items()}
-            is_typed = case.precision == "fp8" or (
-                case.precision in CAST and needs_types is not None and needs_types(options)
-            )
-            if is_typed:  # as for TensorRT 11, which only builds the types of the file
+            options = {k: str(v) for k, v in case.prefixed("opt.").items()}
+            is_cast = case.precision in CAST_PRECISIONS
+            needs_cast = is_cast and needs_types is not None and needs_types(options)
+            is_typed = case.precision == "fp8" or needs_cast
+            if is_typed:  # TensorRT 11 uses only the types of the file
                 source = self._quantize(case, source, keep_io=False)
                 chain.append(source)
             chain.append(self._build(case, source, is_typed=is_typed))
-        elif kind == "onnx" and case.precision in CAST:
+        elif kind == "onnx" and case.precision in CAST_PRECISIONS:
             chain.append(self._quantize(case, source, keep_io=True))
         return tuple(chain)
 
     def _shapes(self, case: Case) -> Shapes:
         file = _onnx(case)
-        found = self._shapes_with(case, case.own("shape."))
+        found = self._case_shapes(case, case.prefixed("shape."))
         if file is not None and self.matrix.inputs is None:
             inputs = outline_of(file).inputs
-            if not any(map(batch_place, inputs)):  # else bench finds the batch by its name
-                resolved_items(inputs, found, model=file)  # refused before measuring
+            if not any(map(batch_place, inputs)):  # otherwise bench finds the batch by name
+                resolved_items(inputs, found, model=file)  # raises errors before measuring
         if found or "torch" not in RUNTIMES.load(case.runtime).FORMATS:
             return found
-        # A PyTorch model that runs without an export has the shapes it would have there.
-        for number, each in enumerate(input_shapes(exported_shapes(self.matrix, case))):
+        # A PyTorch model that is not exported uses the same shapes as for an export.
+        for number, each in enumerate(input_shapes(export_shapes(self.matrix, case))):
             if any(dim < 1 for dim in each.shape[1:]):
-                return {}  # the runtime reports what is missing
+                return {}  # the runtime reports missing values
             first = case.batch or (each.shape[0] if each.shape[0] > 0 else 1)
             found[each.name or f"input{number or ''}"] = (first, *each.shape[1:])
         return found
 
-    def _shapes_with(
+    def _case_shapes(
         self, case: Case, dims: Mapping[str, Scalar], batch: int | None = None
     ) -> Shapes:
-        """Shapes of a case; sides of images that a network leaves open are those of the task."""
+        """Return input shapes of a case; dynamic image sizes are those the task prepares."""
         if case.model not in self._sides:
-            self._sides[case.model] = judged_items(self.matrix, _onnx(case))
+            self._sides[case.model] = prepared_item_shapes(self.matrix, _onnx(case))
         known, front = self._sides[case.model], batch or case.batch or 1
-        given = shapes_with(self.matrix, dims, batch=case.batch, onnx=_onnx(case))
+        given = fill_shapes(self.matrix, dims, batch=case.batch, onnx=_onnx(case))
         return {**{name: (each[0] or front, *each[1:]) for name, each in known.items()}, **given}
 
     def _quantize(self, case: Case, source: str, *, keep_io: bool) -> str:
         settings = {
             "precision": case.precision,
             "keep_io": keep_io,
-            "shapes": self._shapes_with(case, case.own("shape."), batch=1),
-            **self._calibrated(case.precision in ("int8", "fp8")),
+            "shapes": self._case_shapes(case, case.prefixed("shape."), batch=1),
+            **self._calibration_inputs(case.precision in ("int8", "fp8")),
             "tools": _tools("onnx", "onnxruntime"),
         }
         title = f"quantize {case.network} to {case.precision}"
         return self._step("quantize", case, source, title, settings)
 
     def _build(self, case: Case, source: str, *, is_typed: bool) -> str:
-        matrix, dynamic, dims = self.matrix, case.engine == "dynamic", case.own("shape.")
+        matrix, dynamic, dims = self.matrix, case.engine == "dynamic", case.prefixed("shape.")
         batches = sorted(matrix.batch or (1,)) if dynamic else [case.batch or 1]
         middle = batches[len(batches) // 2]
         profile = (1, middle, batches[-1]) if dynamic else (middle, middle, middle)
@@ -342,11 +341,11 @@ class SweepPlan:
             "engine": case.engine,
             "batches": profile,
             "shapes": [
-                self._shapes_with(case, {name: span[end] for name, span in spans.items()})
+                self._case_shapes(case, {name: span[end] for name, span in spans.items()})
                 for end in range(3)
             ],
-            **self._calibrated(case.precision == "int8" and not is_typed),
-            "options": case.own("build."),
+            **self._calibration_inputs(case.precision == "int8" and not is_typed),
+            "options": case.prefixed("build."),
             "tools": builder_tools(
                 case.runtime,
                 device=str(case.settings.get("device") or "cuda:0"),
@@ -354,20 +353,19 @@ class SweepPlan:
             ),
         }
         batch = f"batches {profile[0]} to {profile[2]}" if dynamic else f"batch {profile[1]}"
-        title = f"build {case.network}, {case.precision or 'as it is'}, {batch}"
+        title = f"build {case.network}, {case.precision or 'as-is'}, {batch}"
         return self._step("build", case, source, title, settings)
 
-    def _calibrated(self, needed: bool) -> dict[str, object]:
-        images = needed and prepares(self.matrix)
-        return {
-            "calibration": self._calibration if needed else None,
-            "prepared": {"task": self.matrix.task, **preparing_of(self.matrix)} if images else {},
-        }
+    def _calibration_inputs(self, needed: bool) -> dict[str, object]:
+        prepared: dict[str, Scalar] = {}
+        if needed and prepares_calibration(self.matrix):
+            prepared = {"task": self.matrix.task, **preprocessing_of(self.matrix)}
+        return {"calibration": self._calibration if needed else None, "prepared": prepared}
 
     def plan_accuracies(self) -> None:
-        """Plan a step for all sides of a model, or for all models where each is one.
+        """Plan an evaluation step for each model, or one for all if models are compared.
 
-        A side is an artefact on a runtime; cases that differ in their batch alone share it.
+        Cases that differ only in batch size share the evaluation of a model on a runtime.
         """
         matrix = self.matrix
         if matrix.data is None:
@@ -376,11 +374,11 @@ class SweepPlan:
         given = settings_with_defaults(task.FLAGS, matrix.task_settings)
         beside = task.read_beside({**given, "data": matrix.data}) if task.read_beside else ()
         settings: dict[str, object] = {
-            "data": data_digest(matrix.data),
+            "data": data_hash(matrix.data),
             "task": matrix.task,
             "settings": given,
-            "files": files_named(given),
-            "beside": [data_digest(str(path)) for path in beside],
+            "files": file_hashes(given),
+            "beside": [data_hash(str(path)) for path in beside],
             **({"names": matrix.names} if matrix.names != "case" else {}),
         }
         grouped: dict[str, dict[str, list[PlannedCase]]] = {}
@@ -390,7 +388,7 @@ class SweepPlan:
                 "source": each.chain[-1] if each.chain else self._content(case.model),
                 "runtime": case.runtime,
                 "precision": _precision(case),
-                "options": judging_options(case),
+                "options": output_options(case),
                 "shapes": {name: dims[1:] for name, dims in each.shapes.items()},
             })  # fmt: skip
             group = grouped.setdefault("" if self.one_table else case.model, {})
@@ -407,7 +405,8 @@ class SweepPlan:
         self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, object]
     ) -> str:
         content = source if source in self.steps else self._content(source)
-        key = digest({"recipe": RECIPE, "kind": kind, "source": content, "settings": settings})
+        version = {"recipe": CACHE_VERSION}
+        key = digest({**version, "kind": kind, "source": content, "settings": settings})
         step = SweepStep(
             key=key, kind=kind, title=title, source=source, network=case.network,
             settings=dict(settings),
@@ -417,21 +416,21 @@ class SweepPlan:
 
     def _content(self, model: str) -> str:
         if model not in self._contents:
-            self._contents[model] = content_of(model)
+            self._contents[model] = content_hash(model)
         return self._contents[model]
 
-    def spec_of_case(self, place: int, model: Path | str) -> RunSpec:
-        """How a case is measured; the GPU is read by default where a task is judged on one."""
+    def bench_spec(self, place: int, model: Path | str) -> RunSpec:
+        """Return the spec to measure a case; with accuracy on a GPU, telemetry is on by default."""
         case, matrix = self.cases[place].case, self.matrix
         words = {field.name for field in fields_of(BenchRequest) if field.type is str}
         flags: dict[str, Any] = {}
         if matrix.inputs is not None:
             flags["inputs"] = matrix.inputs
-            if Path(matrix.inputs).suffix.lower() in SUFFIXES:  # an image, as those that are judged
-                flags |= {"task": matrix.task, "settings": preparing_of(matrix)}
+            if Path(matrix.inputs).suffix.lower() in SUFFIXES:  # prepared as for evaluation
+                flags |= {"task": matrix.task, "settings": preprocessing_of(matrix)}
         for key, value in case.settings.items():
             if key != MACHINE and not key.startswith(PREFIXES):
-                flags[key] = str(value) if key in words else value  # a clock of 1500 is a word here
+                flags[key] = str(value) if key in words else value  # such as a clock of 1500
         if flags.get("telemetry") in ("off", False):
             del flags["telemetry"]
         spec = self._spec(place, model, flags)
@@ -440,9 +439,9 @@ class SweepPlan:
             return spec
         return self._spec(place, model, {**flags, "telemetry": TELEMETRY})
 
-    def judging_spec(self, place: int, model: Path | str) -> RunSpec:
-        """How a case is run over data: in any batch, without what is for measuring only."""
-        options = judging_options(self.cases[place].case)
+    def eval_spec(self, place: int, model: Path | str) -> RunSpec:
+        """Return the spec to evaluate a case: any batch size, without measurement settings."""
+        options = output_options(self.cases[place].case)
         flags = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
         return self._spec(place, model, {**flags, "profile": False}).having(batch=None)
 
@@ -450,11 +449,11 @@ class SweepPlan:
         planned = self.cases[place]
         case = planned.case
         exported = any(self.steps[key].kind == "export" for key in planned.chain)
-        own = case.own("opt.").items()
+        left_out = LOADING_OPTIONS if exported else ()
+        options = {k: str(v) for k, v in case.prefixed("opt.").items() if k not in left_out}
         request = BenchRequest(
             model=model, runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
-            precision=_precision(case),
-            options={k: str(v) for k, v in own if not exported or k not in LOADING}, **flags,
+            precision=_precision(case), options=options, **flags,
         )  # fmt: skip
         return run_spec(request, self._config)
 
@@ -467,14 +466,14 @@ def plan_sweep(
     elsewhere: bool = False,
     only: Case | None = None,
 ) -> SweepPlan:
-    """Settle the cases and their steps; ``lenient`` makes an unknown runtime a row, not an error.
+    """Plan the cases and their steps; ``lenient`` makes a missing runtime a failed case.
 
-    Cases that are measured ``elsewhere`` have no steps here: an engine belongs to its GPU.
-    ``only`` one of the cases is kept, of which others may share the steps.
+    With ``elsewhere``, cases run on other machines, which plan the steps for their GPUs.
+    ``only`` keeps a single case, planned as part of the whole matrix.
     """
     if not elsewhere and only is None and MACHINE in matrix.options:
         raise UsageError(
-            "an axis of machines needs others",
+            "an axis of machines needs an executor",
             fix="--executor ray --address HOST:6379, or --executor ssh --hosts FILE",
         )
     if not matrix.models:
@@ -487,9 +486,7 @@ def plan_sweep(
         builds=BUILDERS.names(),
     )
     if not cases:
-        raise UsageError(
-            "the sweep has no cases: everything is excluded", fix="leave an exclusion out"
-        )
+        raise UsageError("the sweep has no cases: all are excluded", fix="remove an exclusion")
     plan = SweepPlan(matrix, config, elsewhere=elsewhere)
     plan.cases = tuple(plan.plan_case(case, lenient=lenient) for case in cases)
     plan.one_table = compares_only_models([(case.model, case.label) for case in cases])
@@ -500,20 +497,20 @@ def plan_sweep(
 
 
 class KindEstimate(Value, frozen=True, kw_only=True):
-    """One kind of work of a sweep: how much there is, and how long it will take."""
+    """One kind of work of a sweep: its amount, and its estimated time."""
 
     kind: str
     count: int
-    cached: int = 0  # done before, and kept
-    seconds: float | None = None  # of what is left to do; ``None`` where some of it is unknown
-    guessed: int = 0  # jobs whose length comes from the settings, without any like them before
+    cached: int = 0  # results that can be reused
+    seconds: float | None = None  # for the remaining work; ``None`` if unknown
+    guessed: int = 0  # jobs estimated from settings, without similar earlier runs
 
 
 def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEstimate, ...]:
-    """Estimate every kind of work, in the order in which it is done, from what it took before."""
+    """Estimate the time of each kind of work, in order, from earlier results."""
     cache = Cache(store)
     history, kinds = cache.history(), list[KindEstimate]()
-    for kind in (*BEFORE, "eval"):
+    for kind in (*MODEL_STEPS, "eval"):
         steps = [step for step in plan.steps.values() if step.kind == kind]
         left = [step for step in steps if cache.find(step) is None]
         total: float | None = 0.0
@@ -532,7 +529,7 @@ def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEsti
         alike = [e for e in alike if e.model.startswith(case.network)]
         alike.sort(key=lambda entry: entry.batch != (case.batch or 1))
         query_s = (alike[0].median_s if alike else None) or 0.0
-        # Start, warm-up and the measured part of its launches.
+        # Start, warm-up and measurement of each launch.
         given = {**config.defaults, **case.settings}
         duration, iterations = given.get("duration"), given.get("iterations")
         warmup_s = Warmup().floor.seconds or 0.0

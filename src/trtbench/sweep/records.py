@@ -1,7 +1,7 @@
-"""What a sweep keeps on disk: its outline, the journal of its measurements, results of its steps.
+"""Files of a sweep: its outline, the journal of its measurements, and results of its steps.
 
 The outline and the journal are in the folder of the sweep. Results of steps are in the store, by
-the hash of everything that went into them, and are shared by all sweeps of the store.
+the hash of all their inputs, and are shared by all sweeps of the store.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from trtbench.sweep.matrix import Matrix, check_matrix
 
 SWEEP = "sweep.json"
 JOURNAL = "journal.jsonl"
-SIGNED = "journal.lock"
-MADE = "made.json"  # written last: a step whose folder lacks it was interrupted and is done again
+LOCK_FILE = "journal.lock"
+RESULT_FILE = "made.json"  # written last: without it, the step was interrupted and is repeated
 
 StepKind = Literal["export", "quantize", "build", "eval"]
 
 
 class SweepStep(Value, frozen=True, kw_only=True):
-    """Work that is shared by cases: what it makes depends on nothing but what is in here."""
+    """Work that cases share; its result depends only on these fields."""
 
     key: str
     kind: StepKind
     title: str
-    source: str  # the key of the step whose result it takes, or a model as the user gave it
+    source: str  # the key of the previous step, or the given model
     network: str
     settings: dict[str, Any] = {}
 
 
-class Made(Value, frozen=True, kw_only=True):
+class StepResult(Value, frozen=True, kw_only=True):
     """The result of a step."""
 
     kind: str
@@ -58,22 +58,22 @@ class Made(Value, frozen=True, kw_only=True):
     created: str
     seconds: float = 0.0
     precision: str | None = None
-    file: str | None = None  # the model, in the same folder; ``None`` for an accuracy
+    file: str | None = None  # the model, in the same folder; ``None`` for an evaluation
     sha256: str | None = None
-    scores: tuple[Scores | None, ...] = ()  # of every side; ``None`` where judging failed
-    problems: tuple[str | None, ...] = ()  # why a side has no scores
+    scores: tuple[Scores | None, ...] = ()  # of each evaluated model; ``None`` if it failed
+    problems: tuple[str | None, ...] = ()  # why a model has no scores
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def made_from_step(step: SweepStep, **more: object) -> Made:
-    """The record of a step, with what it made."""
-    base = Made(kind=step.kind, key=step.key, network=step.network, title=step.title, created=now())
-    return base.having(**more)
+def step_result(step: SweepStep, **more: object) -> StepResult:
+    """Return the result of a step with the given fields."""
+    same = {name: getattr(step, name) for name in ("kind", "key", "network", "title")}
+    return StepResult(**same, created=now()).having(**more)
 
 
 class Cache:
-    """Results of steps in a store."""
+    """Results of steps that are kept in a store."""
 
     def __init__(self, store: Store) -> None:
         self._root = store.root / "steps"
@@ -81,9 +81,9 @@ class Cache:
     def folder(self, step: SweepStep) -> Path:
         return self._root / f"{step.kind}-{step.key[:20]}"
 
-    def find(self, step: SweepStep) -> Made | None:
-        """The result of a step, if it is complete and its file unchanged."""
-        made = kept_value(self.folder(step) / MADE, Made)
+    def find(self, step: SweepStep) -> StepResult | None:
+        """Return the result of a step if it is complete and its file is unchanged."""
+        made = kept_value(self.folder(step) / RESULT_FILE, StepResult)
         if made is None or made.key != step.key:
             return None
         if made.file is None:
@@ -94,38 +94,38 @@ class Cache:
             return None
         return made if file.is_file() and identity_of(file) == made.sha256 else None
 
-    def keep(self, step: SweepStep, made: Made) -> Made:
-        """Record that a step is done; its file is in its folder already."""
+    def keep(self, step: SweepStep, made: StepResult) -> StepResult:
+        """Record the result of a step; its file must already be in its folder."""
         folder = self.folder(step)
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / MADE, json_from_value(made))
+            write_whole(folder / RESULT_FILE, json_from_value(made))
         return made
 
-    def history(self) -> list[Made]:
-        """Everything that was ever made in this store, for estimates of time."""
-        paths = sorted(self._root.glob(f"*/{MADE}")) if self._root.is_dir() else []
-        return [made for path in paths if (made := kept_value(path, Made)) is not None]
+    def history(self) -> list[StepResult]:
+        """Return all results in this store, to estimate times."""
+        paths = sorted(self._root.glob(f"*/{RESULT_FILE}")) if self._root.is_dir() else []
+        return [made for path in paths if (made := kept_value(path, StepResult)) is not None]
 
 
 class SweepOutline(Value, frozen=True, kw_only=True):
-    """The content of ``sweep.json``: all that is needed to go on."""
+    """The content of ``sweep.json``: all that is needed to resume."""
 
     name: str
-    tag: str  # every run of the sweep carries it
+    tag: str  # of every run of the sweep
     created: str
-    store: str  # where its runs are, as ``--store`` takes it; a password in it is not kept
-    runs: str | None = None  # where run directories are, when that was given separately
+    store: str  # address as for ``--store``, without password
+    runs: str | None = None  # address of run directories, if given separately
     matrix: Matrix
     lenient: bool = False
 
 
 def write_outline(folder: Path, outline: SweepOutline) -> None:
-    """Begin a sweep's folder; one that holds a sweep already is refused."""
+    """Create the folder of a sweep; an existing sweep there is an error."""
     if (folder / SWEEP).exists():
         raise UsageError(
-            f"{folder} holds a sweep already",
-            fix=f"trtbench sweep --resume {folder}, or give another folder with -o",
+            f"{folder} already contains a sweep",
+            fix=f"trtbench sweep --resume {folder}, or choose another folder with -o",
         )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,13 +133,13 @@ def write_outline(folder: Path, outline: SweepOutline) -> None:
 
 
 def read_outline(folder: Path) -> SweepOutline:
-    """Read what a sweep was asked for."""
+    """Read the outline of a sweep."""
     path = folder / SWEEP
     try:
         data = read_bytes(path)
     except OSError:
         raise UsageError(
-            f"{folder} holds no sweep", facts={"missing": SWEEP}, fix="trtbench sweep --help"
+            f"{folder} contains no sweep", facts={"missing": SWEEP}, fix="trtbench sweep --help"
         ) from None
     outline = value_from_json(data, SweepOutline, where=str(path))
     check_tag(outline.tag, where=path)
@@ -148,7 +148,7 @@ def read_outline(folder: Path) -> SweepOutline:
 
 
 def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Config:
-    """The settings with the store that a sweep was begun in; another store is refused."""
+    """Return the settings with the store of the sweep; another store is an error."""
     outline = read_outline(folder.absolute())
     if SECRET in outline.store:
         if mask(config.store) == outline.store:
@@ -171,10 +171,10 @@ def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Confi
 
 
 class JournalLine(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happened to a case in a round."""
+    """One event of a case in a round."""
 
     what: Literal["begin", "done", "failed"]
-    case: str  # the key of the case, by content
+    case: str  # the key of the case
     round: int
     at: str
     run: str | None = None
@@ -183,33 +183,33 @@ class JournalLine(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Journal:
-    """Lines that are only ever added, each on the disk before work goes on.
+    """An append-only log; each line is on disk before work continues.
 
-    What a crash cut off at the end does not count.
+    An incomplete last line, as after a crash, is ignored.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._path = folder / JOURNAL
         self._adding = threading.Lock()
-        self.notes: list[str] = []  # what was lost, and is measured again
+        self.notes: list[str] = []  # on lost runs that are measured again
         self.lines: list[JournalLine] = self._read()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep a second process from going on with the same sweep."""
+    def locked(self) -> Iterator[None]:
+        """Lock the sweep, so that no other process runs it."""
         self._path.touch()
         with open(self._path, "rb") as file:
             other: AbstractContextManager[None] = nullcontext()
             try:
                 taken = try_lock(file.fileno())
             except NoLocksError:  # as on some network file systems
-                taken, other = True, pid_file(self.folder / SIGNED, what="the sweep")
+                taken, other = True, signed(self.folder / LOCK_FILE, what="the sweep")
             if not taken:
                 raise UnavailableError(
-                    "the sweep is being carried out by another process",
+                    "the sweep is being run by another process",
                     facts={"folder": self.folder},
-                    fix="wait for it, or give another folder with -o",
+                    fix="wait for it, or choose another folder with -o",
                 )
             with other:
                 yield
@@ -217,7 +217,7 @@ class Journal:
     def add(
         self, what: Literal["begin", "done", "failed"], case: str, number: int, **more: object
     ) -> None:
-        """Write a line and have it on the disk."""
+        """Append a line and flush it to disk."""
         line = JournalLine(what=what, case=case, round=number, at=now()).having(**more)
         with writing(self._path), self._adding, open(self._path, "ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
@@ -225,25 +225,25 @@ class Journal:
             os.fsync(file.fileno())
         self.lines.append(line)
 
-    def ends(self) -> dict[tuple[str, int], JournalLine]:
-        """The last line of every case and round that came to an end."""
+    def finished(self) -> dict[tuple[str, int], JournalLine]:
+        """Return the last line of every finished case and round."""
         return {(line.case, line.round): line for line in self.lines if line.what != "begin"}
 
     def unfinished(self) -> list[JournalLine]:
-        """The measurements that were begun, with the id of their run, and never ended."""
-        ends = self.ends()
+        """Return the first lines of measurements that did not finish."""
+        ends = self.finished()
         begun = {(line.case, line.round): line for line in self.lines if line.what == "begin"}
         return [line for key, line in begun.items() if key not in ends and line.run is not None]
 
     def forget_lost(self, is_lost: Callable[[str], bool]) -> None:
-        """Have runs that are no longer there measured again."""
+        """Remove runs that no longer exist, so that they are measured again."""
         done = {line.run for line in self.lines if line.what == "done" and line.run}
         lost = sorted(run for run in done if is_lost(run))
-        self.notes += [f"the run {run} is gone or damaged, and is measured again" for run in lost]
+        self.notes += [f"the run {run} is missing or damaged and is measured again" for run in lost]
         self.lines = [line for line in self.lines if line.run not in lost]
 
     def forget_failures(self) -> None:
-        """Have what failed tried again; the old lines stay in the file."""
+        """Remove failures, so that they are tried again; the file is not changed."""
         self.lines = [line for line in self.lines if line.what != "failed"]
 
     def _read(self) -> list[JournalLine]:
@@ -252,7 +252,7 @@ class Journal:
         except FileNotFoundError:
             return []
         whole, _, torn = data.rpartition(b"\n")
-        if torn:  # the next line must not be glued to what a crash left of this one
+        if torn:  # remove an incomplete line that a crash left
             with open(self._path, "r+b") as file:
                 file.truncate(len(whole) + 1 if whole else 0)
         lines = []

@@ -1,4 +1,4 @@
-"""The results of a sweep: a row for every case, and the files people and programs read."""
+"""The results of a sweep: a row for every case, and the files that are written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, j
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import Case
-from trtbench.sweep.run import Judged, Sweep, precision_that_ran
+from trtbench.sweep.run import Sweep, SweepEvaluation, measured_precision
 from trtbench.workflows.report import write_report
 
 FORMATS = ("html", "png")
@@ -49,21 +49,21 @@ _ONLY_TRTEXEC = "profile.metadata.json"
 
 
 class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
-    """The rows of a sweep and the runs they were made of, all rounds taken together."""
+    """The rows of a sweep and their runs, with all rounds merged."""
 
     rows: tuple[SweepRow, ...]
     runs: tuple[Run, ...]
     failed: tuple[FailedRun, ...]
-    judged: tuple[Judged, ...] = ()
-    """Evaluations of all sides of a model, or of all models: their tables and pictures."""
+    judged: tuple[SweepEvaluation, ...] = ()
+    """Evaluations with their tables and pictures."""
 
 
 def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
-    """Read the runs of a sweep and put the rounds of each case together."""
+    """Return the results of a sweep, with the rounds of each case merged."""
     rows, runs, failed = [], [], []
-    ends = sorted(sweep.journal.ends().items(), key=lambda each: each[0][1])
+    ends = sorted(sweep.journal.finished().items(), key=lambda each: each[0][1])
     for place, planned in enumerate(sweep.plan.cases):
-        case, name, failure = planned.case, sweep.plan.called(place), sweep.failures.get(place)
+        case, name, failure = planned.case, sweep.plan.model_name(place), sweep.failures.get(place)
         text = failure.text if failure else None
         ids = [
             line.run
@@ -72,11 +72,11 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         ]
         found = [run for each in ids if isinstance(run := store.load(each), Run)]
         if found:
-            run = pooled(found, drop=sweep.outline.tag)
+            run = merge_rounds(found, drop=sweep.outline.tag)
             times = run.times
             if len(times) >= SPOOLED_ROWS:
-                # On the disk, from where the system reads what is needed: a sweep of a hundred
-                # cases would otherwise hold all that was ever measured in memory.
+                # Memory-mapped from disk: a sweep of a hundred cases would otherwise hold all
+                # samples in memory.
                 columns: dict[str, NDArray[np.generic]] = {}
                 for key, column in times.columns():
                     with tempfile.TemporaryFile(dir=sweep.folder) as file:
@@ -123,7 +123,7 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         for each in judged.made.pictures
         if (path := judged.folder / Path(each.path).name).is_file()
     ]
-    if runs and pictures:  # the first run carries those of all: a report shows each of them once
+    if runs and pictures:  # all are attached to the first run, so that a report shows each once
         runs[0] = replace(runs[0], extra={**runs[0].extra, "pictures": pictures})
     return Results(
         rows=tuple(mark_pareto_front(rows)),
@@ -133,8 +133,8 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
     )
 
 
-def pooled(runs: Sequence[Run], *, drop: str) -> Run:
-    """Put the rounds of a case together as launches of one run."""
+def merge_rounds(runs: Sequence[Run], *, drop: str) -> Run:
+    """Merge the rounds of a case as launches of one run, without the tag ``drop``."""
     parts: list[IterationTimes] = []
     for times in (run.times for run in runs):
         if times.launch is None:
@@ -161,9 +161,9 @@ def pooled(runs: Sequence[Run], *, drop: str) -> Run:
 
 
 def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str) -> SweepRow:
-    record, precision = run.record, precision_that_ran(case, run)
+    record, precision = run.record, measured_precision(case, run)
     others = [
-        f"{what} {asked} was asked for, {ran} ran"
+        f"{what} {asked} was requested, but {ran} ran"
         for what, asked, ran in (
             ("precision", case.precision, precision),
             ("batch", case.batch, record.batch),
@@ -223,7 +223,7 @@ def write_results(
 def write_pipeline_files(
     rows: Sequence[SweepRow], runs: Mapping[str, Run], folder: Path
 ) -> list[Path]:
-    """Copy the files of rows that trtexec measured; the first round stands for all."""
+    """Copy the files of rows measured by trtexec, of the first round only."""
     measured: list[tuple[SweepRow, Path]] = []
     for row in rows:
         run = runs.get(next(iter(row.runs), ""))
@@ -242,7 +242,7 @@ def write_pipeline_files(
         parts += [f"{key}{value}" for key, value in row.options.items()]
         stem = file_name_from_text("_".join(parts))
         seen[stem] += 1
-        if seen[stem] > 1:  # two precisions were asked for, and the same one ran
+        if seen[stem] > 1:  # two requested precisions ran as the same one
             stem = f"{stem}_{seen[stem]}"
         target = folder / "results" / file_name_from_text(row.model)
         with writing(target):

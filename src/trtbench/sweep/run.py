@@ -1,6 +1,6 @@
-"""Carry out a sweep: do the steps that cases share, measure in rounds, judge, go on after any end.
+"""Runs a sweep: does the shared steps, measures in rounds, evaluates, and can be resumed.
 
-With an executor a case and all its steps go to another machine; both ends of that are here.
+With an executor, each case runs on another machine with all its steps.
 """
 
 from __future__ import annotations
@@ -60,35 +60,35 @@ from trtbench.store.directory import RECORD, new_id, now, read_record, write_rec
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import MACHINE, Case, Matrix, check_matrix
 from trtbench.sweep.plan import (
-    BEFORE,
+    MODEL_STEPS,
     SweepPlan,
     digest,
+    error_line,
     plan_sweep,
-    prepares,
-    preparing_of,
-    reason_of,
+    prepares_calibration,
+    preprocessing_of,
 )
 from trtbench.sweep.records import (
     Cache,
     Journal,
-    Made,
+    StepResult,
     SweepOutline,
     SweepStep,
-    made_from_step,
     read_outline,
+    step_result,
     write_outline,
 )
 from trtbench.tasks import TASKS
 
-EVAL_BATCH = 32  # items at a time when accuracy is taken of a model that takes any number
-_RUN = "run"  # in what comes back from a machine
-_Product = tuple[Path, tuple[str, ...]]  # the file that a step made, and notes
+EVAL_BATCH = 32  # batch size to evaluate models with a dynamic batch
+_RUN = "run"  # folder of the run in the output of another machine
+_StepOutput = tuple[Path, tuple[str, ...]]  # the output file of a step, and notes
 
 
 class Failure(NamedTuple):
-    """Why a case has no numbers."""
+    """Why a case has no results."""
 
-    stage: str | None  # where it failed: a step, or bench; ``None`` of what was refused before
+    stage: str | None  # the failed step, or bench; ``None`` if it could not be planned
     reason: str
 
     @property
@@ -97,18 +97,18 @@ class Failure(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
-    """An evaluation of a sweep: what it found, and the folder of its tables and pictures."""
+class SweepEvaluation:
+    """An evaluation of a sweep: its result, and the folder of its tables and pictures."""
 
     folder: Path
-    made: Made
-    network: str  # what the first model of it is called in the sweep
+    made: StepResult
+    network: str  # name of its first model in the sweep
 
 
 def start_sweep(
     matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False
 ) -> SweepOutline:
-    """Write down what is requested, before anything is done."""
+    """Create the folder of a sweep with its outline."""
     folder = folder.absolute()
     outline = SweepOutline(
         name=folder.name,
@@ -123,7 +123,7 @@ def start_sweep(
     return outline
 
 
-def carry_out(
+def run_sweep(
     folder: Path,
     *,
     store: Store,
@@ -132,16 +132,16 @@ def carry_out(
     retry_failed: bool = False,
     watch: Callable[[Sweep], None] = lambda sweep: None,
 ) -> Sweep:
-    """Do what is left of a sweep; what is done stays done, however the last attempt ended."""
+    """Run the remaining work of a new or interrupted sweep."""
     folder = folder.absolute()
     outline = read_outline(folder)
     away = execution.executor.elsewhere
     plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
-    with journal.held():
+    with journal.locked():
         kept = Cache(store)
         sweep = Sweep(folder, outline, plan, journal, store, config, execution, kept, watch)
-        for line in journal.unfinished():  # runs that were stored before that could be noted
+        for line in journal.unfinished():  # runs that were stored, but not noted in the journal
             path = store.directory(str(line.run))
             if not store.index.find(id_prefix=line.run):
                 if not (path / RECORD).is_file():
@@ -165,9 +165,9 @@ def carry_out(
 
 @dataclass
 class Sweep:
-    """A sweep that this process carries out: its plan, how far it is, and what came of it.
+    """A running sweep: its plan, its progress, and its results.
 
-    The command line draws it between jobs.
+    The command line shows it between jobs.
     """
 
     folder: Path
@@ -180,24 +180,24 @@ class Sweep:
     _kept: Cache
     _watch: Callable[[Sweep], None] = lambda sweep: None
     found: dict[int, tuple[str, float | None]] = field(default_factory=dict)
-    """Id and median of the newest run of each case; samples stay on the disk."""
-    judged: list[Judged] = field(default_factory=list)
+    """Id and median of the latest run of each case."""
+    judged: list[SweepEvaluation] = field(default_factory=list)
     doing: str = ""
     done: int = 0
     total: int = 0
     _measuring_since: float | None = None
-    _measured: int = 0  # by this process, which may go on with what another began
+    _measured: int = 0  # by this process; others may have measured before
 
     def __post_init__(self) -> None:
         self._here = replace(self._execution, tags=(), executor=HERE)
         self._execution = replace(self._execution, tags=(*self._execution.tags, self.outline.tag))
         self._watching = threading.RLock()
-        self._made: dict[str, Made] = {}
+        self._made: dict[str, StepResult] = {}
         self._broken: dict[str, Failure] = {}
         self._waiting: set[str] = set()
         self.failures = {k: Failure(None, reason) for k, reason in self.plan.refused.items()}
-        """Why a case has no numbers, or no accuracy."""
-        ends = self.journal.ends().items()
+        """Why a case has no results, or no accuracy."""
+        ends = self.journal.finished().items()
         reported = {key: line.reason for (key, _), line in ends if line.what == "done"}
         self.remarks = {
             place: text
@@ -207,10 +207,7 @@ class Sweep:
 
     @property
     def left_s(self) -> float | None:
-        """Time to the end, by the mean time of those measured so far, waits for machines included.
-
-        ``None`` before the first.
-        """
+        """Estimated remaining time; ``None`` before the first measurement has finished."""
         if not self._measured or self._measuring_since is None:
             return None
         spent_s = time.monotonic() - self._measuring_since
@@ -222,16 +219,16 @@ class Sweep:
             self._watch(self)
 
     def prepare(self) -> None:
-        """Do every step that a case waits for, once; a failed step fails its own cases only."""
+        """Do the steps that make the measured models; a failed step fails only its own cases."""
         wanted = {key for each in self.plan.cases for key in each.chain}
         steps = [step for step in self.plan.steps.values() if step.key in wanted]
-        for step in sorted(steps, key=lambda each: BEFORE.index(each.kind)):
+        for step in sorted(steps, key=lambda each: MODEL_STEPS.index(each.kind)):
             failed = self._broken.get(step.source)
             places = [k for k, each in enumerate(self.plan.cases) if step.key in each.chain]
             if failed is None:
                 self._report(step.title)
                 try:
-                    made = self._make(step, self._input(step.source))
+                    made = self._run_step(step, self._input(step.source))
                     self._made[step.key] = made
                     if note := next((each for each in made.notes if RANDOM_DATA in each), None):
                         self.remarks.update(dict.fromkeys(places, note))
@@ -239,26 +236,26 @@ class Sweep:
                 except StoreError:
                     raise
                 except TrtbenchError as problem:
-                    failed = Failure(step.kind, reason_of(problem))
+                    failed = Failure(step.kind, error_line(problem))
             self._broken[step.key] = failed
             self.failures.update(dict.fromkeys(places, failed))
 
     def _input(self, source: str) -> Path | str:
         made = self._made.get(source)
         if made is None or made.file is None:
-            self.plan.demand_same(source)
+            self.plan.refuse_changed(source)
             return source
         return self._kept.folder(self.plan.steps[source]) / made.file
 
-    def _make(self, step: SweepStep, source: Path | str) -> Made:
-        """Do a step, or take its kept result; not kept when the source changed meanwhile."""
+    def _run_step(self, step: SweepStep, source: Path | str) -> StepResult:
+        """Return the cached result of a step, or do the step and cache its result."""
         if (found := self._kept.find(step)) is not None:
             return found
         began, folder = time.monotonic(), self._kept.folder(step)
         make = {"export": self._export, "quantize": self._quantize, "build": self._build}
         file, notes = make[step.kind](step, source, folder)
-        self.plan.demand_same(step.source, self.plan.matrix.calibration)
-        made = made_from_step(
+        self.plan.refuse_changed(step.source, self.plan.matrix.calibration)
+        made = step_result(
             step,
             seconds=time.monotonic() - began,
             precision=step.settings.get("precision"),
@@ -268,7 +265,7 @@ class Sweep:
         )
         return self._kept.keep(step, made)
 
-    def _export(self, step: SweepStep, source: Path | str, folder: Path) -> _Product:
+    def _export(self, step: SweepStep, source: Path | str, folder: Path) -> _StepOutput:
         loading = step.settings["loading"]
         request = ExportRequest(
             source=source,
@@ -283,7 +280,7 @@ class Sweep:
         sidecar = run_export(request, execution=replace(self._here, python=python))
         return folder / sidecar.file, sidecar.notes
 
-    def _quantize(self, step: SweepStep, source: Path | str, folder: Path) -> _Product:
+    def _quantize(self, step: SweepStep, source: Path | str, folder: Path) -> _StepOutput:
         precision, execution = step.settings["precision"], self._here
         calibrated = VIA[precision] != "cast"
         request = QuantizeRequest(
@@ -293,18 +290,18 @@ class Sweep:
             keep_io=step.settings["keep_io"],
             calibration=(self.plan.matrix.calibration or "random") if calibrated else None,
             shapes=step.settings["shapes"],
-            **self._preparing(calibrated),
+            **self._preprocessing(calibrated),
         )
         if VIA[precision] == "modelopt":
             execution = replace(execution, python=self._config.python_for("modelopt"))
         sidecar = run_quantize(request, execution=execution)
         return folder / sidecar.file, sidecar.notes
 
-    def _build(self, step: SweepStep, source: Path | str, folder: Path) -> _Product:
+    def _build(self, step: SweepStep, source: Path | str, folder: Path) -> _StepOutput:
         settings = step.settings
         kind = ".dynamic" if settings["engine"] == "dynamic" else ""
         precision = f".{settings['precision']}" if settings["precision"] else ""
-        # The least, the best and the largest shapes of inputs with open dimensions.
+        # Minimum, optimum and maximum shapes of inputs with dynamic dimensions.
         batches, model = settings["batches"], Path(source)
         inputs = input_specs(load_onnx(model, weights=False))
         ends = [resolved_items(inputs, given, model=model)[0] for given in settings["shapes"]]
@@ -317,11 +314,11 @@ class Sweep:
             elif tensor.shape and tensor.shape[0] != batches[1]:
                 raise InputError(
                     f"the batch of {tensor.name!r} is fixed at {tensor.shape[0]}, not {batches[1]}",
-                    fix="export the model with an open batch",
+                    fix="export the model with a dynamic batch",
                 )
         calibration = self.plan.matrix.calibration if settings["calibration"] else None
         given: dict[str, Any] = {
-            **self._preparing(calibration is not None),
+            **self._preprocessing(calibration is not None),
             **shapes,
             **build_settings({key: str(value) for key, value in settings["options"].items()}),
         }
@@ -339,19 +336,19 @@ class Sweep:
         artefact = run_build(spec, execution=replace(self._here, python=python))
         return Path(spec.output), artefact.notes
 
-    def _preparing(self, calibrated: bool) -> dict[str, Any]:
-        """Data for calibration are prepared as those that accuracies are taken on."""
+    def _preprocessing(self, calibrated: bool) -> dict[str, Any]:
+        """Return the preprocessing of calibration data, which is the same as for evaluation."""
         matrix = self.plan.matrix
-        if not calibrated or not prepares(matrix):
+        if not calibrated or not prepares_calibration(matrix):
             return {}
-        return {"task": matrix.task, "settings": preparing_of(matrix)}
+        return {"task": matrix.task, "settings": preprocessing_of(matrix)}
 
     def measure(self) -> None:
-        """Measure every case in every round, in another random order each time."""
+        """Measure every case in every round, each in another random order."""
         matrix, cases = self.outline.matrix, self.plan.cases
         self.total = matrix.rounds * len(cases)
         self._measuring_since = time.monotonic()
-        ends = self.journal.ends()
+        ends = self.journal.finished()
         for number in range(matrix.rounds):
             order = list(range(len(cases)))
             random.Random(f"{matrix.seed}:{number}").shuffle(order)  # the same on every machine
@@ -369,7 +366,7 @@ class Sweep:
         self._report("")
 
     def _measure_one(self, place: int, number: int) -> None:
-        """Measure a case; with an executor, several threads do this at the same time."""
+        """Measure a case; with an executor, several threads call this at the same time."""
         try:
             if place in self.failures:
                 return
@@ -383,8 +380,8 @@ class Sweep:
             except StoreError:
                 raise
             except TrtbenchError as problem:
-                self.journal.add("failed", key, number, reason=reason_of(problem))
-                self.failures[place] = Failure("bench", reason_of(problem))
+                self.journal.add("failed", key, number, reason=error_line(problem))
+                self.failures[place] = Failure("bench", error_line(problem))
                 return
             remark = self.remarks.get(place) if self.plan.elsewhere else None
             seconds = time.monotonic() - began
@@ -398,13 +395,13 @@ class Sweep:
                 self.done += 1
 
     def bench(self, place: int, run_id: str) -> Run:
-        """Measure a case under a given id, here or, with all its steps, elsewhere."""
+        """Measure a case and store it as ``run_id``; an executor also does the steps."""
         planned = self.plan.cases[place]
         case = planned.case
         lost: list[str] = []
 
         def listen(event: Event) -> None:
-            """Show that a case waits, begins again, or goes on, but not all its stages."""
+            """Report that a case waits, restarts or continues, but not every stage."""
             if event.text.endswith(AGAIN):
                 lost.append(event.text)
             self._execution.listen(event)
@@ -416,13 +413,13 @@ class Sweep:
         execution = replace(self._execution, listen=listen)
         if not self.plan.elsewhere:
             model = self._input(planned.source)
-            spec = self.plan.spec_of_case(place, model)
+            spec = self.plan.bench_spec(place, model)
             python = self._config.python_for(case.runtime)
             execution = replace(execution, python=python, run_id=run_id)
             return run_bench(spec, store=self._store, execution=execution)
-        self.plan.demand_same(case.model)
+        self.plan.refuse_changed(case.model)
         arguments, files = case_arguments(self.outline.matrix, case, run_id)
-        options = {key: str(value) for key, value in case.own("opt.").items()}
+        options = {key: str(value) for key, value in case.prefixed("opt.").items()}
         device, machine = (
             None if (value := case.settings.get(key)) is None else str(value)
             for key in ("device", MACHINE)
@@ -433,7 +430,7 @@ class Sweep:
                 "case", arguments, own, files=files, execution=execution, gpu=gpu,
                 title=case.name, machine=machine,
             )  # fmt: skip
-            done = value_from_answer(answer, CaseDone, files=files, output=own)
+            done = value_from_answer(answer, CaseResult, files=files, output=own)
             measured = own / "output" / _RUN
             record = read_returned_record(run_id, measured)
             with self._store.new_run(run_id) as target:
@@ -445,7 +442,7 @@ class Sweep:
         return run
 
     def judge(self) -> None:
-        """Take accuracies last, so that they do not warm the machine; problems are remarks."""
+        """Evaluate accuracy after all measurements; problems become remarks."""
         steps: dict[str, dict[int, list[int]]] = {}
         for place, each in enumerate(self.plan.cases):
             if each.judged is not None and place not in self.failures:
@@ -462,26 +459,26 @@ class Sweep:
             step, groups = self.plan.steps[key], list(sides.values())
             self._report(step.title)
             try:
-                problems = self._judge_one(step, groups, remark)
+                problems = self._evaluate_step(step, groups, remark)
             except StoreError:
                 raise
             except TrtbenchError as problem:
-                problems = [reason_of(problem)] * len(groups)
+                problems = [error_line(problem)] * len(groups)
             for places, reason in zip(groups, problems, strict=True):
                 if reason is not None:
                     remark(places, f"no accuracy: {reason}")
         self.remarks |= remarks
         self._report("")
 
-    def _judge_one(
+    def _evaluate_step(
         self, step: SweepStep, groups: list[list[int]], remark: Callable[[Sequence[int], str], None]
     ) -> Sequence[str | None]:
-        """Judge one step; ``groups`` are places of cases that share an artefact, for each of them.
+        """Do one evaluation step; each group has the indices of cases that share a model.
 
-        Returns the reason for each without scores.
+        Returns for each group the reason why it has no scores, or ``None``.
         """
         plan, cases = self.plan, self.plan.cases
-        plan.demand_same(plan.matrix.data, cases[groups[0][0]].case.model)
+        plan.refuse_changed(plan.matrix.data, cases[groups[0][0]].case.model)
         runs: list[list[Run]] = []
         for places in groups:
             keys = {cases[place].key for place in places}
@@ -489,16 +486,16 @@ class Sweep:
             loaded = (self._store.load(run) for run in ids if run)
             runs.append([run for run in loaded if isinstance(run, Run)])
         firsts = [places[0] for places in groups]
-        sides = [self._side(*each, firsts) for each in zip(firsts, runs, strict=True)]
-        # Pictures that show latencies belong to the runs that measured them.
+        sides = [self._eval_side(*each, firsts) for each in zip(firsts, runs, strict=True)]
+        # Pictures that show latencies are specific to the measured runs.
         drawn = TASKS.load(plan.matrix.task).DRAWS_LATENCY
         ids = [each.id for own in runs for each in own] if drawn else []
         if ids or len(sides) != len(step.settings["sides"]):
             named = [(side.label, side.spec.model.identity, side.spec.runtime) for side in sides]
             step = step.having(key=digest({"step": step.key, "sides": named, "runs": ids}))
         made = self._kept.find(step) or self._evaluate(step, sides)
-        called = plan.called(groups[0][0])
-        self.judged.append(Judged(folder=self._kept.folder(step), made=made, network=called))
+        folder, name = self._kept.folder(step), plan.model_name(groups[0][0])
+        self.judged.append(SweepEvaluation(folder=folder, made=made, network=name))
         for places, own, scores in zip(groups, runs, made.scores, strict=True):
             if scores is None:
                 continue
@@ -513,10 +510,10 @@ class Sweep:
                 self._store.publish(path)
         return made.problems
 
-    def _side(self, place: int, runs: list[Run], firsts: Sequence[int]) -> EvalSide:
-        """A side with the latency of its smallest batch.
+    def _eval_side(self, place: int, runs: list[Run], firsts: Sequence[int]) -> EvalSide:
+        """Return a model to evaluate, with the latency of its smallest batch.
 
-        It is called by its model or by its label, with its batch where others have the same.
+        Its label is the model or the case, with the batch size if several are equal.
         """
         plan, case = self.plan, self.plan.cases[place].case
         smallest = min(runs, key=lambda run: run.record.items_per_query, default=None)
@@ -527,34 +524,34 @@ class Sweep:
             both = len({each.case.engine for each in plan.cases if each.case.engine}) > 1
             label = vanilla_name(
                 case.runtime,
-                precision_that_ran(case, smallest) if smallest else case.precision,
+                measured_precision(case, smallest) if smallest else case.precision,
                 engine=case.engine if both else None,
                 options=case.options,
             )
         if plan.one_table:
-            label = plan.called(place)
+            label = plan.model_name(place)
         elif sum(plan.cases[each].case.label == case.label for each in firsts) > 1:
             label = f"{label} batch {case.batch}"
         model = self._input(plan.cases[place].source)
         return EvalSide(
-            spec=plan.judging_spec(place, model),
+            spec=plan.eval_spec(place, model),
             python=self._config.python_for(case.runtime),
             label=label,
             latency_s=head.mean / items if head and items else None,
         )
 
-    def _evaluate(self, step: SweepStep, sides: Sequence[EvalSide]) -> Made:
-        """Judge the very bytes that were measured, as ``trtbench eval`` does."""
+    def _evaluate(self, step: SweepStep, sides: Sequence[EvalSide]) -> StepResult:
+        """Evaluate the measured models, as ``trtbench eval`` does."""
         began, matrix = time.monotonic(), self.plan.matrix
-        problems = [  # programs return no outputs
+        problems = [  # external programs do not return outputs
             None
             if RUNTIMES.load(side.spec.runtime).open_session is not None
-            else f"{side.spec.runtime} hands out no outputs to judge"
+            else f"{side.spec.runtime} does not return outputs to evaluate"
             for side in sides
         ]
         usable = [place for place, problem in enumerate(problems) if problem is None]
         if not usable:
-            return made_from_step(step, scores=(None,) * len(sides), problems=tuple(problems))
+            return step_result(step, scores=(None,) * len(sides), problems=tuple(problems))
         assert matrix.data is not None
         most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
         folder = self._kept.folder(step)
@@ -577,7 +574,7 @@ class Sweep:
         left = [place for place in usable if place not in scores]
         for place, failed in zip(left, found.failed, strict=True):
             problems[place] = failed.reason
-        made = made_from_step(
+        made = step_result(
             step,
             seconds=time.monotonic() - began,
             scores=tuple(scores.get(place) for place in range(len(sides))),
@@ -589,21 +586,21 @@ class Sweep:
         return made if found.failed else self._kept.keep(step, made)
 
 
-def precision_that_ran(case: Case, run: Run) -> str | None:
-    """The precision of what was measured, as the case calls it where that is right."""
+def measured_precision(case: Case, run: Run) -> str | None:
+    """Return the precision of a run; that of the case if it applies."""
     ran = precision_in(run.record.conditions, asked=case.precision)
     return ran or (UNKNOWN if case.precision is not None else None)
 
 
-class CaseDone(Value, frozen=True, kw_only=True):
-    """A case that was carried out; its run is in the same folder, measured or failed."""
+class CaseResult(Value, frozen=True, kw_only=True):
+    """The result of a case; its finished or failed run is in the same folder."""
 
     spec: RunSpec
     remark: str | None = None
 
 
 def case_arguments(matrix: Matrix, case: Case, run_id: str) -> tuple[dict[str, object], InputFiles]:
-    """A case as plain values, the matrix with this model alone, and its files."""
+    """Return a case, and the matrix with only its model, as plain values, and its files."""
     files = InputFiles(task=matrix.task, settings=matrix.task_settings)
     travels = {each.name: each.about.travels for each in fields_of(SweepRequest)}
     named = {
@@ -625,25 +622,25 @@ def case_arguments(matrix: Matrix, case: Case, run_id: str) -> tuple[dict[str, o
     return msgspec.to_builtins({"matrix": own, "case": case, "run_id": run_id}), files
 
 
-def carry_out_case(
+def run_case(
     asked: Mapping[str, object], *, folder: Path, output: Path, config: Config, execution: Execution
-) -> CaseDone:
-    """Quantize, build, measure and judge one case; what the steps made is kept on this machine."""
+) -> CaseResult:
+    """Run all steps of one case; results of the steps are cached on this machine."""
     try:
         matrix = msgspec.convert(asked["matrix"], type=Matrix)
         case = msgspec.convert(asked["case"], type=Case)
         run_id = msgspec.convert(asked["run_id"], type=str)
     except (KeyError, msgspec.ValidationError) as problem:
-        raise InputError("this is no case of a sweep", facts={"reason": problem}) from None
+        raise InputError("this is not a case of a sweep", facts={"reason": problem}) from None
     check_matrix(matrix, where="the request")
     runtime = RUNTIMES.load(case.runtime)
     named = config.python_for(case.runtime) or "opt.binary" in case.settings
     if not named and (reason := runtime.available()) is not None:  # another machine may have it
-        message = f"a machine lacks what {case.runtime} needs"
+        message = f"the machine lacks what {case.runtime} needs"
         raise UnavailableError(message, facts={"reason": reason}, fix=runtime.fix())
     plan = plan_sweep(matrix, config=config, only=case)
     if not plan.cases:
-        raise InputError("the matrix does not hold the case")
+        raise InputError("the matrix does not contain the case")
     [planned] = plan.cases
     if planned.refused:
         raise JobError(planned.refused)
@@ -652,10 +649,10 @@ def carry_out_case(
     outline = start_sweep(matrix, place, store=store)
     journal = Journal(place)
     work = Sweep(place, outline, plan, journal, store, config, execution, kept)
-    # Cases that begin with the same step wait for each other, so that it is done once.
+    # Cases with the same first step run it one at a time, so that it is done once.
     first = next(iter(planned.chain), None)
-    one_at_a_time = exclusive(cache_folder() / f".{first[:16]}.lock") if first else nullcontext()
-    with journal.held():
+    one_at_a_time = alone(cache_folder() / f".{first[:16]}.lock") if first else nullcontext()
+    with journal.locked():
         with one_at_a_time:
             work.prepare()
         if work.failures:
@@ -665,7 +662,7 @@ def carry_out_case(
             journal.add("done", planned.key, 0, run=run_id)
         except JobError:
             if not (store.directory(run_id) / RECORD).is_file():
-                raise  # else a failed run is a run
+                raise  # otherwise the failed run is the result
         work.judge()
     store.directory(run_id).rename(output / _RUN)
-    return CaseDone(spec=read_record(output / _RUN).spec, remark=work.remarks.get(0))
+    return CaseResult(spec=read_record(output / _RUN).spec, remark=work.remarks.get(0))

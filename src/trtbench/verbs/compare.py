@@ -96,10 +96,10 @@ def compare_all(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
 
 def explain_difference(request: ExplainRequest, caller: Caller) -> Ladder:
     from trtbench.analysis.stored_comparison import ladder_from_runs
-    from trtbench.workflows.engines import named_run
+    from trtbench.workflows.engines import load_run
 
     store, _ = caller.store_and_settings(request)
-    return ladder_from_runs(*(named_run(str(e), store) for e in (request.run, request.against)))
+    return ladder_from_runs(*(load_run(str(e), store) for e in (request.run, request.against)))
 
 
 def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView) -> None:
@@ -112,9 +112,9 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
         show_value(found, verdicts.document_from_lottery, as_json=view.as_json)
         return
     if isinstance(found, Ladder):
-        from trtbench.workflows.engines import labels_of
+        from trtbench.workflows.engines import engine_labels
 
-        labels = labels_of(str(request.baseline), str(request.candidates[0]))
+        labels = engine_labels(str(request.baseline), str(request.candidates[0]))
         document = verdicts.document_from_ladder(found, labels)
         print_json(document.data) if view.as_json else draw(document)
         return

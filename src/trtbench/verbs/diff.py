@@ -79,13 +79,13 @@ class DiffView(LayersView):
 
 
 def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSource]:
-    from trtbench.workflows.engines import engine_from_words
+    from trtbench.workflows.engines import engine_from_arguments
 
     store, _ = caller.store_and_settings(request)
 
     def read(side: str) -> EngineSource:
         words = [side] if Path(side).exists() else [part for part in side.split(",") if part]
-        return engine_from_words(words, store=store, onnx=request.onnx, gpu=request.gpu)
+        return engine_from_arguments(words, store=store, onnx=request.onnx, gpu=request.gpu)
 
     return read(str(request.a)), read(str(request.b))
 
@@ -96,10 +96,10 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
     from trtbench.report.sections.layers import document_from_diff, document_from_why
     from trtbench.workflows import engines as layers
 
-    labels = layers.labels_of(request.a, request.b)
+    labels = layers.engine_labels(request.a, request.b)
     if view.why:
-        found = layers.why_of(*engines)
-        notes = layers.notes_of(*engines, found.diff, labels)
+        found = layers.find_causes(*engines)
+        notes = layers.diff_notes(*engines, found.diff, labels)
         causes = document_from_why(found, labels, show_all=view.show_all, notes=notes)
         print_json(causes.data) if view.as_json else draw(causes)
         return
@@ -110,7 +110,7 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
         text = layers.rows_text(rows, ending=Path(view.output).suffix)
         say(f"wrote {write_output(Path(view.output), text)}")
     gpu_s = (engines[0].facts.gpu_s, engines[1].facts.gpu_s)
-    notes = layers.notes_of(*engines, diff, ("A", "B"))
+    notes = layers.diff_notes(*engines, diff, ("A", "B"))
     document = document_from_diff(diff, labels, top=view.most, gpu_s=gpu_s, notes=notes)
     if view.as_json:
         print_json(document.data)
@@ -129,9 +129,9 @@ def frame(request: DiffRequest, caller: Caller) -> DataFrame:
 
 
 def causes(request: DiffRequest, caller: Caller) -> Why:
-    from trtbench.workflows.engines import why_of
+    from trtbench.workflows.engines import find_causes
 
-    return why_of(*run(request, caller))
+    return find_causes(*run(request, caller))
 
 
 verb = Verb(DiffRequest, run, show, DiffView)

@@ -122,13 +122,13 @@ class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
 
 
 def run(request: SourceRequest, caller: Caller) -> EngineSource:
-    from trtbench.workflows.engines import engine_from_run, engine_from_words
+    from trtbench.workflows.engines import engine_from_arguments, engine_from_run
 
     if is_measured(str(request.model)):
         return engine_from_run(measured(request, caller))
     words = (request.model, *request.extra_args)
     store = caller.store(caller.settings(request.store))
-    return engine_from_words(words, store=store, onnx=request.onnx, gpu=request.gpu)
+    return engine_from_arguments(words, store=store, onnx=request.onnx, gpu=request.gpu)
 
 
 def measured(request: ProfileRequest, caller: Caller) -> Run:
@@ -212,10 +212,10 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
 
 def frame(request: LayersRequest, caller: Caller) -> DataFrame:
     from trtbench.core.plugins import optional_library
-    from trtbench.workflows.engines import engine_from_words, layer_rows
+    from trtbench.workflows.engines import engine_from_arguments, layer_rows
 
     store, _ = caller.store_and_settings(request)
-    engine = engine_from_words(request.source, store=store, onnx=request.onnx, gpu=request.gpu)
+    engine = engine_from_arguments(request.source, store=store, onnx=request.onnx, gpu=request.gpu)
     rows = layer_rows(engine, by=request.by, pattern=request.filter, sort=request.sort or "order")
     return optional_library("pandas").DataFrame(rows)
 

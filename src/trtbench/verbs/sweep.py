@@ -73,16 +73,16 @@ class Swept:
 
 
 def run(request: SweepRequest, caller: Caller) -> Swept:
-    from trtbench.sweep.matrix import refuse_more, sweep_folder
+    from trtbench.sweep.matrix import refuse_flags_with_resume, sweep_folder
     from trtbench.sweep.records import SWEEP, config_of_sweep, read_outline
     from trtbench.sweep.result import results_from_sweep
-    from trtbench.sweep.run import carry_out, start_sweep
+    from trtbench.sweep.run import run_sweep, start_sweep
 
     config = caller.settings(request.store)
     folder = Path(given) if (given := request.resume or request.output) is not None else None
     begun = folder is not None and (folder / SWEEP).is_file() and not caller.on_terminal
     if request.resume is not None:
-        refuse_more(request)
+        refuse_flags_with_resume(request)
     if folder is not None and (request.resume is not None or begun):  # in the store it began in
         store_given = None if request.store is None else str(request.store)
         config = config_of_sweep(folder, config, given=store_given)
@@ -98,7 +98,7 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
         Board() if caller.on_terminal else nullcontext(lambda progress: None) as board,
     ):
         try:
-            sweep = carry_out(
+            sweep = run_sweep(
                 folder, store=store, config=config, execution=execution,
                 retry_failed=request.retry_failed, watch=board,
             )  # fmt: skip
@@ -118,10 +118,10 @@ def results(request: SweepRequest, caller: Caller) -> Results:
 
 def _check_choice(request: SweepRequest, matrix: Matrix) -> None:
     """Raise an error for an invalid condition, before minutes of work."""
-    from trtbench.sweep.matrix import check_choice
+    from trtbench.sweep.matrix import check_where_and_best
 
     if isinstance(request, ChoiceRequest):
-        check_choice(request.where, request.best, matrix)
+        check_where_and_best(request.where, request.best, matrix)
 
 
 def _is_lenient(request: SweepRequest) -> bool:

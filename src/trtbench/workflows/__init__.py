@@ -1,4 +1,4 @@
-"""Use cases as plain functions: what the command line does, a Python user can do too.
+"""Functions that several verbs share, for the command line and the Python API.
 
-Does not know the command line; talk goes to a callback, results are returned.
+Does not know the command line: progress goes to a callback, and results are returned.
 """

@@ -1,9 +1,9 @@
-"""Build one network several times and measure every engine: what differs from build to build.
+"""Builds a network several times and measures every engine, to show how builds differ.
 
-Two networks are compared by several builds of each, in pairs: the two builds of a pair choose their
-kernels from one timing cache of their own, so that layers which both networks have get the same
-kernels; what the draw of kernels does is then seen over pairs, and counts against a verdict.
-Two versions of TensorRT, or two builders, share no timing cache: their builds do not pair.
+Two networks are compared by pairs of builds. The builds of a pair share a timing cache, so that
+layers which both networks have get the same kernels; the spread over pairs then shows the effect
+of kernel selection, which the verdict takes into account.
+Different versions of TensorRT, or builders, cannot share a timing cache, so builds are not paired.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from trtbench.store.store import Store
 from trtbench.workflows.inspect import read_graph
 
 TAG = "builds"
-BUILDING = 0.6  # part of the progress bar that building takes; the rest is measured
-LAUNCHES, DURATION = 3, "1s"  # of every engine that is compared, unless the request says otherwise
-PAIRED = "pairs of builds, each with one timing cache of its own"
-UNPAIRED = "builds that have nothing in common"
+BUILDING = 0.6  # share of the progress bar for building; the rest is for measuring
+LAUNCHES, DURATION = 3, "1s"  # defaults for every compared engine
+PAIRED = "pairs of builds, each pair with its own timing cache"
+UNPAIRED = "independent builds"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """One engine of several."""
+    """One of several built engines."""
 
     label: str
     artefact: Artefact
     python: str | None = None
 
     def runtime(self, config: Config) -> str:
-        """Choose what runs the engine: what built it, where that runs engines too."""
+        """Return the runtime for the engine: its builder if that can run engines."""
         name = self.artefact.spec.runtime
         if name in RUNTIMES.names() and (self.python or RUNTIMES.load(name).available() is None):
             return name
@@ -64,7 +64,7 @@ class Built:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The runs of engines, in their order, or why there are none."""
+    """The runs of all engines, or the reason why there are none."""
 
     runs: tuple[Run, ...] = ()
     metric: str = "gpu"
@@ -73,7 +73,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Builds:
-    """Builds engines, measures them and compares them: all that ``--builds`` needs."""
+    """Builds, measures and compares engines, for ``--builds``."""
 
     request: CompareRequest
     store: Store
@@ -81,35 +81,36 @@ class Builds:
     execution: Execution
 
     def compare(self) -> builds.Lottery | list[builds.NetworksCompared]:
-        """Compare builds of one model, of one model by two builders or versions, or of networks."""
+        """Compare builds of one model, by one or two builders, or of several models."""
         names = self.request.models
         for name in names:
             if model_ref(Path(name)).format != "onnx":
                 raise UsageError(
-                    f"{name} is not an ONNX file, and --builds builds what it compares",
-                    fix="leave --builds out to compare engines as they are",
+                    f"{name} is not an ONNX file, which --builds needs",
+                    fix="omit --builds to compare existing engines",
                 )
         if len(names) > 1:
-            return [self._pair(number) for number in range(1, len(names))]
-        # Kernels are timed anew for every build, unless a timing cache is named for all.
+            return [self._compare_pair(number) for number in range(1, len(names))]
+        # Every build times its kernels, unless a timing cache is given for all.
         alone = "timing_cache" not in self._settings
-        if self._side("runtime", 0) is None and self._side("python", 0) is None:
+        if self._given("runtime", 0) is None and self._given("python", 0) is None:
             refuse_without_builder(self.config, self._settings.get("options", {}))
         folder = Path(self.request.output_dir) / f"{Path(names[0]).stem}.builds"
 
         def wanted(_: int, number: int) -> BuildRequest:
             engine = folder / f"build-{number}.engine"
-            return self._wanted(0, engine, runtime=self._side("runtime", 0), no_timing_cache=alone)
+            runtime = self._given("runtime", 0)
+            return self._build_request(0, engine, runtime=runtime, no_timing_cache=alone)
 
         (built,) = self._build((0,), wanted)
         rest = replace(self, execution=self.execution.part(BUILDING, 1.0))
-        return judged(built, rest.measure(built))
+        return summarize_builds(built, rest.measure(built))
 
-    def _pair(self, number: int) -> builds.NetworksCompared:
-        """Build the baseline and a candidate A B, then B A, and so on, and judge them."""
+    def _compare_pair(self, number: int) -> builds.NetworksCompared:
+        """Build baseline and candidate in the order A B, B A, and so on, and compare them."""
         places, names = (0, number), self.request.models
-        runtimes = [self._side("runtime", place) for place in places]
-        pythons = [self._side("python", place) for place in places]
+        runtimes = [self._given("runtime", place) for place in places]
+        pythons = [self._given("python", place) for place in places]
         for python in filter(None, pythons):
             check_interpreter(python)
         alike = runtimes[0] == runtimes[1] and pythons[0] == pythons[1]
@@ -118,13 +119,13 @@ class Builds:
         if is_one_model:
             title = Path(names[0]).stem
             if not all(runtimes):
-                common = builder_of_both([python or sys.executable for python in pythons])
+                common = common_builder([python or sys.executable for python in pythons])
                 runtimes = [name or common for name in runtimes]
         folder = Path(self.request.output_dir) / f"{title}.builds"
 
         def wanted(side: int, pair: int) -> BuildRequest:
             engine = folder / f"{'ab'[side]}-{pair}.engine"
-            request = self._wanted(places[side], engine, runtime=runtimes[side])
+            request = self._build_request(places[side], engine, runtime=runtimes[side])
             if not alike:
                 return replace(request, no_timing_cache=True, timing_cache=None)
             cache = folder / f"pair-{pair}.timing.cache"
@@ -141,7 +142,7 @@ class Builds:
         count = len(measured.runs) // 2
         halves = measured.runs[:count], measured.runs[count:]
         first, second = (
-            judged(side, replace(measured, runs=runs))
+            summarize_builds(side, replace(measured, runs=runs))
             for side, runs in zip(built, halves, strict=True)
         )
         if measured.reason is not None:
@@ -167,20 +168,20 @@ class Builds:
     def _settings(self) -> dict[str, Any]:
         return {"precision": self.request.precision, **build_settings(self.request.build)}
 
-    def _side(self, given: str, place: int) -> str | None:
-        """A side's own runtime or interpreter, where the request names one."""
+    def _given(self, given: str, place: int) -> str | None:
+        """Return the runtime or interpreter that the request gives for a model, if any."""
         values = getattr(self.request, given)
         return value_of_side(values, place, len(self.request.models), what=f"--{given}")
 
-    def _wanted(self, place: int, engine: Path, **changes: object) -> BuildRequest:
-        """What to build for a side: the request's own flags, and those of ``--build``."""
+    def _build_request(self, place: int, engine: Path, **changes: object) -> BuildRequest:
+        """Return the build request for a model, with the settings of ``--build``."""
         settings = {"model": self.request.models[place], "output": engine, **self._settings}
         return converted(self.request, BuildRequest, **{**changes, **settings})
 
     def _build(
         self, places: Sequence[int], wanted: Callable[[int, int], BuildRequest]
     ) -> list[list[Built]]:
-        """Build every side so many times, there and back; each build fills its part of the bar."""
+        """Build every model ``--builds`` times, in alternating order."""
         built: list[list[Built]] = [[] for _ in places]
         count = self.request.builds or 2
         total = len(places) * count
@@ -191,7 +192,7 @@ class Builds:
                 done = sum(map(len, built))
                 ends = BUILDING * done / total, BUILDING * (done + 1) / total
                 part = self.execution.part(*ends, name=f"build {done + 1}/{total}")
-                python = self._side("python", places[side]) or part.python
+                python = self._given("python", places[side]) or part.python
                 python = python or self.config.python_for(spec.runtime)
                 artefact = run_build(spec, execution=replace(part, python=python))
                 label = f"{'AB'[side] if len(places) > 1 else ''}{number}"
@@ -199,10 +200,10 @@ class Builds:
         return built
 
     def measure(self, built: Sequence[Built]) -> Measured:
-        """Measure every engine in rounds; if the machine cannot run them, that is the reason."""
+        """Measure every engine in rounds; an error becomes the reason of the result."""
         request = self.request
 
-        def side(each: Built) -> RunSpec:  # on the GPU alone, where the runtime can do that
+        def side(each: Built) -> RunSpec:  # GPU time without transfers, if the runtime supports it
             name = each.runtime(self.config)
             inside = RUNTIMES.load(name).open_session is not None
             bench = converted(
@@ -234,8 +235,8 @@ class Builds:
         return Measured(runs=tuple(runs), metric="gpu" if every else runs[0].times.headline)
 
 
-def judged(built: Sequence[Built], measured: Measured) -> builds.Lottery:
-    """Put together what is known of several builds."""
+def summarize_builds(built: Sequence[Built], measured: Measured) -> builds.Lottery:
+    """Return what is known about several builds of a model."""
     graphs, draws = [], []
     for place, each in enumerate(built):
         try:
@@ -275,8 +276,8 @@ def judged(built: Sequence[Built], measured: Measured) -> builds.Lottery:
     )
 
 
-def builder_of_both(pythons: Sequence[str]) -> str:
-    """Choose a builder that both interpreters have: a program has one version only."""
+def common_builder(pythons: Sequence[str]) -> str:
+    """Return a builder whose library both interpreters have."""
     ranked = sorted(BUILDERS.loaded(), key=lambda each: (each[1].CHOSEN, each[0]))
     inside = [
         (name, builder)
@@ -286,4 +287,4 @@ def builder_of_both(pythons: Sequence[str]) -> str:
     for name, builder in inside:
         if builder.LIBRARY and all(can_import(each, builder.LIBRARY) for each in pythons):
             return name
-    return inside[0][0]  # which says what is missing
+    return inside[0][0]  # its error says what is missing

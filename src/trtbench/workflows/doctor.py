@@ -1,4 +1,4 @@
-"""What is installed, which runtimes work here, and what to type to get what is missing."""
+"""Checks what is installed and which runtimes work, with fixes for what is missing."""
 
 from __future__ import annotations
 
@@ -39,39 +39,39 @@ LIBRARIES = (
 
 
 class Check(Value, frozen=True):
-    """The state of one part."""
+    """The result of one check."""
 
     name: str
     status: Status
     detail: str
     fix: str | None = None
-    origin: str | None = None  # where a setting came from; `None` for everything else
+    origin: str | None = None  # where a setting was set
 
 
 class CheckGroup(Value, frozen=True, kw_only=True):
-    """Checks that belong together."""
+    """A named group of checks."""
 
     name: str
     checks: tuple[Check, ...]
 
 
 class Diagnosis(ShortView, Value, frozen=True, kw_only=True):
-    """The state of all parts, in groups."""
+    """All checks of a machine, in groups."""
 
     groups: tuple[CheckGroup, ...]
 
     def group(self, name: str) -> CheckGroup:
-        """One group by its name."""
+        """Return the group with this name."""
         return next(group for group in self.groups if group.name == name)
 
     @property
     def working_runtimes(self) -> tuple[str, ...]:
-        """The runtimes a benchmark can use here."""
+        """The runtimes that work on this machine."""
         return tuple(c.name for c in self.group(WORKING).checks if c.status == "ok")
 
 
 def diagnose() -> Diagnosis:
-    """Look at this machine and its settings without changing anything."""
+    """Check this machine and its settings, without changing anything."""
     from trtbench.requests.settings import load_config
 
     settings: dict[str, str] = {}
@@ -104,10 +104,10 @@ def diagnose() -> Diagnosis:
         "GPU and driver": _gpus(gpus),
         "extras": extras,
         "tools": [tool],
-        # Code of a plug-in is run whenever it is listed or chosen.
+        # Listed because code of plug-ins runs whenever they are listed or used.
         "code of other packages": [
             Check(f"{each.noun} {each.name}", "info",
-                  f"{each.value}, of {each.package} {each.version} in {each.folder}")
+                  f"{each.value}, from {each.package} {each.version} in {each.folder}")
             for each in foreign_plug_ins()
         ],
         "store": [_store(settings.get("store"))],
@@ -135,7 +135,7 @@ def _packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
             yield Check(name, "missing", "not installed", fix)
         elif name == "onnxruntime" and len(provided) > 1:
             both = " and ".join(provided)
-            detail = f"{both} are both installed, and overwrite each other's files"
+            detail = f"{both} are both installed and overwrite each other's files"
             fix = f"pip uninstall -y {' '.join(provided)} && pip install {list(provided)[-1]}"
             yield Check(name, "broken", detail, fix)
         else:
@@ -172,23 +172,23 @@ def _gpus(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
         signs = nvml.sharing_signs(gpu.uuid) if gpu.uuid else {}
         if not signs.get("mig"):
             shared = "shared by MPS" if signs.get("mps") else None
-            exclusive = "takes one process at a time" if signs.get("exclusive") else None
+            exclusive = "one process at a time" if signs.get("exclusive") else None
             yield Check(name, "ok", _gpu_text(gpu, shared, exclusive))
         elif not parts:
-            detail = f"{_gpu_text(gpu)}, in MIG mode without a slice: nothing can run on it"
+            detail = f"{_gpu_text(gpu)}, in MIG mode without a slice: it cannot be used"
             fix = f"sudo nvidia-smi mig -i {index} -lgip lists sizes, -cgi SIZE -C makes a slice"
             yield Check(name, "broken", detail, f"{fix}; or sudo nvidia-smi -i {index} -mig 0")
-        else:  # CUDA opens slices, not the whole
+        else:  # CUDA uses slices, not the whole GPU
             yield Check(name, "ok", _gpu_text(gpu, f"{len(parts)} MIG slices"))
             for number, part in enumerate(parts):
                 seen = f"CUDA_VISIBLE_DEVICES={part.uuid}" if part.uuid else None
                 yield Check(f"{name} slice {number}", "ok", _gpu_text(part, seen))
     words = {
-        "mps_daemon": "its daemon's pipes are in {}",
+        "mps_daemon": "pipes of the daemon in {}",
         "mps_thread_percentage": "{} % of the SMs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)",
         "mps_memory_limit": "memory up to {} (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT)",
     }
-    # Whether programs that are started from here use MPS, and with what share.
+    # Settings of MPS for processes started from here.
     if mps := [words[name].format(value) for name, value in mps_settings().items()]:
         yield Check("MPS", "info", ", ".join(mps))
 
@@ -204,34 +204,34 @@ def _gpu_text(gpu: Gpu, *further: str | None) -> str:
 
 def _store(location: str | None) -> Check:
     if location is None:
-        return Check("store", "info", "not known without a configuration")
+        return Check("store", "info", "unknown without a configuration")
     if "://" in location:
-        return Check("store", "info", f"{location}, not tried")
+        return Check("store", "info", f"{location}, not checked")
     path = expand_home(location)
     existing = next(p for p in (path, *path.absolute().parents) if os.path.lexists(p))
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        fix = f"chmod u+rwx {existing}, or set another one: export TRTBENCH_STORE=DIR"
+        fix = f"chmod u+rwx {existing}, or use another store: export TRTBENCH_STORE=DIR"
         return Check("store", "broken", f"{path} cannot be written", fix)
     free = f"{text_from_bytes(shutil.disk_usage(existing).free)} free"
     if existing == path:
         return Check("store", "ok", f"{path}, {free}")
-    return Check("store", "info", f"{path}, made by the first run, {free}")
+    return Check("store", "info", f"{path}, created by the first run, {free}")
 
 
-TIMEOUT_S = 60.0  # A large library on a cold disk takes half a minute to import; longer is a hang
+TIMEOUT_S = 60.0  # importing a large library from a cold disk takes up to half a minute
 
-_CODE = """
+_PROBE_CODE = """
 import importlib.util as u, sys
 s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
 m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
-from trtbench.workflows.doctor import answer
-answer(sys.argv[1], events=int(sys.argv[2]))
+from trtbench.workflows.doctor import report_runtime
+report_runtime(sys.argv[1], events=int(sys.argv[2]))
 """
-"""Another interpreter uses this very package, as it does for a measurement."""
+"""Loads this package in another interpreter, as for a measurement."""
 
 
 class ProbeAnswer(Value, frozen=True, kw_only=True):
-    """What a runtime reports of itself, or how it failed to."""
+    """Whether a runtime works: the reason why not, or the problem of checking it."""
 
     reason: str | None = None
     problem: str | None = None
@@ -239,9 +239,9 @@ class ProbeAnswer(Value, frozen=True, kw_only=True):
 
 
 def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> ProbeAnswer:
-    """Load a runtime in a fresh process of the interpreter that would run it."""
+    """Check a runtime in a new process of the interpreter that would run it."""
     package = Path(__file__).resolve().parents[1]
-    code = _CODE.format(init=str(package / "__init__.py"), folder=str(package))
+    code = _PROBE_CODE.format(init=str(package / "__init__.py"), folder=str(package))
     heard: dict[str, str | None] = {}
     with temporary_folder() as folder:
         log = folder / "log.txt"
@@ -263,7 +263,7 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
     if last.startswith("ModuleNotFoundError") and not end.timed_out and not end.signal:
         fix = f"{python} -m pip install {' '.join(WORKER_NEEDS)}"
     if end.timed_out:
-        said = f"it did not answer within {end.seconds:.0f} s"
+        said = f"no answer within {end.seconds:.0f} s"
     elif end.signal:
         said = f"its process crashed ({end.signal})"
     else:
@@ -271,19 +271,19 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
     return ProbeAnswer(problem=said, fix=fix)
 
 
-def answer(name: str, *, events: int) -> None:
-    """Answer in the child: first the fix, then whether it works."""
+def report_runtime(name: str, *, events: int) -> None:
+    """Report from the child process: first the fix, then whether the runtime works."""
 
-    def say(**parts: str | None) -> None:
+    def send(**parts: str | None) -> None:
         os.write(events, msgspec.json.encode(parts) + b"\n")
 
     try:
         module = RUNTIMES.load(name)
-        say(fix=module.fix())
-        say(reason=module.available())
+        send(fix=module.fix())
+        send(reason=module.available())
     except TrtbenchError as problem:
         reason = problem.facts.get("reason")
-        say(problem=f"{problem.message}: {reason}" if reason else problem.message)
+        send(problem=f"{problem.message}: {reason}" if reason else problem.message)
     except (Exception, SystemExit) as problem:
         line = str(problem).partition("\n")[0]
-        say(problem=f"{type(problem).__name__}: {line}".removesuffix(": "))
+        send(problem=f"{type(problem).__name__}: {line}".removesuffix(": "))

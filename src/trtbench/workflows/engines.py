@@ -1,7 +1,4 @@
-"""Engines named by runs or by files of trtexec: layers, differences, causes, drawings.
-
-Why two numbers of one model differ: a ladder of what is stated.
-"""
+"""Reads engines from runs or files of trtexec, and shows their layers and differences."""
 
 from __future__ import annotations
 
@@ -32,25 +29,25 @@ from trtbench.store.store import Store
 from trtbench.trtexec.exports import graph_from_json
 
 NOT_KEPT = "(files)"
-USED = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
-"""Kinds of files with facts of layers or of the whole around them."""
+USED_KINDS = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
+"""Kinds of files with facts on layers or on the whole engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSource:
-    """The layers of one engine, and the run they were timed in where there is one."""
+    """The layers of one engine, and the run in which they were timed, if any."""
 
     label: str
     table: tables.LayerTable
     facts: tables.EngineFacts
     run: Run | None = None
-    notes: tuple[str, ...] = ()  # how the files were taken, for the reader to check
+    notes: tuple[str, ...] = ()  # which files were read
 
 
-def engine_from_words(
+def engine_from_arguments(
     source: Sequence[File], *, store: Store | None, onnx: File | None = None, gpu: str | None = None
 ) -> EngineSource:
-    """Read an engine from a run, a folder, or files; an ONNX file may be among them."""
+    """Read an engine from a run, a folder, or files, which may include an ONNX file."""
     found: list[files.FoundFile] = []
     names: list[str] = []
     folders: list[Path] = []
@@ -59,7 +56,7 @@ def engine_from_words(
             found.append(files.found_from_path(path, named=True))
         elif path.is_dir() and not (path / RECORD).is_file():
             folders.append(path)
-            found += _readable(path)
+            found += _known_files(path)
         else:
             names.append(str(path))
     models = [Path(onnx)] if onnx else [each.path for each in found if each.kind == "onnx"]
@@ -67,11 +64,11 @@ def engine_from_words(
     others = [each for each in found if each.kind != "onnx"]
     if names and (others or len(names) > 1):
         raise UsageError(
-            f"layers are of one engine, and {names[0]} is not the only name",
-            fix="name one run, or the files of one; trtbench diff A B compares two",
+            f"only one engine can be shown, but {names[0]} is not the only one given",
+            fix="give one run, or the files of one; trtbench diff A B compares two",
         )
     if names:
-        run = named_run(names[0], store)
+        run = load_run(names[0], store)
         if run.layers is None and run.graph is None:
             raise UsageError(
                 f"the run {run.id} has neither layer times nor layer information",
@@ -79,7 +76,7 @@ def engine_from_words(
             )
         return engine_from_run(run, model=model, gpu=gpu)
     drafts, beside = _drafts(others)
-    # Layer information of another engine too: joining says that it does not fit.
+    # Joining reports layer information that belongs to another engine.
     part = next((draft.parts["graph"] for draft in drafts if "graph" in draft.parts), None)
     graph = (
         graph_from_json(files.data_of(part.file), where=files.plain(part.file.path))
@@ -89,9 +86,9 @@ def engine_from_words(
     is_measured = bool(drafts) and drafts[0].measured
     made = run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT) if is_measured else None
     if graph is None and (made is None or made.layers is None):
-        known = ", ".join(files.plain(each.path) for each in others) or "none that is known"
+        known = ", ".join(files.plain(each.path) for each in others) or "none of a known kind"
         raise InputError(
-            "the files hold no layers of an engine",
+            "the files contain no layers of an engine",
             facts={"files": known},
             fix="trtbench profile MODEL.engine, or trtexec --exportProfile=profile.json "
             "--exportLayerInfo=graph.json --profilingVerbosity=detailed",
@@ -105,20 +102,20 @@ def engine_from_words(
 
 
 def engine_from_run(run: Run, *, model: Path | None = None, gpu: str | None = None) -> EngineSource:
-    """Read an engine from a run; its ONNX file is used where it is still the same."""
+    """Read an engine from a run; its ONNX file is used if it is unchanged."""
     source = source_of(run.record.spec.model) if model is None else None
     return _engine(run.id, run, run.graph, Path(source.path) if source else model, gpu)
 
 
 def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[files.FoundFile]]:
-    """What files hold, what was measured first; one file brings along those of the same name."""
+    """Return contents of files, measured first, and other files with the name of a single one."""
     beside = []
     if len(found) == 1:
         (one,) = found
         beside = [
             each
-            for each in _readable(one.folder)
-            if each.kind in USED
+            for each in _known_files(one.folder)
+            if each.kind in USED_KINDS
             and each.kind != one.kind
             and each.key == one.key
             and each.path.resolve() != one.path.resolve()
@@ -130,14 +127,14 @@ def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[f
     if len(measured) > 1:
         names = {next(iter(each.parts.values())).file.path.name for each in measured}
         raise UsageError(
-            f"the files are of {len(measured)} runs, not of one",
+            f"the files belong to {len(measured)} runs",
             facts={"files": ", ".join(sorted(names))},
-            fix="name the files of one run, or import them all: trtbench import FILES",
+            fix="give the files of one run, or import them all: trtbench import FILES",
         )
     return drafts, beside
 
 
-def _readable(folder: Path) -> Iterator[files.FoundFile]:
+def _known_files(folder: Path) -> Iterator[files.FoundFile]:
     for path in sorted(folder.iterdir()):
         if not path.is_file():
             continue
@@ -145,7 +142,7 @@ def _readable(folder: Path) -> Iterator[files.FoundFile]:
             found = files.found_from_path(path, named=False)
         except InputError:
             continue
-        if found.kind in (*USED, "onnx"):
+        if found.kind in (*USED_KINDS, "onnx"):
             yield found
 
 
@@ -162,41 +159,41 @@ def _engine(
         batch = run.record.batch if run else None
         try:
             network = read_onnx(model, shapes=shapes, batch=batch)
-        except UsageError:  # inputs of another name: estimate with the model's own shapes
+        except UsageError:  # other input names: use the shapes of the model
             network = read_onnx(model, batch=batch)
         costs = costs_from_model(network, graph)
     table = join_layers(run.layers if run else None, graph, costs=costs)
     peak = peak_of(gpu or facts.gpu, sm_count=facts.sm_count)
     if gpu and peak is None:
         raise UsageError(
-            f"{gpu!r} is not in the table of GPUs", fix="write it as nvidia-smi does: 'NVIDIA H200'"
+            f"{gpu!r} is not a known GPU", fix="write it as nvidia-smi does: 'NVIDIA H200'"
         )
     return EngineSource(label=label, table=with_rates(table, peak), facts=facts, run=run)
 
 
-def why_of(a: EngineSource, b: EngineSource) -> diff.Why:
-    """Find causes; both sides must have been profiled."""
+def find_causes(a: EngineSource, b: EngineSource) -> diff.Why:
+    """Find the causes why B is not faster; both engines must have been profiled."""
     found = diff.why(a.table, b.table, baseline=a.facts, candidate=b.facts)
     if found is None:
         missing = a if not a.table.timed else b
         raise InputError(
-            f"{missing.label} has no layer times, and causes are in seconds",
+            f"{missing.label} has no layer times, which are needed to find causes",
             fix="trtbench profile MODEL.engine, or trtexec --exportProfile=profile.json",
         )
     return found
 
 
-def labels_of(a: File, b: File) -> tuple[str, str]:
-    """Name both sides as a user would type them, shorter where that is enough."""
+def engine_labels(a: File, b: File) -> tuple[str, str]:
+    """Return labels of two engines: file names if these differ, else the full arguments."""
     heads = ((str(word), Path(str(word).split(",")[0])) for word in (a, b))
     one, other = (path.name if path.exists() else word for word, path in heads)
     return (one, other) if one != other else (shlex.quote(str(a)), shlex.quote(str(b)))
 
 
-def notes_of(
+def diff_notes(
     a: EngineSource, b: EngineSource, found: diff.EngineDiff, names: tuple[str, str]
 ) -> tuple[str, ...]:
-    """The remarks on two engines and on what was compared of them."""
+    """Return notes on two engines and on their comparison."""
     own = [f"{name}: {x}" for name, side in zip(names, (a, b), strict=True) for x in side.notes]
     gpus = (a.facts.gpu, b.facts.gpu)
     if all(gpus) and gpus[0] != gpus[1]:
@@ -204,14 +201,14 @@ def notes_of(
     return (*own, *found.notes)
 
 
-def chosen_layers(
+def select_layers(
     engine: EngineSource, *, pattern: str | None, sort: str, top: int | None
 ) -> tuple[tables.Layer, ...]:
-    """Choose layers by pattern, put them in order and keep the first so many."""
-    layers = tuple(x for x in engine.table.layers if not pattern or tables.matches(x, pattern))
+    """Return the layers that match the pattern, sorted, at most ``top``."""
+    layers = tuple(x for x in engine.table.layers if not pattern or tables.fits(x, pattern))
     if pattern and not layers:
         raise UsageError(
-            f"no layer and no node fits {pattern!r}", fix="patterns take * and ?: '/layer3/*'"
+            f"no layer or node matches {pattern!r}", fix="patterns can use * and ?: '/layer3/*'"
         )
     keys = {
         "time": lambda layer: -layer.seconds,
@@ -229,7 +226,7 @@ def layers_document(
     return document_from_layers(
         engine.label,
         table,
-        chosen_layers(engine, pattern=pattern, sort=sort, top=top),
+        select_layers(engine, pattern=pattern, sort=sort, top=top),
         facts=facts,
         truth=tables.summarize_precision(table, asked=facts.asked),
         sums=diff.reconcile(table, facts),
@@ -243,29 +240,29 @@ def layers_document(
 def layer_rows(
     engine: EngineSource, *, by: str | None, pattern: str | None, sort: str
 ) -> list[diff.Row]:
-    """List all layers, or groups of them, as plain rows."""
+    """Return all layers, or groups of them, as rows for CSV or JSON."""
     if by is not None:
         return diff.rows_from_groups(tables.groups_of(engine.table, by), by=by)
-    return diff.rows_from_layers(chosen_layers(engine, pattern=pattern, sort=sort, top=None))
+    return diff.rows_from_layers(select_layers(engine, pattern=pattern, sort=sort, top=None))
 
 
 def rows_text(rows: Sequence[diff.Row], *, ending: str = ".csv") -> str | bytes:
-    """Write rows as CSV or JSON."""
+    """Return rows as CSV or JSON."""
     if ending.lower() == ".json":
         return json_from_value(list(rows))
     if ending.lower() != ".csv":
-        raise UsageError(f"rows are written as .csv or .json, not {ending!r}", fix="-o FILE.csv")
+        raise UsageError(f"rows can be written as .csv or .json, not {ending!r}", fix="-o FILE.csv")
     names = list(rows[0]) if rows else []
     return csv_from_lines(names, ([row[name] for name in names] for row in rows))
 
 
-def named_run(name: str, store: Store | None) -> Run:
-    """Read a run by its name or folder, or make one of trtexec's files, joined by commas."""
+def load_run(name: str, store: Store | None) -> Run:
+    """Read a run by name or folder, or from files of trtexec separated by commas."""
     words = [part for part in name.split(",") if part]
     if words and all(Path(word).is_file() for word in words):
         drafts, _ = _drafts([files.found_from_path(Path(word), named=True) for word in words])
         if not drafts or not drafts[0].measured:
-            raise UsageError("the files hold no run", fix="name the files of one run")
+            raise UsageError("the files contain no run", fix="give the files of one run")
         return run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT)
     if (Path(name) / RECORD).is_file():
         return demand_finished(read_run(Path(name)))

@@ -1,4 +1,4 @@
-"""Hand stored runs to people who keep their records elsewhere: Parquet files, MLflow."""
+"""Exports stored runs to Parquet files or MLflow."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from trtbench.store.store import Store
 
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
 ID_TAG = "trtbench.id"
-"""By this an MLflow run is known again: what was exported is not exported twice."""
+"""Tag of exported MLflow runs, so that a run is not exported twice."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Exported(ShortView):
-    """What went out."""
+    """The result of an export."""
 
     runs: int
     skipped: int = 0
@@ -55,7 +55,7 @@ def export_runs(
 
 
 def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
-    """Describe a run in flat, typed fields; seconds, bytes and hertz, as the names say."""
+    """Return a run as flat fields, with units in their names."""
     record = run.record if isinstance(run, Run) else run
     spec, environment = record.spec, record.environment
     gpu = gpu_of(record)
@@ -136,7 +136,7 @@ def _loaded(
 
 
 def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listener) -> Exported:
-    """Write one table of runs and one of samples, a group of rows for each run."""
+    """Write a table of runs and a table of samples with a row group for each run."""
     arrow, parquet = (optional_library("pyarrow"), optional_library("pyarrow.parquet"))
     problems: list[str] = []
     rows: list[Row] = []
@@ -157,7 +157,7 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
                     for name, kind in zip(schema.names, schema.types, strict=True)
                 }
                 writer.write_table(arrow.table(data, schema=schema))
-        # Every run has every field; what one does not have is null.
+        # Every run has all fields; missing values are null.
         names = dict.fromkeys(name for row in rows for name in row)
         whole = arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
         parquet.write_table(whole, partial[RUNS], compression="zstd")
@@ -214,13 +214,13 @@ def _to_mlflow(
                 client.log_artifact(key, path, None if below == "." else below)
             for tag in filter(None, row["tags"].split(",")):
                 client.set_tag(key, _safe(f"tag.{tag}"), "true")
-            client.set_tag(key, ID_TAG, entry.id)  # last, when all the rest is there
+            client.set_tag(key, ID_TAG, entry.id)  # set last, when the run is complete
             status = "FINISHED" if entry.kind == "run" else "FAILED"
             client.set_terminated(key, status=status, end_time=instant_ms)
             count += 1
     except OSError as problem:
         raise StoreError(
-            "MLflow cannot be written", facts={"place": uri, "reason": problem}
+            "cannot write to MLflow", facts={"place": uri, "reason": problem}
         ) from None
     except refused as problem:
         raise StoreError(
@@ -233,5 +233,5 @@ def _to_mlflow(
 
 
 def _safe(name: str) -> str:
-    """Write a name with the letters, digits and few signs that MLflow takes."""
+    """Return a name with only the characters that MLflow allows."""
     return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)

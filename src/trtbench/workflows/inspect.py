@@ -1,4 +1,4 @@
-"""What a file holds, and whether an engine would load here."""
+"""Inspects files, and checks whether an engine would load on this machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes
 
 _PACKAGES = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx"}
-_WORDS = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
+_FLAVOUR_NAMES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
 _TENSOR = re.compile(r"(?P<name>.+?) (?P<dtype>[a-z]+\d*\w*) (?P<dims>[\dx?]*)(?:, |$)")
 _LOG_FACTS = (
     "peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "timing_cache",
@@ -54,14 +54,14 @@ Shapes = Mapping[str, tuple[int, ...]]
 def inspect(
     name: str | Path, *, shapes: Shapes | None = None, batch: int | None = None
 ) -> Inspection:
-    """Describe a file."""
+    """Return what a file contains, whatever its kind."""
     path = Path(name)
     if path.is_dir():
         raise InputError(
-            f"{path} is a folder, and files are inspected",
+            f"{path} is a folder, not a file",
             fix="give an engine or a model; trtbench runs show shows a run",
         )
-    identity.model_ref(path, whole=False)  # says so when it cannot be read or is empty
+    identity.model_ref(path, whole=False)  # raises an error if it is empty or cannot be read
     with open(path, "rb") as file:
         kind, _ = kind_of_stream(file, name=path.name)
     where = str(path)
@@ -93,24 +93,24 @@ def inspect(
             notes=(f"{len(bad)} scales cannot be used: {', '.join(bad[:5])}",) if bad else (),
         )
     size = path.stat().st_size
-    if identity.format_of(path) == "torch":  # described without running what is in it
+    if identity.format_of(path) == "torch":  # without running code from the file
         archive = archive_kind(path)
         named = sorted(modules_named(path)) if archive == "pickle" else []
         return Inspection(
             kind=f"PyTorch {archive}",
             path=where,
             facts={"size_bytes": size, "names_code_of": ", ".join(named) or None},
-            notes=("trtbench export turns it into ONNX, which can be looked into",),
+            notes=("trtbench export converts it to ONNX, which can be inspected",),
         )
     if kind == "unknown":
         raise InputError(
-            f"{path.name} is nothing that can be looked into",
+            f"{path.name} is not a file that can be inspected",
             facts={"known": "ONNX, engines, trtexec's JSON files, calibration caches, runs"},
-            fix=f"trtbench import --dry-run {shlex.quote(where)} knows a few kinds more",
+            fix=f"trtbench import --dry-run {shlex.quote(where)} recognizes more kinds",
         )
     if kind == "timing-cache":
         return Inspection(kind="timing cache", path=where, facts={"size_bytes": size})
-    note = f"trtbench import {shlex.quote(where)} makes a run of it, if something was measured"
+    note = f"trtbench import {shlex.quote(where)} imports it as a run, if it has measurements"
     return Inspection(kind=kind, path=where, facts={"size_bytes": size}, notes=(note,))
 
 
@@ -118,13 +118,13 @@ def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
     model = read_onnx(path, shapes=shapes, batch=batch)
     found = inspection_from_onnx(model, cost_from_model(model), path=str(path))
     facts = dict(found.facts)
-    if (opset := model.opset) is not None:  # from which TensorRT on its parser documents it
-        facts["parsed_by"] = f"no TensorRT documents opset {opset} (at most {OPSETS[-1][1]})"
+    if (opset := model.opset) is not None:  # the first TensorRT whose documentation lists the opset
+        facts["parsed_by"] = f"no TensorRT documents opset {opset} (maximum {OPSETS[-1][1]})"
         if first := next((first for first, limit in OPSETS if opset <= limit), None):
             version = ".".join(map(str, first))
             facts["parsed_by"] = f"TensorRT {version} and later, by its documentation"
     missing = [name for name in model.external_files if not (path.parent / name).is_file()]
-    notes = [f"it does not load: its weights are in {n}, which is not there" for n in missing]
+    notes = [f"it cannot be loaded: the weights in {n} are missing" for n in missing]
     notes += found.notes
     sidecar = identity.read_sidecar(path)
     if sidecar is not None and sidecar.sha256 != identity.model_ref(path, whole=False).sha256:
@@ -164,17 +164,17 @@ def _times(path: Path) -> Inspection:
 
 
 def inspect_engine(path: Path) -> Inspection:
-    """Describe an engine of any TensorRT by its header and by the files next to it."""
+    """Return what the header of an engine and the files next to it say."""
     with open(path, "rb") as file:
         header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
     size, notes = path.stat().st_size, []
     is_cut, weight_bytes = (header.plan_bytes or 0) > size, header.weight_bytes
     if is_cut:
-        notes.append(f"it is cut short: {size} of {header.plan_bytes} bytes are there")
+        notes.append(f"it is truncated: it has {size} of {header.plan_bytes} bytes")
     elif weight_bytes is not None and weight_bytes > size:
         stated = text_from_bytes(weight_bytes)
         notes.append(
-            f"its header states {stated} of weights, which are not in it: stripped, or damaged"
+            f"its header states {stated} of weights, which it does not contain: stripped or damaged"
         )
     artefact = identity.kept_value(
         path.with_name(f"{path.name}.json"), Artefact
@@ -184,7 +184,7 @@ def inspect_engine(path: Path) -> Inspection:
         graph = read_graph(path)
     else:
         artefact = None
-        notes.append("the files next to it are of another engine, and were not read")
+        notes.append("the files next to it belong to another engine and were ignored")
     seen = [gpu for gpu in (gpu_in_use(),) if gpu is not None]
     installed = distribution_versions(_PACKAGES[header.flavour])
     loads, reasons = would_load(header, artefact, installed=installed, gpus=seen)
@@ -193,8 +193,8 @@ def inspect_engine(path: Path) -> Inspection:
     if graph is None:
         notes.append("there is no layer information next to it (ENGINE.graph.json)")
     elif recorded.get("layers_from") == "network":
-        notes.append("the layers are those of the network: no GPU was there to read the engine")
-    inputs, outputs = io_specs(graph) if graph is not None else ((), ())
+        notes.append("the layers are those of the network: no GPU was available to read the engine")
+    inputs, outputs = edges_of(graph) if graph is not None else ((), ())
     if "inputs" in recorded:
         inputs, outputs = (_tensors(str(recorded.get(n) or "")) for n in ("inputs", "outputs"))
     found = inspection_from_graph(graph, path=str(path)) if graph else None
@@ -204,7 +204,7 @@ def inspect_engine(path: Path) -> Inspection:
         kind="engine",
         path=str(path),
         facts={
-            "flavour": _WORDS[header.flavour],
+            "flavour": _FLAVOUR_NAMES[header.flavour],
             "version": header.version,
             "size_bytes": size,
             "weight_bytes": weight_bytes or recorded.get("weights_bytes"),
@@ -212,8 +212,8 @@ def inspect_engine(path: Path) -> Inspection:
             "built_for": ", ".join(header.compute_capabilities) or None,
             **(_artefact_facts(artefact) if artefact is not None else {}),
             "layers": len(graph.layers) if graph else None,
-            "parameters": parameter_count(graph) if graph else None,
-            "loads_here": {True: "yes", False: "no", None: "not known"}[False if is_cut else loads],
+            "parameters": parameters_of(graph) if graph else None,
+            "loads_here": {True: "yes", False: "no", None: "unknown"}[False if is_cut else loads],
         },
         inputs=inputs,
         outputs=outputs,
@@ -230,15 +230,15 @@ def would_load(
     installed: Mapping[str, str],
     gpus: Sequence[Gpu],
 ) -> tuple[bool | None, tuple[str, ...]]:
-    """Judge by version and GPU; ``None`` when nothing speaks against it but too little is known."""
-    name, reasons = _WORDS[header.flavour], []
+    """Return whether an engine would load here, and reasons why not; ``None`` if unknown."""
+    name, reasons = _FLAVOUR_NAMES[header.flavour], []
     version = next(iter(installed.values()), None)
     here, there = ((text or "").split("+")[0].split(".")[:3] for text in (version, header.version))
     compatible = artefact is not None and artefact.spec.version_compatible
     if version is None:
         reasons.append(f"{name} is not installed in this interpreter")
     elif header.version and not compatible and here != there:
-        reasons.append(f"it was built by {name} {header.version}, and {version} is installed here")
+        reasons.append(f"it was built by {name} {header.version}, but {version} is installed here")
     gpu = gpus[0] if gpus else None
     capability = gpu.compute_capability if gpu else None
     built = artefact.gpus[0] if artefact is not None and artefact.gpus else None
@@ -249,11 +249,11 @@ def would_load(
     elif capability and capability not in (header.compute_capabilities or (capability,)):
         wanted = ", ".join(header.compute_capabilities)
         reasons.append(
-            f"it was built for compute capability {wanted}, and {gpu.name} has {capability}"
+            f"it was built for compute capability {wanted}, but {gpu.name} has {capability}"
         )
     elif capability and built and built.compute_capability not in (None, capability):
         where = f"{built.name} ({built.compute_capability})"
-        reasons.append(f"it was built on {where}, and here is {gpu.name} ({capability})")
+        reasons.append(f"it was built on {where}, but this GPU is {gpu.name} ({capability})")
     if reasons:
         return False, tuple(reasons)
     known = artefact is not None or header.flavour == "tensorrt_rtx"
@@ -261,7 +261,7 @@ def would_load(
 
 
 def read_graph(engine: Path) -> EngineGraph | None:
-    """The layers that a build left next to its engine."""
+    """Read the layer information next to an engine, if any."""
     for name in (f"{engine.name}.graph.json", f"{engine.stem}.graph.json"):
         path = engine.with_name(name)
         if path.is_file():
@@ -276,7 +276,7 @@ def _artefact_facts(artefact: Artefact) -> dict[str, Scalar]:
     def span(profile: ShapeProfile) -> str:
         ends = (profile.min, profile.opt, profile.max)
         low, best, high = ("x".join(map(str, end)) for end in ends)
-        return low if low == high else f"{low} to {high} (best at {best})"
+        return low if low == high else f"{low} to {high} (optimum {best})"
 
     wanted = [spec.shapes, *({**spec.shapes, **each} for each in spec.more_profiles)]
     profiles = [
@@ -298,7 +298,7 @@ def _artefact_facts(artefact: Artefact) -> dict[str, Scalar]:
 
 
 def _tensors(text: str) -> tuple[TensorSpec, ...]:
-    """Read ``x float32 ?x3, go bool``."""
+    """Parse tensors such as ``x float32 ?x3, go bool``."""
     return tuple(
         TensorSpec(
             name=match["name"],
@@ -310,25 +310,25 @@ def _tensors(text: str) -> tuple[TensorSpec, ...]:
 
 
 def inspect_log(path: Path) -> Inspection:
-    """Describe a log of trtexec: its last run in full, and the others in one line each."""
+    """Return what a log of trtexec contains: its last run, and a line for each other run."""
     with open(path, "rb") as stream:
         text = read_log(stream, where=str(path))
     if not text.runs:
-        raise ParseError(f"{path} has words of trtexec's, but no run of it")
+        raise ParseError(f"{path} looks like a log of trtexec, but contains no run")
     run = text.runs[-1]
     facts, trace = run.facts, run.trace
     built = run.summary is None and facts.build_s is not None
     printed = [each for each in text.runs if each.summary]
     summary, layers = None, None
-    notes = ["every layer with its tactics: --layers; as a table: --csv"] if trace else []
+    notes = ["--layers shows every layer with its tactics, --csv as a table"] if trace else []
     if printed:
-        rows = tuple(_printed(number, each) for number, each in enumerate(printed, start=1))
+        rows = tuple(_summary_row(number, each) for number, each in enumerate(printed, start=1))
         names = ("run", "line", "latency_s", "queries_per_s", "above it")
         summary = InspectionTable(columns=names, rows=rows)
     elif trace is not None and trace.phases_s:
         rows = tuple(trace.phases_s.items())
         summary = InspectionTable(columns=("phase", "seconds_s"), rows=rows)
-    if trace is not None and trace.layers:  # with the tactics that were tried and chosen
+    if trace is not None and trace.layers:  # with tactics tried and chosen
         columns = ("layer", "runner", "tried", "spent_s", "chosen", "chosen_s", "fastest_s")
         tried = []
         for each in trace.layers:
@@ -381,8 +381,8 @@ def inspect_log(path: Path) -> Inspection:
     )
 
 
-def _printed(number: int, run: LogRun) -> tuple[Scalar, ...]:
-    """What a run printed: its rate and the middle of its latency."""
+def _summary_row(number: int, run: LogRun) -> tuple[Scalar, ...]:
+    """Return the throughput and the median or mean latency that a run printed."""
     printed = reported_from_log(run)
     keys = (
         f"{column}_{statistic}_ms"

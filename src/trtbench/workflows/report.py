@@ -1,4 +1,4 @@
-"""One document from any number of runs, in any format."""
+"""Writes reports on runs, and the site with a page for each run."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from trtbench.store import directory
 from trtbench.store.store import Store, results_folders, stored_scores
 from trtbench.version import __version__
 
-SWEEP = "sweep.json"  # in a folder: it is that of a sweep, whose runs are in a store
+SWEEP = "sweep.json"  # marks the folder of a sweep, whose runs are in a store
 FORMATS = ("html", "md", "json")
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
 KEPT_PICTURES = ("depth_comparison.png",)
-BESIDE = {"output_comparison": "output_diff.json", "checks": "checks.json"}
+EXTRA_FILES = {"output_comparison": "output_diff.json", "checks": "checks.json"}
 
 
-BUILD_METADATA = "build.metadata.json"  # what a log says of the build, beside an imported run
+BUILD_METADATA = "build.metadata.json"  # from the build log of an imported run
 
 
 class _Outline(Value, frozen=True, kw_only=True):
-    """What is needed of ``sweep.json`` to find the runs of a sweep."""
+    """The fields of ``sweep.json`` that are needed to find the runs of a sweep."""
 
     tag: str
     store: str
 
 
 def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[FailedRun]]:
-    """Read runs by id, tag or folder; a folder of runs, a store or a sweep gives all its runs.
+    """Read runs by id, tag or folder; the folder can be of a run, a store or a sweep.
 
-    A run that is damaged among others is a failed run with the reason.
+    A damaged run among others becomes a failed run with the reason.
     """
     found: list[Run | FailedRun] = []
     for name in names:
@@ -59,7 +59,7 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
             entries = store.index.find(tag=sweep.tag, kind="run")
             if not entries:
                 raise UsageError(
-                    f"the runs of the sweep in {folder} are not in this store",
+                    f"the runs of the sweep in {folder} are in another store",
                     facts={"this store": store.address, "its store": sweep.store},
                     fix=f"--store {sweep.store}",
                 )
@@ -77,27 +77,27 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
                 if not inside and (len(names) == 1 or isinstance(problem, UsageError)):
                     raise
                 found.append(directory.unreadable_run(each, problem.message))
-    runs = {run.id: with_files(run, store=store) for run in found if isinstance(run, Run)}
+    runs = {run.id: with_known_files(run, store=store) for run in found if isinstance(run, Run)}
     failed = {run.id: run for run in found if isinstance(run, FailedRun)}
     return list(runs.values()), list(failed.values())
 
 
-def with_files(run: Run, *, store: Store | None = None) -> Run:
-    """Add what is known of a run: output differences, checks, pictures, the engine's build.
+def with_known_files(run: Run, *, store: Store | None = None) -> Run:
+    """Return a run with its output differences, checks, pictures, scores and build record.
 
-    Files in the folder of the run come before what the store knows of the same bytes.
+    Files in the folder of the run are preferred to those of other runs of the same model.
     """
     extra: dict[str, object] = {}
     known = results_folders(run, store) if store else [run.path] if run.path else []
     for folder in known:
-        for key, name in BESIDE.items():
-            if key not in extra and (content := _json(folder / name)) is not None:
+        for key, name in EXTRA_FILES.items():
+            if key not in extra and (content := _read_json(folder / name)) is not None:
                 extra[key] = content
         below = folder / "pictures"
         found = [folder / name for name in KEPT_PICTURES]
         if not below.is_symlink():
             found += sorted(path for pattern in PICTURES for path in below.glob(pattern))
-        # A link in the folder of a run could name any file of whoever makes the report.
+        # A symbolic link could expose any file of the user who writes the report.
         pictures = [path for path in found if path.is_file() and not path.is_symlink()]
         if pictures and "pictures" not in extra:
             extra["pictures"] = [
@@ -107,13 +107,13 @@ def with_files(run: Run, *, store: Store | None = None) -> Run:
         extra |= scores.as_extra()
     model = run.record.spec.model
     if model.format == "engine":
-        with suppress(InputError):  # a record that was not requested must not stop a report
-            record = _json(Path(f"{model.path}.json"))
-            # Any JSON file could be named by a record of somebody else's, or be of other bytes.
+        with suppress(InputError):  # an invalid record must not stop a report
+            record = _read_json(Path(f"{model.path}.json"))
+            # A foreign record could name any JSON file, so the hash must match.
             digest = record.get("sha256") if isinstance(record, dict) else None
             if digest and digest == model.sha256:
                 extra["build"] = record
-    if run.path is not None and (logged := _json(run.path / BUILD_METADATA)) is not None:
+    if run.path is not None and (logged := _read_json(run.path / BUILD_METADATA)) is not None:
         extra["build_log"] = logged
     return replace(run, extra={**extra, **run.extra}) if extra else run
 
@@ -128,7 +128,7 @@ def write_report(
     comparisons: Sequence[Comparison] = (),
     brief: bool = False,
 ) -> list[Path]:
-    """Write a report; runs that were measured in turn are compared in it."""
+    """Write a report, with comparisons of interleaved runs, and return its files."""
     if not formats:
         raise UsageError("a report needs a format", fix=f"--format {','.join(FORMATS)}")
     for name in formats:
@@ -139,7 +139,7 @@ def write_report(
         duet = first.record.duet
         if duet and duet.side == 0 and pair_design(first, second) is not None:
             given.append(comparison_from_runs(first, second))
-    flat = findings_over_batches(runs)  # what shows only beside runs of other batch sizes
+    flat = findings_over_batches(runs)  # findings that need runs of several batch sizes
     carriers = []
     for run in runs:
         mine = [each for each in given if each.candidate == run.id]
@@ -153,7 +153,7 @@ def write_report(
         return write_document(document, folder, formats=formats)
 
 
-def _json(path: Path) -> object | None:
+def _read_json(path: Path) -> object | None:
     if not path.is_file():
         return None
     try:
@@ -166,20 +166,20 @@ def _json(path: Path) -> object | None:
 
 
 SITE_MARK = "made-by.txt"
-"""Says which version wrote the pages of runs; another version writes them anew."""
+"""File with the version that wrote the pages; another version rewrites them."""
 SITE_FIGURES = ("latency_series", "per_layer_time")
-"""Charts on the page of a run: drawing all takes too long for a thousand runs."""
+"""Charts on the page of a run; drawing all would take too long for many runs."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SiteMade(ShortView):
-    """What was written."""
+    """The result of writing a site."""
 
     index: Path
     runs: int
     written: int
     problems: tuple[str, ...]
-    """Runs that could not be read; they are rows with the reason on their page."""
+    """Runs that could not be read; their pages show the reason."""
 
 
 def write_site(
@@ -189,7 +189,7 @@ def write_site(
     title: str = "Benchmarks",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SiteMade:
-    """Write an index of all runs and a page for each; a page newer than its run stays."""
+    """Write an index of all runs and a page for each run that changed."""
     entries = store.index.find()
     if not entries:
         raise UsageError("the store has no runs", fix="trtbench bench model.onnx")
@@ -197,7 +197,7 @@ def write_site(
     made_by = mark.read_text() if mark.is_file() else None
     if made_by is None and (index.exists() or pages.exists()):
         raise UsageError(
-            f"{folder} holds something that is no site of trtbench", fix="give a new folder with -o"
+            f"{folder} is not empty and not a trtbench site", fix="choose a new folder with -o"
         )
     rows: list[directory.Entry] = []
     links: dict[str, str] = {}
@@ -224,7 +224,7 @@ def write_site(
                     run = directory.unreadable_run(Path(page.stem), problem.message)
                     entry = entry.having(kind="failed")
                 if isinstance(run, Run):
-                    document = document_from_runs([with_files(run)])
+                    document = document_from_runs([with_known_files(run)])
                 else:
                     document = document_from_runs([], failed=[run])
                 write_output(page, html.page(document.with_figures(SITE_FIGURES)))

@@ -1,7 +1,4 @@
-"""Look after stored runs: list them, and make the index anew.
-
-Runs of a store as a list that shows itself: as a table, in a notebook too, or as a frame.
-"""
+"""Lists stored runs, rebuilds the index, reads histories, and finds baselines."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def list_runs(
     kind: Literal["run", "failed"] | None = None,
     limit: int | None = None,
 ) -> list[Entry]:
-    """List entries, newest first; days are given as ``2026-11-15``, ``today`` or ``7d``."""
+    """Return the entries that match the filters, newest first."""
     last = day_from_text(wanted.until) + datetime.timedelta(days=1) if wanted.until else None
     return store.index.find(
         model=getattr(wanted, "model", None),
@@ -53,7 +50,7 @@ def list_runs(
 
 
 def day_from_text(text: str) -> datetime.date:
-    """Read a day."""
+    """Parse a day: ``2026-11-15``, ``today``, ``yesterday`` or ``7d``."""
     today = datetime.date.today()
     if text == "today":
         return today
@@ -70,7 +67,7 @@ def day_from_text(text: str) -> datetime.date:
 
 
 def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
-    """Index every run directory of the store, and of folders elsewhere."""
+    """Rebuild the index of the store, and add the run directories in ``folders``."""
     for folder in folders:
         found = [folder]
         if not (folder / RECORD).is_file():
@@ -79,7 +76,7 @@ def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
         if not found:
             raise UsageError(
                 f"there is no run directory in {folder}",
-                fix="give a folder that holds run.json; trtbench import reads other files",
+                fix="give a folder with run.json; trtbench import reads other files",
             )
         for run in found:
             store.add(read_record(run), path=run.absolute())
@@ -90,7 +87,7 @@ MOST_SHOWN = 20
 
 
 class Entries(list[Entry]):
-    """Entries of the index, newest first."""
+    """A list of runs, newest first, that is displayed as a table."""
 
     def __repr__(self) -> str:
         if not self:
@@ -107,29 +104,29 @@ class Entries(list[Entry]):
         return notebook_page(f"{len(self)} runs", rows)
 
     def to_pandas(self) -> object:
-        """Make a DataFrame with a row per run; its index is the run's id, times are in seconds."""
+        """Return a DataFrame with a row per run, indexed by run id; times are in seconds."""
         pandas = optional_library("pandas")
         frame = pandas.DataFrame([asdict(each) for each in self], columns=Entry.__struct_fields__)
         frame["created"] = pandas.to_datetime(frame["created"], utc=True, format="ISO8601")
         return frame.set_index("id")
 
 
-APART = "interleaved"
-"""A condition of runs that were one side of a comparison; they make series of their own."""
+INTERLEAVED = "interleaved"
+"""Setting of runs that were measured in a comparison; they form separate series."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class History(ShortView):
-    """Series, those with changes first, and how many runs could not take part."""
+    """Series of runs, those with changes first, and numbers of excluded runs by reason."""
 
     series: tuple[history.Series, ...]
     left_out: dict[str, int]
 
 
 def read_history(request: HistoryRequest, *, store: Store) -> History:
-    """Group the requested runs into series over time and find their changes."""
+    """Return the history of the requested runs with its changes."""
     left_out: dict[str, int] = {}
-    groups = _groups(list_runs(store, request, kind="run"), store, left_out)
+    groups = _group_by_series(list_runs(store, request, kind="run"), store, left_out)
     found = [history.series_from_points(key, points) for key, points in groups]
     kept = [
         series
@@ -141,13 +138,11 @@ def read_history(request: HistoryRequest, *, store: Store) -> History:
 
 
 def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
-    """The stored run a candidate is compared with: ``last``, ``best`` or ``tag:NAME``."""
+    """Return the id of the baseline of a candidate: ``last``, ``best`` or ``tag:NAME``."""
     how, candidate = request.baseline or "", str(request.candidate)
     if how not in ("last", "best") and not how.startswith(TAG):
-        raise UsageError(
-            f"--baseline {how} cannot be read", fix="--baseline last, best or tag:NAME"
-        )
-    comparable = _comparable(request, store, config)
+        raise UsageError(f"--baseline {how} is not valid", fix="--baseline last, best or tag:NAME")
+    comparable = _comparable_series(request, store, config)
     tag = how.removeprefix(TAG) if how.startswith(TAG) else None
     tagged = [p for each in comparable for p in each.points if tag in p.tags]
     if tagged:
@@ -155,24 +150,24 @@ def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
     if not comparable or tag is not None:
         what = f"with the tag {tag!r} " if tag is not None else ""
         raise UsageError(
-            f"there is no run {what}that {candidate} could be compared with",
+            f"there is no run {what}to compare {candidate} with",
             facts={
                 "needed": "the same model name, runtime, shape, settings and machine",
                 "comparable runs": sum(len(each.points) for each in comparable),
             },
-            fix="trtbench history, or name a run with --against",
+            fix="trtbench history lists runs; choose one with --against",
         )
     return history.best_point(comparable[0]).run if how == "best" else comparable[0].points[-1].run
 
 
-def _comparable(request: GateRequest, store: Store, config: Config) -> list[history.Series]:
-    """The series that a candidate would continue, the likeliest first."""
+def _comparable_series(request: GateRequest, store: Store, config: Config) -> list[history.Series]:
+    """Return the series that a candidate would continue, best match first."""
     candidate = str(request.candidate)
     stored = stored_run(candidate, store)
     if stored is not None:
         key = history.key_from_record(stored.record)
-        groups = _groups(store.index.find(model=key.model, kind="run"), store, {})
-        before = history.epoch_s(stored.record.created)
+        groups = _group_by_series(store.index.find(model=key.model, kind="run"), store, {})
+        before = history.instant(stored.record.created)
         points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
         points = [p for p in points if history.epoch_s(p.created) <= before]
         return [history.series_from_points(key, points)] if points else []
@@ -189,14 +184,15 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[hist
             and request_same_run(record.spec, spec, history=True)
         ):
             entries.append(entry)
-    found = [history.series_from_points(key, points) for key, points in _groups(entries, store, {})]
+    groups = _group_by_series(entries, store, {})
+    found = [history.series_from_points(key, points) for key, points in groups]
     found.sort(
-        key=lambda each: (APART in each.key.settings, -history.epoch_s(each.points[-1].created))
+        key=lambda x: (INTERLEAVED in x.key.settings, -history.instant(x.points[-1].created))
     )
     return found
 
 
-def _groups(
+def _group_by_series(
     entries: Iterable[Entry], store: Store, left_out: dict[str, int]
 ) -> list[tuple[history.SeriesKey, list[history.Point]]]:
     groups: dict[str, tuple[history.SeriesKey, list[history.Point]]] = {}
