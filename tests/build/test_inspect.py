@@ -115,7 +115,7 @@ def test_an_engine_with_its_record_shows_edges_profiles_and_weights(tmp_path: Pa
         ("go", "bool", ()),
     ]
     assert [(each.name, each.shape) for each in found.outputs] == [("y", (None, 3, None))]
-    assert found.facts["profiles"] == ("0: in put:0 1x3 to 8x3 (best at 4x3); 1: in put:0 16x3")
+    assert found.facts["profiles"] == ("0: in put:0 1x3 to 8x3 (optimum 4x3); 1: in put:0 16x3")
     assert found.facts["activation_bytes"] == 4 * 2**20
     assert (found.facts["precision"], found.facts["typing"]) == ("fp16+fp32", "weak")
 

@@ -149,7 +149,7 @@ def test_outliers_that_are_rounded_where_they_are_read(tmp_path: Path, kind: str
         reference=str(reference), candidate=str(candidate), inputs="32 items", found=found
     )
     said = answer(result)
-    assert said.startswith(f"{reader.node} loses most in INT8 (adds rel. L2 ")
+    assert said.startswith(f"{reader.node} loses most accuracy in INT8 (adds rel. L2 ")
     assert "kept in full precision: SQNR" in said
 
 

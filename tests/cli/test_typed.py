@@ -33,7 +33,7 @@ HELP = "add --help to the command to see its flags"
         ("profile m.onnx --no-profile", HELP),
         ("export m.onnx", "trtbench bench m.onnx"),
         ("gate none.toml", "give a file that exists"),
-        ("eval m.onnx --task classification --data none", "--data with a folder"),
+        ("eval m.onnx --task classification --data none", "--data FOLDER with images"),
         # other machines
         ("export m.pt --executor ssh", HELP),
         ("localize a.onnx b.onnx --hosts h.toml", HELP),

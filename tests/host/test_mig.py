@@ -104,7 +104,7 @@ def test_memory_before_a_run_is_that_of_the_slice(monkeypatch: pytest.MonkeyPatc
 
 def gpu_checks(monkeypatch: pytest.MonkeyPatch, door: type[StandIn]) -> dict[str, doctor.Check]:
     monkeypatch.setattr(nvml, "_pynvml", door)
-    return {each.name: each for each in doctor._gpus(nvml.gpus())}
+    return {each.name: each for each in doctor._check_gpus(nvml.gpus())}
 
 
 def test_doctor_lists_slices_as_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,7 +201,7 @@ def test_annotated_images_in_folders(tmp_path: Path) -> None:
     told = coco(tmp_path / "people.json", {"a/1.png": 0, "b/1.png": 5}, [somebody(5)])
     settings = {"data": str(tmp_path / "images"), "annotations": str(told)}
     source = pose.PoseImages(settings_with_defaults(pose.FLAGS, settings), COLOUR)
-    assert [source.annotations.id_of(path) for path in source.paths] == [0, 5]
+    assert [source.annotations.image_id(path) for path in source.paths] == [0, 5]
     coco(told, {"1.png": 0}, [somebody(0)])
     with pytest.raises(InputError, match="two images match the same annotation"):
         pose.PoseImages(settings_with_defaults(pose.FLAGS, settings), COLOUR)
@@ -291,18 +291,18 @@ def test_folders_of_file_names_tell_images_of_one_name_apart(tmp_path: Path, wri
     told = [{"id": n, "file_name": written.format(folder)} for n, folder in enumerate("ab", 1)]
     truth = instances(tmp_path, images=told)
     for number, path in enumerate(paths, 1):
-        assert truth.annotated(path.parent, [path])[0] == [path]
-        assert truth.id_of(path) == number
+        assert truth.keep_annotated(path.parent, [path])[0] == [path]
+        assert truth.image_id(path) == number
         assert len(truth.boxes(path).boxes) == (number == 1)
     with pytest.raises(InputError, match="matches the annotations of 2 images"):
-        truth.id_of(picture(tmp_path / "c" / "1.png"))
+        truth.image_id(picture(tmp_path / "c" / "1.png"))
 
 
 def test_images_come_by_their_numbers(tmp_path: Path) -> None:
     """Between equal scores of two images pycocotools decides by these, not by the names."""
     paths = [picture(tmp_path / f"{name}.png") for name in "abc"]
     told = [{"id": n, "file_name": f"{name}.png"} for n, name in ((30, "a"), (4, "b"), (200, "c"))]
-    known, _ = instances(tmp_path, images=told, annotations=[]).annotated(tmp_path, paths)
+    known, _ = instances(tmp_path, images=told, annotations=[]).keep_annotated(tmp_path, paths)
     assert [path.stem for path in known] == ["b", "a", "c"]
 
 

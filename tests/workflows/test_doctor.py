@@ -131,7 +131,7 @@ def test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with(plugin, tmp
 
 @pytest.fixture
 def no_runtimes(monkeypatch):
-    monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: OK)
+    monkeypatch.setattr(doctor, "_check_runtime", lambda name, *, settings: OK)
 
 
 OK = doctor.Check(name="stand-in", status="ok", detail="works here")
@@ -184,7 +184,7 @@ def test_trtexec_is_found_on_the_path_and_beside_it(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("no_config")
 def test_no_working_runtime_is_status_4_with_the_result_on_stdout(monkeypatch):
     broken = doctor.Check(name="r", status="missing", detail="not installed", fix="pip install r")
-    monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: broken)
+    monkeypatch.setattr(doctor, "_check_runtime", lambda name, *, settings: broken)
     done = CliRunner().invoke(group, ["doctor", "--json"])
     assert done.exit_code == 4
     groups = {each["name"]: each["checks"] for each in json.loads(done.stdout)["groups"]}

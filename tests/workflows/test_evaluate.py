@@ -92,7 +92,7 @@ def test_images_in_folders(tmp_path: Path, evaluate) -> None:
 def test_numbered_folders_and_lists_of_classes(tmp_path: Path, evaluate) -> None:
     network = colour_network(tmp_path / "net.onnx", classes=10)
     wordnet = colour_folder(tmp_path / "wordnet")
-    with pytest.raises(InputError, match="3 folders and 10 classes"):
+    with pytest.raises(InputError, match="3 folders cannot be matched to 10 classes"):
         evaluate("classification", [network], data=str(wordnet), normalize="none")
     order = tmp_path / "classes.txt"
     rest = "".join(f"n{number} unseen\n" for number in range(7))

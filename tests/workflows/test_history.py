@@ -158,7 +158,7 @@ def test_baselines_of_a_stored_run_come_from_its_own_series(store: Store, config
     for baseline, candidate, said in (
         ("tag:none", ids[-1], "tag 'none'"),
         ("last", ids[0], "no run"),
-        ("newest", ids[-1], "cannot be read"),
+        ("newest", ids[-1], "is not valid"),
     ):
         with pytest.raises(UsageError, match=said):
             found(baseline, candidate)

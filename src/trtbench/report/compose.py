@@ -96,7 +96,7 @@ def write_document(document: Document, folder: Path, *, formats: Sequence[str]) 
 def _section_from_failures(failed: Sequence[FailedRun]) -> Section:
     """List failures with stage and reason, and the ends of their logs as details."""
 
-    def ending(failure: FailedRun) -> str | None:
+    def end_status(failure: FailedRun) -> str | None:
         status = failure.exit_status
         return failure.signal or (None if status is None else f"exit status {status}")
 
@@ -107,7 +107,7 @@ def _section_from_failures(failed: Sequence[FailedRun]) -> Section:
         column("batch", get="spec.batch"),
         column("stage", "Failed while"),
         column("reason", "Reason"),
-        column("ended_by", "Ended by", ending),
+        column("ended_by", "Ended by", end_status),
         column("id"),
     )
     blocks: list[Block] = [table("failed_runs", failed, columns)]

@@ -330,7 +330,7 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
         kept = (key for key in own if len(seen[record.spec.runtime, key]) > 1)
         fact["options"] = " ".join(f"{key}={own[key]}" for key in kept)
 
-    def differ(each: Property) -> bool:
+    def runs_differ(each: Property) -> bool:
         """Return whether runs differ in a property, for some only within the same model."""
         if each.within is None:
             return len({fact[each.name] for fact in facts}) > 1
@@ -345,7 +345,7 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
 
     levels = sorted({each.label for each in shown})
     main = [each for each in shown if each.label == levels[0]] if levels else []
-    differing = [each.name for each in main if differ(each)]
+    differing = [each.name for each in main if runs_differ(each)]
     if "model" in differing:
         # File names are redundant if runtime and precision tell the files apart.
         files = {(model_name(r), r.spec.runtime, precision_of(r)) for r in records}

@@ -186,48 +186,48 @@ def matrix_from_file(path: Path) -> Matrix:
     """Read a matrix from TOML or YAML; paths are relative to the file."""
     matrix, folder = matrix_from_table(_read_table(path), where=str(path)), path.parent
 
-    def placed(name: str | None) -> str | None:
+    def resolve_path(name: str | None) -> str | None:
         if name is None or ":" in name or name == "random" or Path(name).is_absolute():
             return name
         return str(folder / name)
 
-    def existing(value: Scalar) -> Scalar:
+    def resolve_if_exists(value: Scalar) -> Scalar:
         is_here = isinstance(value, str) and (folder / value).exists()
         return str(folder / str(value)) if is_here else value
 
     options = dict(matrix.options)
     if weights := options.get("opt.weights"):
-        options["opt.weights"] = tuple(map(existing, weights))
+        options["opt.weights"] = tuple(map(resolve_if_exists, weights))
     return matrix.having(
         options=options,
-        models=tuple(map(placed, matrix.models)),
-        task_settings={key: existing(value) for key, value in matrix.task_settings.items()},
-        **{key: placed(getattr(matrix, key)) for key in ("data", "inputs", "calibration")},
+        models=tuple(map(resolve_path, matrix.models)),
+        task_settings={k: resolve_if_exists(v) for k, v in matrix.task_settings.items()},
+        **{key: resolve_path(getattr(matrix, key)) for key in ("data", "inputs", "calibration")},
     )
 
 
 def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
     """Read a matrix from decoded TOML or YAML; an axis can be a single value."""
 
-    def listed(value: object) -> object:
+    def as_list(value: object) -> object:
         return value if isinstance(value, list | tuple) else [value]
 
-    def flat(options: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    def flatten(options: Mapping[str, object], prefix: str = "") -> dict[str, object]:
         """Convert ``[options.build]`` to ``build.NAME``."""
         found: dict[str, object] = {}
         for key, value in options.items():
             name = f"{prefix}{key}"
-            found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+            found |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
         return found
 
     axes = ("models", *AXES, "input_shape")
-    plain = {key: listed(value) if key in axes else value for key, value in table.items()}
+    plain = {key: as_list(value) if key in axes else value for key, value in table.items()}
     if isinstance(options := plain.get("options", {}), Mapping):
         loading = {key: plain.pop(key) for key in SOURCE if key in plain}
         switches = {k: ("on" if v else "off") if isinstance(v, bool) else v
                     for k, v in loading.items()}  # fmt: skip
-        every = {**{f"opt.{key}": value for key, value in switches.items()}, **flat(options)}
-        plain["options"] = {key: listed(value) for key, value in every.items()}
+        every = {**{f"opt.{key}": value for key, value in switches.items()}, **flatten(options)}
+        plain["options"] = {key: as_list(value) for key, value in every.items()}
     try:
         matrix = msgspec.convert(plain, type=Matrix)
     except msgspec.ValidationError as problem:

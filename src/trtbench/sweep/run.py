@@ -206,7 +206,7 @@ class Sweep:
         }
 
     @property
-    def left_s(self) -> float | None:
+    def remaining_s(self) -> float | None:
         """Estimated remaining time; ``None`` before the first measurement has finished."""
         if not self._measured or self._measuring_since is None:
             return None

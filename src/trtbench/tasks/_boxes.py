@@ -66,7 +66,7 @@ class CocoFile:
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(f"{path} is incomplete", facts={"reason": repr(problem)}) from None
 
-    def id_of(self, path: Path) -> object:
+    def image_id(self, path: Path) -> object:
         """Return the id of the annotated image whose file name matches most of the path's end."""
         ends = _path_suffixes(path.absolute().as_posix())
         found = next((self._ends[end] for end in ends if end in self._ends), {None})
@@ -78,14 +78,14 @@ class CocoFile:
             )
         return next(iter(found))
 
-    def annotated(self, root: Path, paths: list[Path]) -> tuple[list[Path], tuple[str, ...]]:
+    def keep_annotated(self, root: Path, paths: list[Path]) -> tuple[list[Path], tuple[str, ...]]:
         """Return the annotated images, and notes on missing annotations and missing images.
 
         Images are sorted by id as in pycocotools, where the order breaks ties between equal
         scores.
         """
         names = relative_names(root, paths)
-        ids = [self.id_of(path) for path in paths]
+        ids = [self.image_id(path) for path in paths]
         numbered = [(id, path) for path, id in zip(paths, ids, strict=True) if id is not None]
         if all(isinstance(id, int) for id, _ in numbered):
             numbered.sort(key=lambda pair: int(str(pair[0])))
@@ -177,7 +177,7 @@ class CocoBoxes(CocoFile):
 
     def boxes(self, path: Path) -> Objects:
         """Return the objects of one image, with classes as indices of the sorted categories."""
-        own = self._by_image.get(self.id_of(path), [])
+        own = self._by_image.get(self.image_id(path), [])
         return Objects(
             boxes=np.array([each["bbox"] for each in own], np.float64).reshape(len(own), 4),
             classes=np.array([self._places[int(each["category_id"])] for each in own], np.int64),
@@ -385,7 +385,7 @@ class DetectionImages(ImageFiles):
             pass
         elif folder is not None and folder.suffix.lower() == ".json":
             self.truth = CocoBoxes(folder)
-            self.paths, notes = self.truth.annotated(data.root, data.paths)
+            self.paths, notes = self.truth.keep_annotated(data.root, data.paths)
             self.notes = (*self.notes, *notes)
         elif folder is not None and not folder.is_dir():
             raise InputError(f"{folder} is neither a COCO JSON file nor a folder of YOLO labels")

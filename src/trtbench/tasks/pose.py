@@ -76,7 +76,7 @@ class PoseImages(ImageFiles):
         file = settings.get("annotations")
         self.annotations = CocoKeypoints(Path(str(file))) if file else None
         if self.annotations is not None:
-            self.paths, notes = self.annotations.annotated(path, self.paths)
+            self.paths, notes = self.annotations.keep_annotated(path, self.paths)
             self.notes = (*self.notes, *notes)
             self.names = relative_names(path, self.paths)
 
@@ -182,7 +182,7 @@ def judge(
             scores=tuple(alike), method="no annotations: only models are compared",
             notes=source.notes,
         )  # fmt: skip
-    truths = [annotations.people(annotations.id_of(path)) for path in source.paths]
+    truths = [annotations.people(annotations.image_id(path)) for path in source.paths]
     matches = [
         [match_people(found, truth, sigmas) for found, truth in zip(people, truths, strict=True)]
         for people in everyone

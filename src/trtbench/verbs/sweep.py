@@ -213,7 +213,7 @@ class Board(LiveDrawing):
         for place, (run, median_s) in sweep.found.items():
             median = "–" if median_s is None else text_from_seconds(median_s)
             self._say(f"done: {sweep.plan.cases[place].name}: {median} ({run})")
-        left = sweep.left_s
+        left = sweep.remaining_s
         rest = f" · about {text_from_long_time(left)} left" if left is not None else ""
         count = f"[{sweep.done}/{sweep.total}]" if sweep.total else "[prepare]"
         if self._live:

@@ -97,12 +97,12 @@ class Builds:
             refuse_without_builder(self.config, self._settings.get("options", {}))
         folder = Path(self.request.output_dir) / f"{Path(names[0]).stem}.builds"
 
-        def wanted(_: int, number: int) -> BuildRequest:
+        def request_for(_: int, number: int) -> BuildRequest:
             engine = folder / f"build-{number}.engine"
             runtime = self._given("runtime", 0)
             return self._build_request(0, engine, runtime=runtime, no_timing_cache=alone)
 
-        (built,) = self._build((0,), wanted)
+        (built,) = self._build((0,), request_for)
         rest = replace(self, execution=self.execution.part(BUILDING, 1.0))
         return summarize_builds(built, rest.measure(built))
 
@@ -123,7 +123,7 @@ class Builds:
                 runtimes = [name or common for name in runtimes]
         folder = Path(self.request.output_dir) / f"{title}.builds"
 
-        def wanted(side: int, pair: int) -> BuildRequest:
+        def request_for(side: int, pair: int) -> BuildRequest:
             engine = folder / f"{'ab'[side]}-{pair}.engine"
             request = self._build_request(places[side], engine, runtime=runtimes[side])
             if not alike:
@@ -135,7 +135,7 @@ class Builds:
                 request = replace(request, timing_cache=request.timing_cache or cache)
             return request
 
-        built = self._build(places, wanted)
+        built = self._build(places, request_for)
         used = {each.artefact.spec.runtime for side in built for each in side}
         paired = alike and all(BUILDERS.load(name).TIMING_CACHE for name in used)
         measured = self.measure([*built[0], *built[1]])
@@ -179,7 +179,7 @@ class Builds:
         return converted(self.request, BuildRequest, **{**changes, **settings})
 
     def _build(
-        self, places: Sequence[int], wanted: Callable[[int, int], BuildRequest]
+        self, places: Sequence[int], request_for: Callable[[int, int], BuildRequest]
     ) -> list[list[Built]]:
         """Build every model ``--builds`` times, in alternating order."""
         built: list[list[Built]] = [[] for _ in places]
@@ -188,7 +188,7 @@ class Builds:
         for number in range(1, count + 1):
             sides = range(len(places))
             for side in sides if number % 2 else reversed(sides):
-                spec = build_spec(wanted(side, number), self.config)
+                spec = build_spec(request_for(side, number), self.config)
                 done = sum(map(len, built))
                 ends = BUILDING * done / total, BUILDING * (done + 1) / total
                 part = self.execution.part(*ends, name=f"build {done + 1}/{total}")
@@ -203,7 +203,7 @@ class Builds:
         """Measure every engine in rounds; an error becomes the reason of the result."""
         request = self.request
 
-        def side(each: Built) -> RunSpec:  # GPU time without transfers, if the runtime supports it
+        def spec_of(each: Built) -> RunSpec:  # GPU time without transfers, if supported
             name = each.runtime(self.config)
             inside = RUNTIMES.load(name).open_session is not None
             bench = converted(
@@ -225,7 +225,7 @@ class Builds:
         tags = (*self.execution.tags, TAG)
         tagged = replace(self.execution, tags=tags, run_id=None, output=None)
         try:
-            sides = [(side(each), each.python) for each in built]
+            sides = [(spec_of(each), each.python) for each in built]
             runs = measure_in_rounds(
                 sides, rounds=request.launches or LAUNCHES, store=self.store, execution=tagged
             )

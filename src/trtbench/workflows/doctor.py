@@ -99,9 +99,9 @@ def diagnose() -> Diagnosis:
         tool = Check("trtexec", "missing", f"not on {places}", fix)
     gpus = nvml.gpus()
     named: dict[str, Iterable[Check]] = {
-        "Python and packages": _packages(gpus),
-        WORKING: [_runtime(name, settings=settings) for name in RUNTIMES.names()],
-        "GPU and driver": _gpus(gpus),
+        "Python and packages": _check_packages(gpus),
+        WORKING: [_check_runtime(name, settings=settings) for name in RUNTIMES.names()],
+        "GPU and driver": _check_gpus(gpus),
         "extras": extras,
         "tools": [tool],
         # Listed because code of plug-ins runs whenever they are listed or used.
@@ -110,13 +110,13 @@ def diagnose() -> Diagnosis:
                   f"{each.value}, from {each.package} {each.version} in {each.folder}")
             for each in foreign_plug_ins()
         ],
-        "store": [_store(settings.get("store"))],
+        "store": [_check_store(settings.get("store"))],
         "configuration": shown,
     }  # fmt: skip
     return Diagnosis(groups=tuple(CheckGroup(name=n, checks=tuple(c)) for n, c in named.items()))
 
 
-def _packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
+def _check_packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
     yield Check("Python", "ok", f"{platform.python_version()}, {sys.executable}")
     found = versions.library_versions(("trtbench", *LIBRARIES))
     yield Check("trtbench", "ok", found.get("trtbench", "not installed"))
@@ -143,7 +143,7 @@ def _packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
             yield Check(name, "ok", version if package == name else f"{version} ({package})")
 
 
-def _runtime(name: str, *, settings: dict[str, str]) -> Check:
+def _check_runtime(name: str, *, settings: dict[str, str]) -> Check:
     python = settings.get(f"runtimes.{name}.python") or sys.executable
     answer = probe(name, python=python)
     where, fix = "", answer.fix
@@ -157,7 +157,7 @@ def _runtime(name: str, *, settings: dict[str, str]) -> Check:
     return Check(name, "ok", f"works here{where}")
 
 
-def _gpus(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
+def _check_gpus(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
     problem = nvml.nvml_problem()
     if problem is not None:
         fix = "install the driver: sudo ubuntu-drivers install, or https://www.nvidia.com/drivers"
@@ -202,7 +202,7 @@ def _gpu_text(gpu: Gpu, *further: str | None) -> str:
     return ", ".join(filter(None, (gpu.name, capability, memory, limit, use, *further)))
 
 
-def _store(location: str | None) -> Check:
+def _check_store(location: str | None) -> Check:
     if location is None:
         return Check("store", "info", "unknown without a configuration")
     if "://" in location:

@@ -97,7 +97,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
 
 
 def metrics_from_run(run: Run) -> dict[str, float]:
-    """List what of a run is one number, by name: ``host_median_s``, ``items_per_s``."""
+    """Return the numeric results of a run by name, such as ``host_median_s``."""
     found: dict[str, float | None] = {}
     summary = summary_from_run(run)
     if summary.columns:
@@ -123,10 +123,10 @@ def metrics_from_run(run: Run) -> dict[str, float]:
     return {k: float(v) for k, v in found.items() if v is not None and math.isfinite(v)}
 
 
-def _loaded(
+def _load_each(
     entries: list[Entry], store: Store, problems: list[str], listen: Listener
 ) -> Iterator[tuple[Entry, Run | FailedRun]]:
-    """Read one run after the other; one that cannot be read is reported and left out."""
+    """Yield the runs one by one; those that cannot be read are added to ``problems``."""
     for number, entry in enumerate(entries):
         listen(Event(kind="stage", text=entry.id, done=number / len(entries)))
         try:
@@ -146,7 +146,7 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with parquet.ParquetWriter(partial[SAMPLES], schema, compression="zstd") as writer:
-            for entry, run in _loaded(entries, store, problems, listen):
+            for entry, run in _load_each(entries, store, problems, listen):
                 rows.append(row_from_run(entry, run))
                 if not isinstance(run, Run) or not len(run.times):
                     continue
@@ -193,7 +193,7 @@ def _to_mlflow(
             if not token:
                 break
         new = [entry for entry in entries if entry.id not in known]
-        for entry, run in _loaded(new, store, problems, listen):
+        for entry, run in _load_each(new, store, problems, listen):
             row = row_from_run(entry, run)
             metrics = metrics_from_run(run) if isinstance(run, Run) else {}
             instant_ms = int((row["instant_s"] or 0.0) * 1e3)
@@ -205,7 +205,8 @@ def _to_mlflow(
                 for name, value in row.items()
                 if name not in metrics and value not in (None, "")
             ]
-            values = [entities.Metric(_safe(k), v, instant_ms, 0) for k, v in metrics.items()]
+            named = [(_mlflow_name(name), value) for name, value in metrics.items()]
+            values = [entities.Metric(name, value, instant_ms, 0) for name, value in named]
             client.log_batch(key, params=parameters, metrics=values)
             folder = run.path if isinstance(run, Run) else None
             for file in own_files(folder) if folder else ():
@@ -213,7 +214,7 @@ def _to_mlflow(
                 path = str(Path(folder or "", file))
                 client.log_artifact(key, path, None if below == "." else below)
             for tag in filter(None, row["tags"].split(",")):
-                client.set_tag(key, _safe(f"tag.{tag}"), "true")
+                client.set_tag(key, _mlflow_name(f"tag.{tag}"), "true")
             client.set_tag(key, ID_TAG, entry.id)  # set last, when the run is complete
             status = "FINISHED" if entry.kind == "run" else "FAILED"
             client.set_terminated(key, status=status, end_time=instant_ms)
@@ -232,6 +233,6 @@ def _to_mlflow(
     return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=mask(uri))
 
 
-def _safe(name: str) -> str:
+def _mlflow_name(name: str) -> str:
     """Return a name with only the characters that MLflow allows."""
     return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)

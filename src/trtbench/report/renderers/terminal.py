@@ -173,7 +173,7 @@ def _widths(
     Without a width, as in a pipe, every column is as wide as its content.
     """
 
-    def total(widths: dict[int, int], places: Sequence[int]) -> int:
+    def total_width(widths: dict[int, int], places: Sequence[int]) -> int:
         return sum(widths[place] for place in places) + GAP * (len(places) - 1)
 
     filled = _nonempty_columns(texts, len(heads))
@@ -190,16 +190,16 @@ def _widths(
             while len({shorten_to_width(each, narrow) for each in different}) < len(different):
                 narrow += 1
         least[place] = min(wanted[place], narrow)
-    if width is None or total(wanted, filled) <= width:
+    if width is None or total_width(wanted, filled) <= width:
         return wanted
     places = [place for place in filled if heads[place].rank == 0]
-    if total(least, places) > width:
+    if total_width(least, places) > width:
         return None
     for place in sorted(filled, key=lambda place: heads[place].rank):
-        if place not in places and total(least, [*places, place]) <= width:
+        if place not in places and total_width(least, [*places, place]) <= width:
             places.append(place)
     shown = {place: wanted[place] for place in places}
-    while total(shown, places) > width:  # narrow the widest column that is above its minimum
+    while total_width(shown, places) > width:  # narrow the widest column that is above its minimum
         giving = [place for place in places if shown[place] > least[place]]
         shown[max(giving, key=lambda place: (shown[place], -place))] -= 1
     return shown

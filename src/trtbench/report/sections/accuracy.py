@@ -110,7 +110,7 @@ def make(runs: Sequence[Run]) -> list[Section]:
 def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
     rows = [(label, score) for label, run in labelled(runs) for score in scores_of(run).values()]
 
-    def end(name: str, row: tuple[str, Score]) -> Cell:
+    def limit_cell(name: str, row: tuple[str, Score]) -> Cell:
         value = getattr(row[1] if name == "value" else row[1].interval, name, None)
         return Cell(value, score_text(row[1], value))
 
@@ -118,9 +118,9 @@ def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
         columns = (
             column("run", get=0),
             column("metric", get=lambda row: row[1].metric),
-            column("value", "Value", partial(end, "value"), "right"),
-            column("low", "Low", partial(end, "low"), "right"),
-            column("high", "High", partial(end, "high"), "right"),
+            column("value", "Value", partial(limit_cell, "value"), "right"),
+            column("low", "Low", partial(limit_cell, "low"), "right"),
+            column("high", "High", partial(limit_cell, "high"), "right"),
             column("count", "Examples", lambda row: row[1].count, "count"),
         )
         caption = "Low and high: the interval of the score."
@@ -338,14 +338,14 @@ def _checks(runs: Sequence[Run]) -> list[Block]:
             cells = ((name, cell(value)) for name, value in pairs)
             blocks.append(key_values(f"output_comparison_{number}", cells))
 
-    def fact(name: str) -> Column:
+    def fact_column(name: str) -> Column:
         numeric = any(type(row.get(name)) in (int, float) for row in rows)
         title = TITLES.get(name, name.replace("_", " ").capitalize())
         return column(name, title, lambda row: cell(row.get(name)), "right" if numeric else None)
 
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))[:14]
-        blocks.insert(0, table("checks", rows, map(fact, names)))
+        blocks.insert(0, table("checks", rows, map(fact_column, names)))
     return blocks
 
 
@@ -362,7 +362,7 @@ def document_from_check(checked: Checked) -> Document:
         reason = checked.floor_reason
         blocks.append(Text(f"Repeatability of the reference was not measured: {reason}."))
     for check in checked.floor or ():
-        far = f"max {_text(check.max_abs)}, rel. L2 {_text(check.rel_l2)}"
+        far = f"max {_format_number(check.max_abs)}, rel. L2 {_format_number(check.rel_l2)}"
         words = f"differs between runs of the reference by {far}"
         same = "the reference is deterministic"
         blocks.append(Text(f"{check.output}: {same if check.identical else words}."))
@@ -378,7 +378,7 @@ def document_from_check(checked: Checked) -> Document:
     for number, each in enumerate(checked.candidates):
         unmatched = (f"only one side has the output {name}" for name in each.unmatched)
         blocks = [*note_lines(unmatched, tone="unclear"), *note_lines(each.notes)]
-        blocks += [block for check in each.checks for block in _output(check)]
+        blocks += [block for check in each.checks for block in _output_blocks(check)]
         side = each.side
         title = f"{side.model.name} · {side.runtime} · {text_from_seconds(side.seconds, digits=3)}"
         sections.append(Section(f"candidate-{number}", title, tuple(blocks)))
@@ -387,7 +387,7 @@ def document_from_check(checked: Checked) -> Document:
 
 
 def _check_columns() -> Iterator[Column]:
-    def of_output(key: str, title: str, rank: int, kind: str = ".4g") -> Column:
+    def output_column(key: str, title: str, rank: int, kind: str = ".4g") -> Column:
         return column(key, title, lambda row: getattr(row[1], key), kind, rank=rank)
 
     def match(row: Any) -> float | None:
@@ -396,20 +396,20 @@ def _check_columns() -> Iterator[Column]:
     yield column("model", get=lambda row: row[0].side.model.name)
     yield column("output", "Output", lambda row: row[1].output, fit="shorten", rank=3)
     yield column("close", "Close", lambda x: Cell(x[1].close, _percent(x[1].close, 3)), "right")
-    yield of_output("max_abs", "Max abs", 1)
-    yield of_output("mean_abs", "Mean abs", 5)
-    yield of_output("max_rel", "Max rel", 8)
-    yield of_output("mean_rel", "Mean rel", 9)
-    yield of_output("rmse", "RMSE", 7)
-    yield of_output("rel_l2", "Rel. L2", 2)
+    yield output_column("max_abs", "Max abs", 1)
+    yield output_column("mean_abs", "Mean abs", 5)
+    yield output_column("max_rel", "Max rel", 8)
+    yield output_column("mean_rel", "Mean rel", 9)
+    yield output_column("rmse", "RMSE", 7)
+    yield output_column("rel_l2", "Rel. L2", 2)
     yield column("sqnr_db", "SQNR", lambda row: _decibels(row[1].sqnr_db), "right", rank=1)
-    yield of_output("cosine", "Cosine", 6, ".7g")
-    yield of_output("nan", "NaN", 2, "right")
-    yield of_output("inf", "Inf", 2, "right")
+    yield output_column("cosine", "Cosine", 6, ".7g")
+    yield output_column("nan", "NaN", 2, "right")
+    yield output_column("inf", "Inf", 2, "right")
     yield column("argmax_match", "Same best class", match, "percent", rank=4)
 
 
-def _output(check: OutputCheck) -> Iterator[Block]:
+def _output_blocks(check: OutputCheck) -> Iterator[Block]:
     name, classes = check.output, check.classes
     if check.note:
         yield Text(f"{name}: {check.note}", "bad")
@@ -435,12 +435,12 @@ def _output(check: OutputCheck) -> Iterator[Block]:
             f"{name}: same best class {_percent(classes.argmax_match)} "
             f"({_percent(span.low)} to {_percent(span.high)}), "
             f"top-5 sets {_percent(classes.top5_agreement)}, "
-            f"KL {_text(classes.kl)} nats (max {_text(classes.kl_max)})"
+            f"KL {_format_number(classes.kl)} nats (max {_format_number(classes.kl_max)})"
         )
     for worst in check.worst[:3]:
         words = f"shape {worst.shapes}"
         if worst.shapes is None:
-            far = f"rel. L2 {_text(worst.rel_l2)}, max {_text(worst.max_abs)}"
+            far = f"rel. L2 {_format_number(worst.rel_l2)}, max {_format_number(worst.max_abs)}"
             words = f"{far}, not finite {worst.nonfinite}"
         yield Text(f"worst of {name}: {worst.name} ({words})")
 
@@ -454,7 +454,7 @@ def _rank_tables(checked: Checked) -> Iterator[Table]:
                 side = (each.side.model.name, check.classes)
                 outputs.setdefault(check.output, []).append(side)
 
-    def at(rows: Sequence[Any], key: str, title: str, field: str, kind: str) -> Column:
+    def rank_column(rows: Sequence[Any], key: str, title: str, field: str, kind: str) -> Column:
         def read(place: int) -> Any:
             return getattr(rows[place], field) if place < len(rows) else None
 
@@ -468,22 +468,23 @@ def _rank_tables(checked: Checked) -> Iterator[Table]:
             reference = (checked.reference.model.name, first.top_reference)
             columns = [rank]
             for k, (name, top) in enumerate((reference, *((n, each.top) for n, each in sides))):
-                columns.append(at(top, f"score_{k}", f"{name} score", "score", ".4g"))
-                columns.append(at(top, f"class_{k}", f"{name} class", "label", "right"))
+                columns.append(rank_column(top, f"score_{k}", f"{name} score", "score", ".4g"))
+                columns.append(rank_column(top, f"class_{k}", f"{name} class", "label", "right"))
             caption = f"Best classes of {output} of the first input: score and class side by side."
             count = len(first.top_reference)
             yield table(f"top_{number}", range(count), columns, caption=caption)
         columns = [rank]
         for k, (name, classes) in enumerate(sides):
             of = f"{name} " if len(sides) > 1 else ""
-            columns.append(at(classes.ranks, f"mae_{k}", f"{of}MAE", "mae", ".3g"))
-            columns.append(at(classes.ranks, f"other_{k}", f"{of}disagree", "disagree", "percent"))
+            own, title = classes.ranks, f"{of}disagree"
+            columns.append(rank_column(own, f"mae_{k}", f"{of}MAE", "mae", ".3g"))
+            columns.append(rank_column(own, f"other_{k}", title, "disagree", "percent"))
         caption = f"Ranks of {output} over all inputs: mean score error, share of other classes."
         count = min(len(each.ranks) for _, each in sides)
         yield table(f"ranks_{number}", range(count), columns, caption=caption)
 
 
-def _text(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return format_cell(value, ".4g").shown
 
 
@@ -512,20 +513,20 @@ def document_from_localized(result: Localization) -> Document:
     if found.met and found.kept:
         least = "all of them are needed"
         words = least if found.minimal else "time ran out before fewer were tried"
-        notes.append(f"Kept for {found.where}: {_some(found.kept)}; {words}.")
+        notes.append(f"Kept for {found.where}: {_join_names(found.kept)}; {words}.")
     if found.stand_in:
         notes.append(
             "FP16 and BF16 are computed in FP32 and rounded after every node, like tensor cores "
             "do; ONNX Runtime on the CPU would skip some of these roundings."
         )
     if found.unmatched:
-        names = _some(found.unmatched)
+        names = _join_names(found.unmatched)
         notes.append(f"Not found in the candidate, so counted with the nodes after them: {names}.")
     blocks: list[Block] = [
         Text(answer(result), "bad" if found.met is False else "plain"),
         Text(f"{groups}: {found.trials} models on {result.inputs}, in {took}."),
-        _models(result),
-        _ranking(found),
+        _model_table(result),
+        _ranking_table(found),
         *(Text(note, "unclear") for note in (*notes, *found.notes)),
         *(
             Code(command, caption=f"To make such a model from the reference, {tool}:")
@@ -542,19 +543,19 @@ def answer(result: Localization) -> str:
 
     def value(numbers: Numbers) -> str:
         name = "SQNR" if found.metric == "sqnr_db" else found.metric
-        return f"{name} {_shown(found.metric, numbers)}"
+        return f"{name} {_format_metric(found.metric, numbers)}"
 
     worst = found.groups[0]
     if found.met and not found.kept:
         return f"Nothing to repair: {value(found.candidate)} meets {found.where}."
     added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
     why = f"{worst.node} {precision_problem(worst) or f'loses most accuracy in {worst.type}{added}'}"
-    was = [] if found.metric == "sqnr_db" else [_shown(found.metric, found.candidate)]
+    was = [] if found.metric == "sqnr_db" else [_format_metric(found.metric, found.candidate)]
     if odd := int(found.candidate.get("nonfinite") or 0):
         was.append(f"{odd} values not finite")
-    before = f"(was {', '.join(was) or _shown(found.metric, found.candidate)})"
+    before = f"(was {', '.join(was) or _format_metric(found.metric, found.candidate)})"
     if found.met:
-        kept = f"{_some(found.kept)} kept in full precision"
+        kept = f"{_join_names(found.kept)} kept in full precision"
         return f"{why}; {kept}: {value(found.repaired)} {before}."
     if found.met is False:
         reason = f"with all groups restored, {value(found.all_restored)}"
@@ -565,7 +566,7 @@ def answer(result: Localization) -> str:
     return f"{why}{restored}."
 
 
-def _shown(metric: str, numbers: Numbers) -> str:
+def _format_metric(metric: str, numbers: Numbers) -> str:
     if metric == "sqnr_db" and numbers.get(metric) is None and numbers.get("rel_l2") == 0:
         return "equal"
     return _metric_text(metric, numbers.get(metric))
@@ -581,7 +582,7 @@ def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> s
     return with_minus(f"{value:+.4g}" if signed else f"{value:.4g}")
 
 
-def _models(result: Localization) -> Table:
+def _model_table(result: Localization) -> Table:
     found = result.found
     sides: list[tuple[str, Numbers]] = [
         (Path(result.reference).name, found.reference),
@@ -595,10 +596,10 @@ def _models(result: Localization) -> Table:
 
     def sqnr(row: tuple[str, Numbers]) -> Cell:
         itself = row[1] is found.reference
-        return Cell(row[1].get("sqnr_db"), "" if itself else _shown("sqnr_db", row[1]))
+        return Cell(row[1].get("sqnr_db"), "" if itself else _format_metric("sqnr_db", row[1]))
 
     def metric(row: tuple[str, Numbers]) -> Cell:
-        return Cell(row[1].get(found.metric), _shown(found.metric, row[1]))
+        return Cell(row[1].get(found.metric), _format_metric(found.metric, row[1]))
 
     other = [] if found.metric == "sqnr_db" else [column("metric", found.metric, metric, "right")]
     columns = [
@@ -610,22 +611,22 @@ def _models(result: Localization) -> Table:
     return table("models", sides, columns)
 
 
-def _ranking(found: Localized) -> Table:
-    def there(group: NodeGroup) -> Cell:
+def _ranking_table(found: Localized) -> Table:
+    def sqnr_at_output(group: NodeGroup) -> Cell:
         return _decibels(None if group.rel_l2 is None else sqnr_from_rel_l2(group.rel_l2))
 
     def gain(group: NodeGroup) -> Cell:
         return Cell(group.gain, _metric_text(found.metric, group.gain, signed=True))
 
     def restored(group: NodeGroup) -> Cell:
-        return Cell(group.restored.get(found.metric), _shown(found.metric, group.restored))
+        return Cell(group.restored.get(found.metric), _format_metric(found.metric, group.restored))
 
     columns = [
         column("node", "Node", fit="shorten"),
         column("op", "Op", rank=4),
         column("restored", "Restored", restored, "right"),
         column("gain", "Gain", gain, "right"),
-        column("boundary_db", "SQNR there", there, "right", rank=1),
+        column("boundary_db", "SQNR there", sqnr_at_output, "right", rank=1),
         column("added", "Adds rel. L2", kind=".3g", rank=5),
         column("nonfinite", "Not finite", kind="right", rank=6),
         column("cause", "Range", lambda group: precision_problem(group) or "", fit="wrap", rank=2),
@@ -637,5 +638,5 @@ def _ranking(found: Localized) -> Table:
     return table("ranking", found.groups[:SHOWN_GROUPS], columns, caption=caption)
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")

@@ -114,7 +114,7 @@ def make(runs: Sequence[Run]) -> list[Section]:
     paragraphs = (protocols, f"{capitalized(about)}." if about else "", STATISTICS + rate)
     methods = Text("\n\n".join(filter(None, paragraphs)))
     environment = optional_section("environment", "Environment", blocks)
-    made = (_build(runs), environment, Section("methods", "Methods", (methods,)))
+    made = (_build_section(runs), environment, Section("methods", "Methods", (methods,)))
     return [section for section in made if section]
 
 
@@ -156,7 +156,7 @@ MOST_LAYERS = 24
 MOST_NODES = 4
 
 
-def _build(runs: Sequence[Run]) -> Section | None:
+def _build_section(runs: Sequence[Run]) -> Section | None:
     """Show the record of each build, and the layers that took longest to tune."""
     rows: list[tuple[str, dict[str, Any]]] = []
     records: dict[str, KeyValues] = {}  # by engine
@@ -171,44 +171,44 @@ def _build(runs: Sequence[Run]) -> Section | None:
                 pairs.append((title_of_key(key).replace(".", " · "), cell))
             records[engine] = key_values(f"build_{len(records)}", pairs)
         # The layers of ``build.metadata.json`` that took longest to tune.
-        layers = _mapping(_mapping(log).get("build_trace")).get("layers")
+        layers = _as_mapping(_as_mapping(log).get("build_trace")).get("layers")
         found = layers if isinstance(layers, list) else []
         tried = [each for each in found if isinstance(each, dict) and each.get("tried")]
-        tried.sort(key=lambda each: -cost_s(each))
+        tried.sort(key=lambda each: -tuning_time_s(each))
         rows += [(label, each) for each in tried[:MOST_LAYERS]]
     blocks: list[Block] = [_tactic_table(rows)] if rows else []
     return optional_section("build", "Build", [*blocks, *list(records.values())[:8]])
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _as_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _number(value: object) -> float | None:
+def _as_number(value: object) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def cost_s(layer: Mapping[str, Any]) -> float:
+def tuning_time_s(layer: Mapping[str, Any]) -> float:
     """Return the tuning time of a layer or, if unknown, the sum of one call per tactic."""
-    spent = _number(layer.get("spent_s"))
-    return spent if spent is not None else (_number(layer.get("timed_ms")) or 0.0) / 1e3
+    spent = _as_number(layer.get("spent_s"))
+    return spent if spent is not None else (_as_number(layer.get("timed_ms")) or 0.0) / 1e3
 
 
 def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> Table:
     def chosen(row: tuple[str, dict[str, Any]]) -> str:
-        tactic = _mapping(row[1].get("chosen"))
+        tactic = _as_mapping(row[1].get("chosen"))
         return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
 
     def tried(row: tuple[str, dict[str, Any]]) -> int:
         """Return the number of tactics tried, including those of operations inside the layer."""
-        return int(sum(_number(row[1].get(key)) or 0 for key in ("tried", "tried_within")))
+        return int(sum(_as_number(row[1].get(key)) or 0 for key in ("tried", "tried_within")))
 
     columns = (
         column("engine", "Engine", lambda row: shortened(row[0], length=48)),
         column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80)),
         column("runner", "Runner", lambda row: str(row[1].get("runner") or "")),
         column("tried", "Tactics tried", tried, "count"),
-        column("spent_s", "Time spent", lambda row: cost_s(row[1]), "time"),
+        column("spent_s", "Time spent", lambda row: tuning_time_s(row[1]), "time"),
         column("chosen", "Tactic chosen", chosen),
     )
     caption = (
@@ -247,7 +247,7 @@ def document_from_artefact(artefact: Artefact) -> Document:
 
 def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:
     """Describe an exported, cast or quantized ONNX file."""
-    blocks: list[Block] = [key_values("facts", _conversion(sidecar, size_bytes))]
+    blocks: list[Block] = [key_values("facts", _conversion_facts(sidecar, size_bytes))]
     if sidecar.difference:
         caption = f"on {sidecar.compared_on}"
         blocks.append(table("difference", sidecar.difference, _diff_columns(), caption=caption))
@@ -263,7 +263,7 @@ def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:
     return document_from_blocks("artefact", blocks)
 
 
-def _conversion(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
+def _conversion_facts(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
     how = " ".join(filter(None, (sidecar.method, sidecar.exporter)))
     yield "made", f"{sidecar.precision} by {how} in {text_from_seconds(sidecar.seconds, digits=2)}"
     size = text_from_bytes(size_bytes)
@@ -290,7 +290,7 @@ def _diff_columns() -> Iterator[Column]:
             Cell(diff.sqnr_db, "exact") if diff.rel_l2 == 0 else format_cell(diff.sqnr_db, ".1f dB")
         )
 
-    def close(diff: TensorDiff) -> Cell:
+    def close_cell(diff: TensorDiff) -> Cell:
         if diff.close is None:
             return Cell()
         words = f"{diff.close * 100:.2f} % (rtol {diff.rtol:g}, atol {diff.atol:g})"
@@ -302,5 +302,5 @@ def _diff_columns() -> Iterator[Column]:
     yield column("cosine", "Cosine", kind=".7f", rank=1)
     yield column("max_abs", "Max |Δ|", kind=".3g", rank=2)
     yield column("mean_abs", "Mean |Δ|", kind=".3g", rank=5)
-    yield column("close", "Close", close, "right", rank=3)
+    yield column("close", "Close", close_cell, "right", rank=3)
     yield column("nonfinite", "Not finite", kind="d", rank=4)

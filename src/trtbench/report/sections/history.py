@@ -105,7 +105,7 @@ def _series_blocks(series: Series, name: str) -> Iterator[Block]:
     if not series.changes:
         return
 
-    def size(change: HistoryChange) -> Cell:
+    def change_cell(change: HistoryChange) -> Cell:
         part = change.at.change
         text = text_from_fraction(part, digits=1, signed=True)
         return Cell(part, text, "bad" if part > 0 else "good")
@@ -116,7 +116,7 @@ def _series_blocks(series: Series, name: str) -> Iterator[Block]:
 
     columns = (
         column("created", "Since", lambda x: Cell(x.created, x.created[:16].replace("T", " "))),
-        column("change", get=size),
+        column("change", get=change_cell),
         column("before", "Before", lambda x: duration_cell(x.at.before), "right"),
         column("after", "After", lambda x: duration_cell(x.at.after), "right"),
         column("p", "p", "at.p", ".1g", rank=4),

@@ -288,12 +288,12 @@ def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[Block]:
         ("GPU time", sums.gpu_s, "", "median of an inference without the profiler"),
     ]
 
-    def size(row: tuple[str, float | None, str, str]) -> Cell | Time:
+    def time_cell(row: tuple[str, float | None, str, str]) -> Cell | Time:
         return Cell(None, "unknown") if row[1] is None else Time(row[1])
 
     columns = (
         column("part", "", 0),
-        column("seconds_s", "Time", size, "right"),
+        column("seconds_s", "Time", time_cell, "right"),
         column("evidence", "Known", 2, rank=1),
         column("because", "Because", 3, fit="wrap"),
     )

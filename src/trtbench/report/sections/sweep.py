@@ -88,7 +88,7 @@ def make(runs: Sequence[Run]) -> list[Section]:
     """Show throughput against batch size, latency against arrival rate, and sweeps."""
     made = (
         optional_section("throughput", "Throughput", _throughput(runs)),
-        optional_section("load", "Load", _load(runs)),
+        optional_section("load", "Load", _load_blocks(runs)),
         optional_section("sweep", "Sweep", _mean_time_bars(runs)),
     )
     return [section for section in made if section]
@@ -128,7 +128,7 @@ def _throughput(runs: Sequence[Run]) -> Iterator[Figure]:
         yield Figure(id, title, chart, caption)
 
 
-def _load(runs: Sequence[Run]) -> Iterator[Block]:
+def _load_blocks(runs: Sequence[Run]) -> Iterator[Block]:
     """Show load searches, and latency for models that were measured at several rates."""
     taken: set[str] = set()
     for run in runs:
@@ -165,7 +165,7 @@ def document_from_load(search: LoadSearch, run: Run) -> Document:
 def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Iterator[Block]:
     """Show the result, all rates, and the curve; ``stem`` makes ids unique."""
     end = f"_{stem}" if stem else ""
-    yield key_values(f"load{end}", _answer(search))
+    yield key_values(f"load{end}", _search_result(search))
     if not search.points:
         return
     statistic = search.slo.statistic
@@ -174,7 +174,7 @@ def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Ite
     yield rate_figure(search.points, statistic=statistic, limit_s=limit, id=id, name=name)
 
 
-def _answer(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
+def _search_result(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
     def rate(value: float) -> str:
         return text_from_rate(value, digits=3)
 
@@ -271,26 +271,26 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[Figure]:
     if sum(len(each) > 1 for each in (batches, types, networks)) < 2:
         return
 
-    def order(run: Run) -> tuple[str, int, str, int]:
+    def sort_key(run: Run) -> tuple[str, int, str, int]:
         record, kind = run.record, precision_of(run.record)
         rank = PRECISIONS.index(kind) if kind in PRECISIONS else len(PRECISIONS)
         return network_name(record), record.items_per_query, record.spec.runtime, rank
 
     roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
     # Grouped bars by network and batch, or a bar for each run if most groups were incomplete.
-    runs = sorted(chosen, key=order)
+    runs = sorted(chosen, key=sort_key)
     heads = {run.id: head.mean for run in runs if (head := summary_of(run).head)}
     unit, scale = unit_for_seconds(float(np.median(list(heads.values()))))
 
     def kind(run: Run) -> str:
         return f"{run.record.spec.runtime} {precision_of(run.record) or 'as is'}"
 
-    def place(run: Run) -> str:
+    def row_name(run: Run) -> str:
         name, batch = shortened(network_name(run.record), length=28), run.record.batch
         return f"{name} · batch {batch}" if batch else name
 
-    rows = list(dict.fromkeys(map(place, runs)))
-    means = {(place(run), kind(run)): heads[run.id] for run in runs}
+    rows = list(dict.fromkeys(map(row_name, runs)))
+    means = {(row_name(run), kind(run)): heads[run.id] for run in runs}
     kinds = {kind(run): roles[run.id] for run in reversed(runs)}  # a kind keeps its colour
     title = "Network and batch"
     # With few pairs of network and kind, grouped bars would be mostly gaps.
@@ -322,17 +322,17 @@ def document_from_sweep(
 ) -> Document:
     """Describe the cases of a sweep by model, and those that meet the condition ``where``."""
     if compares_models(rows):
-        sections = [optional_section("models", "", [_cases("sweep", rows, models=True)])]
+        sections = [optional_section("models", "", [_case_table("sweep", rows, models=True)])]
     else:
         sections = []
         for number, model in enumerate(dict.fromkeys(row.model for row in rows)):
-            cases = _cases(f"sweep_{number}", [row for row in rows if row.model == model])
+            cases = _case_table(f"sweep_{number}", [row for row in rows if row.model == model])
             sections.append(optional_section(f"model-{number}", model, [cases]))
     sections.append(optional_section("remarks", "", _remarks(rows)))
     if chosen is not None:
         blocks: list[Block] = []
         if chosen.rows:
-            blocks.append(_cases("chosen", chosen.rows, models=True))
+            blocks.append(_case_table("chosen", chosen.rows, models=True))
             blocks.append(Text(f"best by {by}: {_case_name(chosen.rows[0])}", "good"))
         for name, number in chosen.unknown.items():
             how = "it needs longer runs" if name[:1] == "p" else "accuracies need --data"
@@ -379,7 +379,7 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
     return document_from_blocks("plan", blocks)
 
 
-def _cases(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> Table:
+def _case_table(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> Table:
     """Return a table of cases, without empty columns."""
     columns = list(_case_columns(rows))
     if models:
@@ -395,7 +395,7 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
             return Cell(None, "failed", "bad")
         return Time(row.head.median, row.head.median_interval)
 
-    def pair(found: ColumnSummary | None) -> Cell:
+    def mean_and_max(found: ColumnSummary | None) -> Cell:
         if found is None:
             return Cell()
         unit = unit_for_seconds(found.mean)
@@ -420,9 +420,9 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
         yield column("batch")
     yield column("case", "Case", lambda x: x.label + (" ★" if x.on_front else ""), fit="wrap")
     yield column("median_s", get=median)
-    yield column("latency_s", "Latency", lambda row: pair(row.head), "right", rank=5)
+    yield column("latency_s", "Latency", lambda row: mean_and_max(row.head), "right", rank=5)
     if any(row.column("gpu") for row in rows):
-        yield column("gpu_s", "GPU", lambda row: pair(row.column("gpu")), "right", rank=4)
+        yield column("gpu_s", "GPU", lambda row: mean_and_max(row.column("gpu")), "right", rank=4)
     yield column("p99_s", get=p99)
     yield column("items_per_s", get=rate)
     if any(row.size_bytes for row in rows):

@@ -466,19 +466,19 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
     rows.append(("unexplained", "", "", ladder.unexplained_s, None, "", ""))
     rows.append((labels[1], "", "", None, ladder.b_s, "", f"median {ladder.metric_b}"))
 
-    def adds(row: Sequence[Any]) -> Cell:
+    def difference_cell(row: Sequence[Any]) -> Cell:
         shown = row[1] or row[3] is not None
         return Cell(row[3], text_from_difference(row[3]) if shown else "")
 
-    def reached_at(row: Sequence[Any]) -> Cell | Time:
+    def reached_cell(row: Sequence[Any]) -> Cell | Time:
         return Cell(None, "") if row[4] is None else Time(row[4])
 
     columns = (
         column("rung", "", 0, fit="shorten"),
         column("a", "From", 1, fit="shorten", rank=2),
         column("b", "To", 2, fit="shorten", rank=2),
-        column("seconds_s", "Adds", adds, "right"),
-        column("reached_s", "Reached", reached_at, "right", rank=1),
+        column("seconds_s", "Adds", difference_cell, "right"),
+        column("reached_s", "Reached", reached_cell, "right", rank=1),
         column("evidence", "Known", 5, rank=3),
         column("because", "Because", 6, fit="wrap"),
     )
