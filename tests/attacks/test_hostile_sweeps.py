@@ -125,7 +125,7 @@ def test_without_locks_a_second_process_is_refused_all_the_same(tmp_path: Path) 
             Journal(tmp_path).locked(),
         ):
             pass
-        assert str(os.getpid()) in found.value.facts["signed by"]
+        assert str(os.getpid()) in found.value.facts["process"]
         assert f"rm {tmp_path / LOCK_FILE}" in (found.value.fix or "")
     assert not (tmp_path / LOCK_FILE).exists()
 
@@ -138,7 +138,7 @@ def dead_process() -> int:
 
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_dead_process_of_this_machine_does_not_count(tmp_path: Path) -> None:
-    here = ".".join(unfinished._whereabouts())
+    here = ".".join(unfinished._host_identity())
     (tmp_path / LOCK_FILE).write_text(f"{dead_process()}-{here}")
     with Journal(tmp_path).locked():
         assert (tmp_path / LOCK_FILE).read_text().startswith(f"{os.getpid()}-")

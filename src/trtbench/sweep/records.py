@@ -204,7 +204,7 @@ class Journal:
             try:
                 taken = try_lock(file.fileno())
             except NoLocksError:  # as on some network file systems
-                taken, other = True, signed(self.folder / LOCK_FILE, what="the sweep")
+                taken, other = True, pid_file(self.folder / LOCK_FILE, what="the sweep")
             if not taken:
                 raise UnavailableError(
                     "the sweep is being run by another process",

@@ -651,7 +651,7 @@ def run_case(
     work = Sweep(place, outline, plan, journal, store, config, execution, kept)
     # Cases with the same first step run it one at a time, so that it is done once.
     first = next(iter(planned.chain), None)
-    one_at_a_time = alone(cache_folder() / f".{first[:16]}.lock") if first else nullcontext()
+    one_at_a_time = exclusive(cache_folder() / f".{first[:16]}.lock") if first else nullcontext()
     with journal.locked():
         with one_at_a_time:
             work.prepare()

@@ -205,7 +205,7 @@ def select_layers(
     engine: EngineSource, *, pattern: str | None, sort: str, top: int | None
 ) -> tuple[tables.Layer, ...]:
     """Return the layers that match the pattern, sorted, at most ``top``."""
-    layers = tuple(x for x in engine.table.layers if not pattern or tables.fits(x, pattern))
+    layers = tuple(x for x in engine.table.layers if not pattern or tables.matches(x, pattern))
     if pattern and not layers:
         raise UsageError(
             f"no layer or node matches {pattern!r}", fix="patterns can use * and ?: '/layer3/*'"

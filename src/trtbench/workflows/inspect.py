@@ -194,7 +194,7 @@ def inspect_engine(path: Path) -> Inspection:
         notes.append("there is no layer information next to it (ENGINE.graph.json)")
     elif recorded.get("layers_from") == "network":
         notes.append("the layers are those of the network: no GPU was available to read the engine")
-    inputs, outputs = edges_of(graph) if graph is not None else ((), ())
+    inputs, outputs = io_specs(graph) if graph is not None else ((), ())
     if "inputs" in recorded:
         inputs, outputs = (_tensors(str(recorded.get(n) or "")) for n in ("inputs", "outputs"))
     found = inspection_from_graph(graph, path=str(path)) if graph else None
@@ -212,7 +212,7 @@ def inspect_engine(path: Path) -> Inspection:
             "built_for": ", ".join(header.compute_capabilities) or None,
             **(_artefact_facts(artefact) if artefact is not None else {}),
             "layers": len(graph.layers) if graph else None,
-            "parameters": parameters_of(graph) if graph else None,
+            "parameters": parameter_count(graph) if graph else None,
             "loads_here": {True: "yes", False: "no", None: "unknown"}[False if is_cut else loads],
         },
         inputs=inputs,

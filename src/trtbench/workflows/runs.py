@@ -167,7 +167,7 @@ def _comparable_series(request: GateRequest, store: Store, config: Config) -> li
     if stored is not None:
         key = history.key_from_record(stored.record)
         groups = _group_by_series(store.index.find(model=key.model, kind="run"), store, {})
-        before = history.instant(stored.record.created)
+        before = history.epoch_s(stored.record.created)
         points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
         points = [p for p in points if history.epoch_s(p.created) <= before]
         return [history.series_from_points(key, points)] if points else []
@@ -187,7 +187,7 @@ def _comparable_series(request: GateRequest, store: Store, config: Config) -> li
     groups = _group_by_series(entries, store, {})
     found = [history.series_from_points(key, points) for key, points in groups]
     found.sort(
-        key=lambda x: (INTERLEAVED in x.key.settings, -history.instant(x.points[-1].created))
+        key=lambda x: (INTERLEAVED in x.key.settings, -history.epoch_s(x.points[-1].created))
     )
     return found
 

@@ -549,7 +549,8 @@ def answer(result: Localization) -> str:
     if found.met and not found.kept:
         return f"Nothing to repair: {value(found.candidate)} meets {found.where}."
     added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
-    why = f"{worst.node} {precision_problem(worst) or f'loses most accuracy in {worst.type}{added}'}"
+    lost = f"loses most accuracy in {worst.type}{added}"
+    why = f"{worst.node} {precision_problem(worst) or lost}"
     was = [] if found.metric == "sqnr_db" else [_format_metric(found.metric, found.candidate)]
     if odd := int(found.candidate.get("nonfinite") or 0):
         was.append(f"{odd} values not finite")
