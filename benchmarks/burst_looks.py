@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.analysis.verdict import burst_verdict
-from trtbench.compare.turns import GROUP, is_decided, load_orders
+from trtbench.compare.turns import GROUP_SIZE, is_decided, load_orders
 from trtbench.core.run import LaunchFacts
 
 RATIOS = (0.002, 0.004, 0.007, 0.01)
@@ -59,13 +59,13 @@ def row(kind: str, places: float, rest: float, equal: int, slower: int) -> Seque
 def looked_at(seed: int, kind: str, places: float, rest: float, change: float) -> tuple[str, str]:
     """Add launches until the verdict is settled; gives that of the first look, and the last."""
     generator = np.random.default_rng([seed, int(1e6 * places), int(1e6 * rest)])
-    costs = drawn(generator, kind, places, 2 * GROUP)
+    costs = drawn(generator, kind, places, 2 * GROUP_SIZE)
     sides: tuple[list[LaunchFacts], list[LaunchFacts]] = ([], [])
     told: list[str] = []
     for wanted in LOOKS:
         goal = len(sides[0]) + wanted
         while len(sides[0]) < goal:
-            for group in load_orders(goal - len(sides[0]), at_once=GROUP):
+            for group in load_orders(goal - len(sides[0]), at_once=GROUP_SIZE):
                 for both in group:
                     noise = drawn(generator, kind, rest, 2)
                     for side, (launches, place) in enumerate(zip(sides, both, strict=True)):
