@@ -57,6 +57,8 @@ class Config:
         self.calibration_profile: Any = None
         self.int8_calibrator: Any = None
         self.cache: Any = None
+        self.progress_monitor: Any = None
+        self.targets: list[str] = []
         self.sources = 0b11111
 
     def set_flag(self, flag: BuilderFlag) -> None:
@@ -71,6 +73,10 @@ class Config:
 
     def set_preview_feature(self, feature: str, on: bool) -> None:
         (self.previews.add if on else self.previews.discard)(feature)
+
+    def set_compute_capability(self, target: Any, index: int) -> bool:
+        self.targets.insert(index, target.name)
+        return True
 
     def set_memory_pool_limit(self, pool: str, size: int) -> None:
         self.pools[pool] = size
@@ -105,6 +111,7 @@ class Profile:
 class Builder:
     platform_has_fast_fp16 = platform_has_fast_int8 = True
     last: Config
+    halfway: Any = staticmethod(lambda: None)
     network_flags: int
 
     def __init__(self, logger: Any) -> None:
@@ -125,6 +132,12 @@ class Builder:
         if config.pools.get("workspace") == 1:
             self.logger.log(SimpleNamespace(name="ERROR"), "no tactics within workspace limit")
             return None
+        if config.progress_monitor is not None:
+            config.progress_monitor.phase_start("tactics", None, 1)
+            self.halfway()
+            if not config.progress_monitor.step_complete("tactics", 0):
+                return None
+            config.progress_monitor.phase_finish("tactics")
         calibrator = config.int8_calibrator
         if calibrator is not None and calibrator.read_calibration_cache() is None:
             while calibrator.get_batch(["image"]) is not None:
@@ -185,3 +198,15 @@ def module() -> Any:
         init_libnvinfer_plugins=lambda logger, namespace: True,
         get_plugin_registry=lambda: SimpleNamespace(load_library=lambda path: None),
     )
+
+
+def rtx_module() -> Any:
+    """As much of a strongly typed TensorRT-RTX, which builds for other GPUs and tells progress."""
+    found = module()
+    found.__version__ = "1.5.0"
+    found.BuilderFlag = SimpleNamespace(TF32=BuilderFlag.TF32, REFIT=BuilderFlag.REFIT)
+    found.IBuilderConfig = SimpleNamespace(progress_monitor=True, set_compute_capability=True)
+    found.NetworkDefinitionCreationFlag = SimpleNamespace(STRONGLY_TYPED=1)
+    found.ComputeCapability = IntEnum("ComputeCapability", ["SM86", "SM89"])
+    found.IProgressMonitor = Base
+    return found

@@ -1,4 +1,4 @@
-"""Parts of the builders that need no TensorRT: progress, caches, calibration data, shapes."""
+"""Parts of the builders that need no TensorRT: progress, caches, calibration data."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from trtbench.convert.builders._python_api import profiles_of
-from trtbench.core.errors import UsageError
-from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
 from trtbench.host.tensorrt import (
     CacheKey,
     LoggedErrors,
@@ -20,7 +17,6 @@ from trtbench.host.tensorrt import (
     abilities_of_version,
 )
 
-IMAGE = TensorSpec(name="image", dtype="float32", shape=(None, 3, 8, 8))
 OLD = abilities_of_version("8.6.1", flavour="tensorrt")
 
 
@@ -154,27 +150,3 @@ def test_a_timing_cache_of_elsewhere_is_kept_and_said(
     assert use_of(path, adds=b" a", forgets=forgets)[0] == "refused"
     assert path.read_bytes() == timings(b"mine a")
     assert (tmp_path / "timing.cache.old").read_bytes() == held
-
-
-def spec_for(**changes: Any) -> BuildSpec:
-    return BuildSpec(model=ModelRef(path="net.onnx", format="onnx"), output="net.engine", **changes)
-
-
-def span(*batches: int) -> ShapeProfile:
-    low, best, high = ((batch, 3, 8, 8) for batch in batches)
-    return ShapeProfile(min=low, opt=best, max=high)
-
-
-def test_profiles_are_settled_for_dynamic_inputs_only() -> None:
-    spec = spec_for(shapes={"image": span(1, 4, 8)}, more_profiles=({"image": span(16, 32, 64)},))
-    assert [each["image"].opt[0] for each in profiles_of(spec, [IMAGE])] == [4, 32]
-    fixed = TensorSpec(name="image", dtype="float32", shape=(4, 3, 8, 8))
-    assert profiles_of(spec_for(), [fixed]) == []
-
-
-def test_a_range_outside_the_model_is_refused() -> None:
-    fixed = TensorSpec(name="image", dtype="float32", shape=(4, 3, 8, 8))
-    with pytest.raises(UsageError, match="min shape"):
-        profiles_of(spec_for(shapes={"image": span(1, 4, 8)}), [fixed])
-    with pytest.raises(UsageError, match="dynamic dimensions need a value"):
-        profiles_of(spec_for(), [IMAGE])

@@ -6,32 +6,53 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command import Said, Say
 from PIL import Image
 
+from trtbench.compare import compare
 from trtbench.core.run import Run
+from trtbench.core.spec import Length, Warmup
+from trtbench.measure import bench
 from trtbench.report.renderers.json import document_from_json
 from trtbench.store.store import Store
+from trtbench.verbs import demo
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.process,
-    pytest.mark.real("minutes"),
-    pytest.mark.timeout(900),  # a minute, where nothing else runs
-]
+REAL = (pytest.mark.slow, pytest.mark.real("minutes"), pytest.mark.timeout(900))
 
 
-def test_the_demo_measures_judges_and_leaves_a_report_in_every_form(tmp_path: Path) -> None:
-    home = {name: str(tmp_path / "home") for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
-    done = subprocess.run(
-        [sys.executable, "-m", "trtbench", "demo", "-o", "demo-report"], cwd=tmp_path,
-        env={**os.environ, **home, "COLUMNS": "80"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    for batch in (1, 16):
-        assert f"INT8 against FP32, batch {batch}" in done.stdout
+@pytest.mark.process
+@pytest.mark.parametrize("batches", [(2,), pytest.param((1, 16), marks=REAL)])
+def test_the_demo_measures_judges_and_leaves_a_report_in_every_form(
+    tmp_path: Path, say: Say, monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...]
+) -> None:
+    launches = 3 if batches == demo.BATCHES else 1
+    if launches == 3:
+        names = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+        done = subprocess.run(
+            [sys.executable, "-m", "trtbench", "demo", "-o", "demo-report"], cwd=tmp_path,
+            env={**os.environ, **dict.fromkeys(names, str(tmp_path / "home")), "COLUMNS": "80"},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        said = Said(done.returncode, done.stdout, done.stderr)
+    else:  # the same with short runs
+        run_bench, run_compare, stop = bench.run_bench, compare.compare, Length(iterations=20)
+        brief = {
+            "stop": stop,
+            "warmup": Warmup(floor=stop, until_steady=False),
+            "launches": launches,
+        }
+        few = {"launches": 2, "max_launches": 2, "pairs": 10}
+        monkeypatch.setattr(bench, "run_bench", lambda s, **kw: run_bench(s.having(**brief), **kw))
+        monkeypatch.setattr(compare, "compare", lambda r, **k: run_compare(replace(r, **few), **k))
+        monkeypatch.setattr(demo, "BATCHES", batches)
+        said = say("demo", "-o", "demo-report")
+    assert said.status == 0, said.err
+    for batch in batches:
+        assert f"INT8 against FP32, batch {batch}" in said.out
     folder = tmp_path / "demo-report"
     assert "https://" not in (folder / "report.html").read_text("utf-8").partition("<script")[0]
     assert "digits.int8" in (folder / "report.md").read_text("utf-8")
@@ -44,10 +65,10 @@ def test_the_demo_measures_judges_and_leaves_a_report_in_every_form(tmp_path: Pa
     runs = [store.load(entry.id) for entry in store.index.find(kind="run")]
     alone = [run for run in runs if isinstance(run, Run) and run.record.duet is None]
     asked = {(Path(run.record.spec.model.path).stem, run.record.spec.batch) for run in alone}
-    assert asked == {(name, batch) for name in ("digits", "digits.int8") for batch in (1, 16)}
+    assert asked == {(name, batch) for name in ("digits", "digits.int8") for batch in batches}
     for run in alone:
         assert run.path is not None
-        assert len(run.record.launches) == 3
+        assert len(run.record.launches) == launches
         scores = json.loads((run.path / "scores.json").read_bytes())
         assert {each["metric"]: each["value"] for each in scores["scores"]}["top1"] > 0.95
     sides = {run.record.duet.side for run in runs if isinstance(run, Run) and run.record.duet}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -55,6 +58,34 @@ def test_a_damaged_run_is_told_and_the_others_go_out(tmp_path, store, capsys):
     printed = capsys.readouterr()
     assert json.loads(printed.out)["runs"] == 2
     assert "not exported: r2" in printed.err
+
+
+def test_a_tracking_server_gets_what_it_does_not_have(store, monkeypatch, capsys):
+    names = ("tracking", "entities", "exceptions")
+    mlflow = {name: MagicMock() for name in ("mlflow", *(f"mlflow.{each}" for each in names))}
+    for name, module in mlflow.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    mlflow["mlflow.exceptions"].MlflowException = LookupError
+    client = mlflow["mlflow.tracking"].MlflowClient.return_value
+    known = MagicMock(data=MagicMock(tags={"trtbench.id": "r2"}))
+    pages = [MagicMock(token="more"), MagicMock(token=None)]
+    pages[0].__iter__.return_value, pages[1].__iter__.return_value = [], [known]
+    client.search_runs.side_effect = pages
+    words = ["runs", "export", "--to", "mlflow", "-o", "http://host", "--store", str(store.root)]
+    assert trtbench([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["runs"], told["skipped"]) == (2, 1)
+    tags = [call.args[1:] for call in client.set_tag.call_args_list]
+    assert tags[0:2] == [("tag.nightly", "true"), ("tag.x y", "true")]
+    assert {value for name, value in tags if name == "trtbench.id"} == {"r1", "f1"}
+    ends = [call.kwargs["status"] for call in client.set_terminated.call_args_list]
+    assert sorted(ends) == ["FAILED", "FINISHED"]
+    files = {Path(call.args[1]).name for call in client.log_artifact.call_args_list}
+    assert {"run.json", "samples.npz"} <= files
+    for problem, message in ((OSError("no route"), "cannot be written"), (KeyError(), "refused a")):
+        client.search_runs.side_effect = problem
+        assert trtbench(words) == 1
+        assert f"MLflow {message}" in capsys.readouterr().err
 
 
 @pytest.mark.slow
