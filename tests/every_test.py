@@ -41,8 +41,6 @@ LONG = {
     "test_no_secret_reaches_the_store_a_document_or_a_screen",
     "test_a_run_goes_there_and_comes_back",
     "test_a_comparison_without_flags_takes_bursts_in_turn",
-    "test_one_file_gates_several_models",
-    "test_one_broken_model_of_several_does_not_hide_the_others",
     "test_a_sweep_goes_on_after_kill_9_without_repeating",
     "test_what_is_measured_after_an_evaluation_is_joined_too",
     "test_a_sweep_measures_every_case_in_every_round",
@@ -58,7 +56,6 @@ LONG = {
     "test_a_sweep_of_precisions_with_its_accuracies",
     "test_runs_on_the_processor_are_never_beside_each_other_unless_asked",
     "test_an_error_of_the_run_there_is_the_same_error_here",
-    "test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept",
     "test_a_graph_that_one_side_lacks_is_left_out_on_both",
     "test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with",
     "test_quantized_checked_and_judged_with_one_preparation",
@@ -68,7 +65,6 @@ LONG = {
     "test_one_table_and_the_pictures_of_all_models",
     "test_whatever_room_is_left_no_half_run_is_seen",
     "test_memory_does_not_grow_with_a_verbose_log",
-    "test_static_and_dynamic_engines_stand_side_by_side",
     "test_yolo_data_and_what_a_model_gets_wrong",
     "test_ranks_of_all_candidates_stand_in_one_table",
     "test_a_decoder_of_ones_own",
@@ -76,7 +72,6 @@ LONG = {
     "test_the_order_within_pairs_is_random_and_repeatable",
     "test_trtexec",
     "test_users_editors_know_the_arguments",
-    "test_one_folder_for_each_model",
 }
 """Tests that take longest, by seconds on two quiet cores: they wait for ``make test-all``."""
 

@@ -36,6 +36,7 @@ def test_a_history_of_logs_shows_when_its_level_changed(say: Say) -> None:
 def test_a_sweep_fills_dimensions_of_inputs_by_name(say: Say) -> None:
     identity(Path("net.onnx"), ("x", TensorProto.FLOAT, ["N", 3, "T"]))
     words = ("net.onnx", "--axis", "shape.T=4,8", "--batch", "1,2", "-o", "swept")
+    words += ("--shape", "x:1x3xT")
     assert "4 cases" in say("sweep", *words, "--dry-run").words
     assert say("sweep", *words, "--duration", "10ms", "--launches", "1").status == 0
     rows = json.loads(Path("swept/results.json").read_text())["rows"]
@@ -55,6 +56,11 @@ def test_a_sweep_fills_dimensions_of_inputs_by_name(say: Say) -> None:
         (("--shape", "x:1x3xK"), "'K'"),
         (("--preset", "depht"), "--preset depth"),
         (("--batch", "many"), "--batch"),
+        (("--inputs", "gone.npz"), "there is no file"),
+        (("--batch", "1", "--exclude", "batch=1"), "are excluded"),
+        (("--resume", "swept"), "--resume cannot be combined"),
+        (("--resume", "swept", "--dry-run"), "--resume has no dry run"),
+        (("m.yaml",), "m.yaml"),
         (("m.toml", "--preset", "depth"), "give only one matrix file or preset"),
     ],
 )
@@ -63,6 +69,7 @@ def test_a_sweep_that_cannot_be_meant_is_refused_before_it_begins(
 ) -> None:
     identity(Path("net.onnx"), ("x", TensorProto.FLOAT, ["N", 3, "T"]))
     Path("m.toml").write_text('models = ["net.onnx"]\n')
+    Path("m.yaml").write_text("- net.onnx\n")
     said = say("sweep", "net.onnx", *words, "-o", "swept")
     assert said.status == 2
     assert expected in said.words

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from models import tiny_model
 from trtbench.analysis.comparability import differences
-from trtbench.cli import run as command
 from trtbench.compare.gate import MEASURED_APART, gate
 from trtbench.core.errors import TrtbenchError
 from trtbench.measure.bench import run_bench
@@ -83,53 +80,3 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     assert apart.compared is not None
     assert apart.compared.comparison.design == "apart"
     assert MEASURED_APART in said
-
-
-def test_one_file_gates_several_models(
-    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("a", "b"):
-        tiny_model(tmp_path / f"{name}.onnx")
-    gates = tmp_path / "gates.toml"
-    gates.write_text(
-        '[models."a.onnx"]\nbatch = 2\nmedian = "<10s"\n'
-        '[models."b.onnx"]\nbatch = 1\nmedian = "<1ns"\nthroughput = ">=1/s"\n'
-    )
-    words = [
-        "gate", str(gates), "--launches", "2", "--duration", "50ms",
-        "-o", str(tmp_path / "out"), "--store", str(store.root),
-    ]  # fmt: skip
-    assert command(words) == 3
-    shown = capsys.readouterr().out
-    assert "closed by b.onnx" in shown
-    told = json.loads((tmp_path / "out" / "gate.json").read_text())
-    assert [each["open"] for each in told] == [True, False]
-    assert "median<1ns: does not hold" in told[1]["closed_by"][0]
-    root = ElementTree.parse(tmp_path / "out" / "gate.junit.xml").getroot()
-    assert root.tag == "testsuites"
-    assert all(float(each.get("time", "nan")) > 0 for each in root.iter("testcase"))
-    page = (tmp_path / "out" / "gate.md").read_text()
-    assert "median" in page
-    assert "onnxruntime" in page
-
-
-def test_one_broken_model_of_several_does_not_hide_the_others(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tiny_model(tmp_path / "good.onnx")
-    (tmp_path / "bad.onnx").write_bytes(b"no model")
-    gates = tmp_path / "gates.toml"
-    gates.write_text(
-        '[models."bad.onnx"]\nmedian = "<10s"\n[models."good.onnx"]\nmedian = "<10s"\n'
-    )
-    words = ["gate", str(gates), "--duration", "50ms", "--store", str(store.root)]
-    assert command([*words, "-o", str(tmp_path / "out")]) == 1
-    told = json.loads((tmp_path / "out/gate.json").read_text())
-    assert [(each["model"], each["open"]) for each in told] == [
-        ("good.onnx", True), ("bad.onnx", False)
-    ]  # fmt: skip
-    page = (tmp_path / "out/gate.md").read_text()
-    assert "closed by bad.onnx" in page
-    assert "bad.onnx is not an ONNX file" in page
-    suites = ElementTree.parse(tmp_path / "out/gate.junit.xml").getroot()
-    assert [each.get("errors") for each in suites] == ["0", "1"]

@@ -260,33 +260,6 @@ def test_a_run_stored_just_before_the_end_is_taken_over(
     assert len(store.index.find(kind="run")) == 2
 
 
-def test_static_and_dynamic_engines_stand_side_by_side(trtexec: Any, tmp_path: Path) -> None:
-    store, config = Store(tmp_path / "store"), load_config()
-    model = conv_model(tmp_path / "net.onnx")
-    asked = matrix_from_table(
-        {
-            "models": [str(model)], "runtime": "trtexec", "precision": "fp16",
-            "engine": ["static", "dynamic"], "batch": [1, 8],
-            "options": {"duration": "50ms", "warmup": "10ms"},
-        },
-        where="test",
-    )  # fmt: skip
-    plan = plan_sweep(asked, config=config)
-    builds = [step for step in plan.steps.values() if step.kind == "build"]
-    assert len(builds) == 2 + 1  # one for each batch, and one for all of them
-    found = sweep(asked, tmp_path / "out", store, config)
-    rows = results_from_sweep(found, store=store).rows
-    assert len(rows) == 4
-    assert {row.reason for row in rows} == {None}
-    assert {row.engine for row in rows} == {"static", "dynamic"}
-    assert all(row.layers for row in rows)
-    assert all(row.column("gpu") is not None for row in rows)
-    dynamic = next(s for s in builds if s.settings["engine"] == "dynamic")
-    record = json.loads(next(Cache(store).folder(dynamic).glob("*.engine.json")).read_bytes())
-    shapes = record["spec"]["shapes"]["image"]
-    assert (shapes["min"][0], shapes["opt"][0], shapes["max"][0]) == (1, 8, 8)
-
-
 def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> None:
     trtexec.version("11.1.0")
     asked = matrix_from_table(

@@ -35,24 +35,6 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_one_folder_for_each_model(place: Path) -> None:
-    """Also where two files have one name."""
-    models = ("alexnet.onnx", "old/lenet.onnx", "new/lenet.onnx")
-    for name in models:
-        (place / name).parent.mkdir(exist_ok=True)
-        conv_model(place / name)
-    words = [*models, "-r", "trtexec", "--precision", "fp16", "--batch", "2"]
-    assert cli(["sweep", *words, *SHORT, "-o", "out"]) == 0
-    assert names_in(place / "out" / "results") == ["alexnet", "new-lenet", "old-lenet"]
-    for name in ("alexnet", "new-lenet", "old-lenet"):
-        folder = place / "out" / "results" / name
-        assert names_in(folder) == [f"{name}_fp16.{each}" for each in FILES]
-        told = json.loads((folder / f"{name}_fp16.profile.metadata.json").read_text())
-        assert "performance_summary" in told
-        built = json.loads((folder / f"{name}_fp16.build.metadata.json").read_text())
-        assert "FP16" in built["build_options"]["Precision"]
-
-
 def test_no_row_takes_the_files_of_another(place: Path) -> None:
     """BF16 is asked for, the layers of the engine are in FP16, and rows are called by what ran."""
     conv_model(place / "net.onnx")
