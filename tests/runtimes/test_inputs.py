@@ -108,7 +108,7 @@ def test_every_kind_of_file_is_read_and_cut_to_the_batch(tmp_path, kind):
         assert settled[0].shape == (batch, 3, 4, 4)
     settled, arrays = resolve(IMAGE, source=source)
     assert settled[0].shape == (10, 3, 4, 4)
-    with pytest.raises(InputError, match="holds 10 items, fewer than one batch of 11") as caught:
+    with pytest.raises(InputError, match="has 10 items, fewer than one batch of 11") as caught:
         resolve(IMAGE, source=source, batch=11)
     assert caught.value.fix == "--batch 10"
 

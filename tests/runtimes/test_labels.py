@@ -344,7 +344,7 @@ def test_a_record_of_another_engine_is_left_aside(tmp_path: Path) -> None:
     engine.write_bytes(plan_bytes() + b"built anew by somebody else")
     found = inspect_engine(engine)
     assert "precision" not in found.facts
-    assert any("of another engine" in note for note in found.notes)
+    assert any("to another engine" in note for note in found.notes)
 
 
 def test_layers_deny_the_record_beside_an_engine(trtexec: Any, store: Store) -> None:

@@ -92,7 +92,7 @@ def test_the_command_prepares_images_as_they_were_and_leaves_out_what_was_left_o
     assert better.candidates[0].checks[0].sqnr_db > 0
     made = read_sidecar(tmp_path / "net.int8.onnx")
     assert made is not None
-    more = msgspec.structs.replace(made, kept={"other": "asked for", "third": "adds a constant"})
+    more = msgspec.structs.replace(made, kept={"other": "requested", "third": "adds a constant"})
     (tmp_path / "net.int8.json").write_bytes(msgspec.json.encode(more))
     again = commands_for(
         LocalizeRequest(reference=model, candidate="net.int8.onnx"), found.found

@@ -207,7 +207,7 @@ def test_scores_are_not_joined_to_runs_of_another_size(
     joined = attach_scores(found, store)
     assert joined.joined == {"net.onnx": (same.id,)}
     [note] = [each for each in joined.all_notes if "no scores added to the run" in each]
-    assert "images of 20x20 were judged, and 1x3x32x32 was measured" in note
+    assert "images of 20x20 were evaluated, but 1x3x32x32 was measured" in note
     assert "scores" not in read_run(store.resolve(other.id)).extra  # type: ignore[union-attr]
     assert stored_scores(same, store) is not None
     assert stored_scores(other, store) is None
@@ -225,7 +225,7 @@ def test_scores_are_not_joined_to_runs_in_another_precision(
     joined = attach_scores(evaluate(path), store)
     assert joined.models[0].precision == "fp32"
     assert joined.joined == {"net.onnx": (full.id,)}
-    assert any("fp32 was judged, and int8 was measured" in note for note in joined.all_notes)
+    assert any("fp32 was evaluated, but int8 was measured" in note for note in joined.all_notes)
     assert stored_scores(full, store) is not None
     assert stored_scores(low, store) is None
 

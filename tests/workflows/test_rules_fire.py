@@ -78,7 +78,7 @@ class Stage:
                "open_session": None, "command_lines": None,
                "device": lambda spec: self.world.device}  # fmt: skip
         vars(module).update({**known, **own})
-        monkeypatch.setitem(RUNTIMES._held, "scripted", module)
+        monkeypatch.setitem(RUNTIMES._checked, "scripted", module)
         monkeypatch.setattr(job_module, "run_jobs", self._run_jobs)
         monkeypatch.setattr(job_module, "read_environment", lambda **asked: self.world.machine)
         monkeypatch.setattr(watch_module, "opened", self._opened)
