@@ -155,7 +155,7 @@ def test_a_precision_chosen_for_no_layer_is_noted(
         ({"precision": "int8", "calibration_cache": "none"}, "no calibration cache"),
         ({"items": (3, 3, 8, 8)}, "fewer items"),
         ({"items": (8, 3, 9, 9)}, "float32 8x3x9x9"),
-        ({"items": SPAN.max, "gpu": {"cuMemAlloc_v2": lambda *_: 2}}, "memory on the GPU"),
+        ({"items": SPAN.max, "gpu": {"cuMemAlloc_v2": lambda *_: 2}}, "cuMemAlloc_v2"),
         ({"gpu": {"status": 100}}, "does not start: CUDA_ERROR_NO_DEVICE"),
         ({"gpu": {"status": 3}}, "error 3"),
         ({"gpu": {"devices": 0}}, "lists no GPU"),
