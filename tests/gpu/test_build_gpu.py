@@ -18,7 +18,7 @@ from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.trtexec.exports import calibration_from_text, dtype_from_wording, graph_from_json
+from trtbench.trtexec.exports import calibration_from_text, dtype_from_format, graph_from_json
 from trtbench.trtexec.version import plan_from_bytes
 from trtbench.workflows.builds import Builds
 from typed_models import quantized, typed
@@ -68,7 +68,7 @@ def kinds(folder: Path) -> set[str | None]:
     graph = graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
     written = {tensor.dtype for layer in graph.layers for tensor in layer.outputs}
     weights = [layer.extra.get("Weights") for layer in graph.layers]
-    kept = {dtype_from_wording(str(each["Type"])) for each in weights if isinstance(each, dict)}
+    kept = {dtype_from_format(str(each["Type"])) for each in weights if isinstance(each, dict)}
     return written | kept
 
 

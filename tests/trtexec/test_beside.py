@@ -49,7 +49,7 @@ def test_abilities_of_real_help_texts(beside: Path) -> None:
     seven = abilities_from_help(next(beside.glob("Khairul*/**/trtexec-help.txt")).read_bytes())
     assert ten.version == "10.16.1"
     assert len(ten.flags) > 100
-    assert not ten.inverted
+    assert not ten.has_inverted_defaults
     known = abilities_of_version("10.16.1").flags
     assert known - ten.flags <= {"--streams", "--plugins"}, "the table and the tool agree"
     assert abilities_of_version("7.2").flags <= seven.flags | {"--plugins"}

@@ -13,7 +13,7 @@ from trtbench.core.errors import ParseError
 from trtbench.core.samples import EngineGraph, LayerProfile
 from trtbench.trtexec.exports import (
     calibration_from_text,
-    dtype_from_wording,
+    dtype_from_format,
     graph_from_json,
     profile_from_json,
     profiles_from_json,
@@ -96,7 +96,7 @@ def test_raw_control_characters_are_read() -> None:
     ],
 )
 def test_types_in_every_wording(wording: str | None, dtype: str | None) -> None:
-    assert dtype_from_wording(wording) == dtype
+    assert dtype_from_format(wording) == dtype
 
 
 def test_metadata_names_each_node_once_and_keeps_brackets() -> None:

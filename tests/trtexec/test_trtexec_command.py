@@ -216,7 +216,7 @@ def test_everything_a_build_can_say() -> None:
 def test_abilities_are_read_from_help() -> None:
     abilities = abilities_from_help(logs.HELP_11)
     assert abilities.version == "11.1.0"
-    assert abilities.inverted
+    assert abilities.has_inverted_defaults
     assert {"--vc", "--versionCompatible", "--help", "--onnx"} <= abilities.flags
     assert "--fp16" not in abilities.flags
     assert not abilities.has("--useCudaGraph"), "accepted by 11, and without effect"

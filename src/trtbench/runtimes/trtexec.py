@@ -34,7 +34,7 @@ from trtbench.trtexec.command import bench_command
 from trtbench.trtexec.conditions import (
     build_metadata_from_log,
     conditions_from_log,
-    failure,
+    error_from_log,
     last_run,
     profile_metadata_from_log,
     reported_from_log,
@@ -128,7 +128,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     elif missing:
         problem = f"ended with status 0, but did not write {' and '.join(missing)}"
     if problem is not None:
-        raise failure(f"trtexec {problem}", data=data, status=status_of(end))
+        raise error_from_log(f"trtexec {problem}", data=data, status=status_of(end))
     try:  # a damaged file is an error of trtexec, not of the user
         with open(folder / "times.json", "rb") as file:
             found = read_times(file, where="times.json", warmup_ms=warmup_s * 1e3)
@@ -138,7 +138,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
         if _has_content(folder / "graph.json"):
             graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
     except ParseError as damage:
-        raise failure(
+        raise error_from_log(
             f"trtexec wrote a file that cannot be read: {damage.message}",
             data=data,
             status=status_of(end),

@@ -1,4 +1,4 @@
-"""The language of trtexec, spoken (specs to argument lists) and understood (its files and logs).
+"""Writes command lines for trtexec, and reads its logs and exported files.
 
 Does not know how processes are run, nor where files are stored.
 """

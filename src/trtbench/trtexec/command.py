@@ -1,16 +1,16 @@
-"""Specs as command lines of trtexec: the same spec is the same experiment on every version.
+"""trtexec command lines from specs; a spec means the same measurement on every version.
 
-How a ``RunSpec`` maps, and what it cannot say:
+How the fields of a ``RunSpec`` become flags:
 
-- protocol ``pipeline`` is what trtexec does: the next query is enqueued before the last is
-  awaited. ``gpu`` is that without transfers and with a CUDA graph, whatever the spec says about
-  the two. ``serve``, ``server`` and ``first`` are other experiments and are refused.
-- ``cuda_graph="auto"`` is the same as ``"on"``: trtexec falls back by itself, and its log says so.
-- the warm-up is a time; a floor in iterations and "until steady" are not trtexec's to keep.
-- ``batch`` is never forwarded: the caller gives dynamic inputs their shapes, others decide.
-- ``stop`` holds leasts, as trtexec's own flags do; what it leaves out is left to trtexec.
-- ``precision`` belongs to weakly typed building, TensorRT 5 to 10. ``fp32`` means without TF32.
-- the runtime's own options: see ``RUN_OPTIONS`` and ``BUILD_OPTIONS``.
+- protocol ``pipeline`` is what trtexec does: it enqueues the next query before it waits for the
+  last one. ``gpu`` adds no transfers and a CUDA graph, and overrides these two fields.
+  ``serve``, ``server`` and ``first`` are refused.
+- ``cuda_graph="auto"`` is the same as ``"on"``: trtexec falls back by itself and logs it.
+- the warm-up is a time; trtexec cannot warm up for a number of iterations or until steady.
+- ``batch`` is never passed: the caller sets the shapes of dynamic inputs.
+- ``stop`` holds minimums, as the flags of trtexec do; a missing one is trtexec's default.
+- ``precision`` is for weakly typed networks, TensorRT 5 to 10. ``fp32`` turns TF32 off.
+- the options of the runtime: see ``RUN_OPTIONS`` and ``BUILD_OPTIONS``.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ MIB = 1 << 20
 RUN_OPTIONS = {"avg_runs": "--avgRuns", "percentile": "--percentile",
                "sleep_time": "--sleepTime", "load_inputs": "--loadInputs"}  # fmt: skip
 BUILD_OPTIONS = {"sparsity": "--sparsity", "avg_timing": "--avgTiming", "tempdir": "--tempdir"}
-"""Options of a run and of a build that become a flag with the same value."""
-_SWITCHES = ("verbose", "plugins", "binary", "typing")
-"""Options that are not simply a flag with a value; ``binary`` is the caller's."""
+"""Options of a run and of a build, with the flag that gets their value."""
+_OTHER_OPTIONS = ("verbose", "plugins", "binary", "typing")
+"""Options that do not become a flag with their value; the caller handles ``binary``."""
 MODEL_FLAGS = ("--onnx", "--loadEngine", "--uff", "--model", "--deploy")
-"""The model is the one that trtbench was given, whose hash is recorded."""
-_PLUGINS = ("--plugins", "--staticPlugins", "--dynamicPlugins", "--setPluginsToSerialize")
-_OLDER_NAMES = {"--streams": "--infStreams", "--buildOnly": "--skipInference"}
+"""Flags for the model, which trtbench sets itself because it records the hash of the file."""
+_PLUGIN_FLAGS = ("--plugins", "--staticPlugins", "--dynamicPlugins", "--setPluginsToSerialize")
+_OLD_FLAG_NAMES = {"--streams": "--infStreams", "--buildOnly": "--skipInference"}
 
 
-def _own_options(
+def _option_flags(
     options: Mapping[str, str], *, known: Mapping[str, str], abilities: TrtexecAbilities
 ) -> list[str]:
-    """Write the options of the runtime itself as flags; an unknown one is refused."""
-    refuse_unknown_options("runtime trtexec", options, (*known, *_SWITCHES))
+    """Return the flags for the options of the runtime; unknown options are refused."""
+    refuse_unknown_options("runtime trtexec", options, (*known, *_OTHER_OPTIONS))
     arguments = [f"{flag}={options[name]}" for name, flag in known.items() if name in options]
     plugins = tuple(path for path in options.get("plugins", "").split(",") if path)
     arguments += _plugin_flags(plugins, abilities=abilities)
@@ -52,7 +52,7 @@ def _own_options(
 
 
 def _shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """Write shapes; a name with a colon or a comma is put in quotes of trtexec's own."""
+    """Return the flag for shapes; names with a colon or comma get quotes, as trtexec expects."""
     parts = []
     for name, dims in shapes.items():
         quoted = f"'{name}'" if set(name) & set(":,") else name
@@ -60,19 +60,19 @@ def _shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
     return [f"{flag}={','.join(parts)}"] if parts else []
 
 
-def _with_extra(
+def _with_extra_args(
     arguments: list[str], extra: Sequence[str], *, refused: Sequence[str] = MODEL_FLAGS
 ) -> list[str]:
-    """Add what the user passes on: no flag twice, and none that trtbench must know itself."""
+    """Add the user's extra arguments; repeated flags and those trtbench sets are refused."""
 
     def flag_of(argument: str) -> str:
         name = argument.partition("=")[0]
-        return _OLDER_NAMES.get(name, name)
+        return _OLD_FLAG_NAMES.get(name, name)
 
     passed = {flag_of(each): each for each in arguments[1:]}
     for each in extra:
         flag, fix = flag_of(each), f"leave {each} out, and use the option of trtbench"
-        if flag in passed and flag not in _PLUGINS:
+        if flag in passed and flag not in _PLUGIN_FLAGS:
             raise UsageError(
                 f"{flag} is passed to trtexec already",
                 facts={"passed": passed[flag], "given again": each},
@@ -86,13 +86,13 @@ def _with_extra(
 
 
 def _precision_flags(precision: Precision, *, model: str, abilities: TrtexecAbilities) -> list[str]:
-    """Write a precision for the weakly typed builder; TensorRT 11 has none."""
+    """Return the flags for a precision of a weakly typed network; TensorRT 11 has none."""
     if precision == "tf32":
         return []
     if precision == "fp32":
         return ["--noTF32"] if abilities.has("--noTF32") else []
     flag = f"--{precision}"
-    if abilities.inverted:
+    if abilities.has_inverted_defaults:
         raise UsageError(
             f"{precision} cannot be requested of TensorRT 11: networks are strongly typed, "
             "cast the model first",
@@ -110,9 +110,9 @@ def _plugin_flags(paths: tuple[str, ...], *, abilities: TrtexecAbilities) -> lis
 def bench_command(
     spec: RunSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
 ) -> list[str]:
-    """The command that measures a spec and leaves its files in a folder."""
-    _check_protocol(spec)
-    own = _own_options(spec.options, known=RUN_OPTIONS, abilities=abilities)
+    """Return the command that runs a benchmark and exports its files to a folder."""
+    _refuse_unsupported(spec)
+    option_flags = _option_flags(spec.options, known=RUN_OPTIONS, abilities=abilities)
     model = {"engine": "--loadEngine", "onnx": "--onnx"}.get(spec.model.format)
     if model is None:
         raise UsageError(
@@ -131,16 +131,16 @@ def bench_command(
         binary,
         f"{model}={spec.model.path}",
         *_shapes_flag("--shapes", spec.shapes),
-        # Each is a least, here as there: what is not given is left to trtexec's own 10 and 3 s.
+        # Minimums, as in the spec; the defaults of trtexec are 10 iterations and 3 s.
         f"--warmUp={_ms(floor.seconds or 0)}",
         *([] if stop.iterations is None else [f"--iterations={stop.iterations}"]),
         *([] if stop.seconds is None else [f"--duration={stop.seconds:g}"]),
         *([f"--idleTime={_ms(spec.gap_s)}"] if spec.gap_s else []),
-        *own,
-        *_exports(spec, abilities=abilities, folder=PurePath(folder)),
-        *_state(spec, abilities=abilities),
+        *option_flags,
+        *_export_flags(spec, abilities=abilities, folder=PurePath(folder)),
+        *_measurement_flags(spec, abilities=abilities),
     ]
-    # An engine keeps the precision it was built with; flags other than these do no harm.
+    # An engine keeps the precision it was built with, so these two need no flag.
     kept = spec.model.format == "engine" and spec.precision in ("fp32", "tf32")
     if spec.precision is not None and spec.options.get("typing") != "strong" and not kept:
         path = spec.model.path
@@ -150,10 +150,10 @@ def bench_command(
         if not number.isdecimal():
             raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
         arguments.append(f"--device={number}")
-    return _with_extra(arguments, spec.extra_args, refused=(*MODEL_FLAGS, "--device"))
+    return _with_extra_args(arguments, spec.extra_args, refused=(*MODEL_FLAGS, "--device"))
 
 
-def _check_protocol(spec: RunSpec) -> None:
+def _refuse_unsupported(spec: RunSpec) -> None:
     if spec.protocol not in ("pipeline", "gpu"):
         raise UsageError(
             f"trtexec cannot measure with the protocol {spec.protocol!r}",
@@ -182,11 +182,11 @@ def _ms(seconds: float) -> int:
     return math.ceil(round(seconds * 1000, 6))
 
 
-def _exports(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) -> list[str]:
+def _export_flags(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) -> list[str]:
     if not spec.profile:
         return [f"--exportTimes={folder / TIMES}"]
-    separate = abilities.inverted or spec.separate_profile_run
-    if abilities.inverted and not spec.separate_profile_run:
+    separate = abilities.has_inverted_defaults or spec.separate_profile_run
+    if abilities.has_inverted_defaults and not spec.separate_profile_run:
         raise UsageError(
             "profiling inside the timed run cannot be expressed for TensorRT 11",
             facts={"needs": versions_with("--separateProfileRun")},
@@ -197,13 +197,13 @@ def _exports(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) ->
     arguments += [f"--exportProfile={folder / PROFILE}", "--dumpProfile"]
     if abilities.has("--exportLayerInfo"):
         arguments.append(f"--exportLayerInfo={folder / GRAPH}")
-    if separate and not abilities.inverted:
+    if separate and not abilities.has_inverted_defaults:
         arguments.append(abilities.require("--separateProfileRun", what="a separate profile run"))
     return arguments
 
 
-def _state(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
-    """Write what differs from the defaults, which TensorRT 11 turned round."""
+def _measurement_flags(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
+    """Return flags for settings that differ from the defaults, which TensorRT 11 inverted."""
     only_gpu = spec.protocol == "gpu"
     transfers = spec.transfers and not only_gpu
     graph = spec.cuda_graph != "off" or only_gpu
@@ -212,7 +212,7 @@ def _state(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
         "--useCudaGraph": graph,
         "--useSpinWait": spec.spin_wait,
     }
-    if abilities.inverted:
+    if abilities.has_inverted_defaults:
         wanted = {
             "--includeDataTransfers": transfers,
             "--noCudaGraph": not graph,
@@ -231,7 +231,7 @@ def _state(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
 def build_command(
     spec: BuildSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
 ) -> list[str]:
-    """The command that builds an engine and writes its layers to a folder."""
+    """Return the command that builds an engine and exports its layers to a folder."""
     if spec.model.format not in ("onnx", "unknown"):
         raise UsageError(
             "trtexec builds from ONNX",
@@ -241,9 +241,9 @@ def build_command(
     arguments = [binary, f"--onnx={spec.model.path}", f"--saveEngine={spec.output}"]
     for flag, end in (("--minShapes", "min"), ("--optShapes", "opt"), ("--maxShapes", "max")):
         arguments += _shapes_flag(flag, {name: getattr(p, end) for name, p in spec.shapes.items()})
-    own = _own_options(spec.options, known=BUILD_OPTIONS, abilities=abilities)
+    option_flags = _option_flags(spec.options, known=BUILD_OPTIONS, abilities=abilities)
     model, is_strong = spec.model.path, spec.options.get("typing") == "strong"
-    if is_strong and not abilities.inverted:
+    if is_strong and not abilities.has_inverted_defaults:
         arguments.append(abilities.require("--stronglyTyped", what="a strongly typed network"))
     if not is_strong or spec.precision == "fp32":
         precision = spec.precision or "fp32"
@@ -281,9 +281,9 @@ def build_command(
         arguments.append(f"--exportLayerInfo={PurePath(folder) / GRAPH}")
     skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"
     arguments += [
-        *own,
+        *option_flags,
         abilities.require(skip, what="building without running"),
         *_plugin_flags(spec.plugins, abilities=abilities),
         *(["--verbose"] if spec.verbose else []),
     ]
-    return _with_extra(arguments, spec.extra_args)
+    return _with_extra_args(arguments, spec.extra_args)

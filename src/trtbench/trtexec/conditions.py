@@ -1,4 +1,4 @@
-"""What follows from a log; each condition is stated, implied by the version, or unknown."""
+"""Conditions, warnings and metadata from a log; each is printed, implied or unknown."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _SWITCHES = {
     "cuda_graph": ("CUDA Graph", "--useCudaGraph", "--noCudaGraph"),
     "spin_wait": ("Spin-wait", "--useSpinWait", "--noSpinWait"),
 }
-"""Label in the dump of options, and the flags that turn it on and off."""
+"""The label in the printed options, and the flags that turn it on and off."""
 
 
 def conditions_from_log(run: LogRun) -> dict[str, Fact]:
-    """What a run's numbers depend on; keys as in ``RunRecord.conditions``."""
+    """Return the settings a run's numbers depend on; keys as in ``RunRecord.conditions``."""
     major = run.major
     transfers, graph, spin_wait = (_switch(run, name) for name in _SWITCHES)
     fell_back = run.message("graph-capture-failed") is not None
     gap = _number(run, ("Idle time", "Idle"), SETTING_FLAGS["gap_s"])
     streams = _number(run, ("Inference Streams", "Streams"), SETTING_FLAGS["streams"])
     profile = _number(run, ("Optimization Profile Index",), SETTING_FLAGS["profile_index"])
-    # Of a loaded engine, the options about building mean nothing.
+    # For a loaded engine, build options mean nothing.
     loads = bool(run.option("Load engine")) or _has_flag(run, "--loadEngine")
     printed = run.option("Precision")
     typing = tf32 = UNKNOWN
@@ -88,10 +88,10 @@ def _has_flag(run: LogRun, flag: str) -> bool:
 
 
 def _switch(run: LogRun, name: str) -> Fact:
-    """Read a switch from the dump of options, then the command line, then the version.
+    """Return a switch as printed in the options, else as on the command line, else the default.
 
-    TensorRT 11 turned the defaults round: no transfers, CUDA graph on, spinning. The clock of
-    TensorRT 6 runs over enqueueing and waiting only, not over copies.
+    TensorRT 11 inverted the defaults: no transfers, CUDA graph and spin-wait on. TensorRT 6
+    times enqueue and wait only, not copies.
     """
     label, on, off = _SWITCHES[name]
     printed = (run.option(label) or "").split(" ")[0].lower()
@@ -99,7 +99,7 @@ def _switch(run: LogRun, name: str) -> Fact:
         return Fact(value=printed == "enabled")
     from_11 = run.major is not None and run.major >= 11
     for flag, value in ((on, True), (off, False)):
-        # 11 accepts the flags of older versions and ignores them, so only its own count there.
+        # TensorRT 11 accepts the flags of older versions and ignores them.
         ignored = from_11 and flag.startswith(("--use", "--noData"))
         if _has_flag(run, flag) and not ignored:
             return Fact(value=value)
@@ -109,7 +109,7 @@ def _switch(run: LogRun, name: str) -> Fact:
 
 
 def _number(run: LogRun, labels: Sequence[str], flags: Sequence[str]) -> int | None:
-    """Read a whole number from the dump of options, then from the command line."""
+    """Return an integer from the printed options, else from the command line."""
     printed = [(run.option(label) or "").removesuffix("ms") for label in labels]
     words = (word.partition("=") for word in run.arguments)
     given = [value for flag, _, value in words if flag in flags]
@@ -120,11 +120,11 @@ def _number(run: LogRun, labels: Sequence[str], flags: Sequence[str]) -> int | N
 
 
 def protocol_from_log(run: LogRun, transfers: Fact, graph: Fact) -> Fact:
-    """How queries followed one another, which trtexec never states itself.
+    """Return the protocol, which trtexec never prints.
 
-    TensorRT 5 and 6 wait for every query; from 7 on the next one is enqueued before the last
-    is awaited, unless ``--exposeDMA`` takes that overlap away. Without transfers it is ``gpu``
-    where a CUDA graph was asked for too.
+    TensorRT 5 and 6 wait for every query; later versions enqueue the next query before they
+    wait for the last one, unless ``--exposeDMA`` is set. Without transfers and with a CUDA
+    graph the protocol is ``gpu``.
     """
     if transfers.value is None:
         return UNKNOWN
@@ -136,7 +136,7 @@ def protocol_from_log(run: LogRun, transfers: Fact, graph: Fact) -> Fact:
 
 
 def _batch(run: LogRun) -> Fact:
-    """The items in one query: a stated implicit batch, else what the shapes of inputs imply."""
+    """Return the items per query: the printed implicit batch, else from the input shapes."""
     section = run.section("Inference Options") or run.section("Options") or LogSection(name="")
     printed = section.get("Batch") or section.get("batch") or ""
     stated = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
@@ -152,7 +152,7 @@ def _batch(run: LogRun) -> Fact:
 
 WARNED = "trtexec_warned."
 
-CONCERNING = frozenset((
+AFFECTING_NUMBERS = frozenset((
     "aux-streams", "clocks-not-locked", "d2h-bound", "device-mismatch", "enqueue-bound",
     "graph-capture-failed", "h2d-bound", "library-mismatch", "no-calibrator", "shape-assumed",
     "streams-overlap", "throttled", "unstable", "weak-typing", "weights-converted",
@@ -161,7 +161,7 @@ CONCERNING = frozenset((
 
 
 def reported_from_log(run: LogRun) -> dict[str, Scalar]:
-    """What the performance summary printed: rates, totals, and each row in milliseconds."""
+    """Return the performance summary as printed: rates, totals, and statistics in ms."""
     summary = run.summary
     if summary is None:
         return {}
@@ -179,10 +179,10 @@ def reported_from_log(run: LogRun) -> dict[str, Scalar]:
 
 
 def warnings_from_log(run: LogRun) -> dict[str, Scalar]:
-    """The warnings that concern the numbers, with their meaning, as facts of the record."""
+    """Return the warnings that affect the numbers, with their meaning, as facts of a record."""
     found: dict[str, Scalar] = {}
     for message in run.messages:
-        if message.code in CONCERNING and message.meaning is not None:
+        if message.code in AFFECTING_NUMBERS and message.meaning is not None:
             text = f"{message.meaning}; trtexec: {message.text.lstrip('* ').rstrip('.')}"
             found.setdefault(f"{WARNED}{message.code}", text)
     return found
@@ -191,19 +191,19 @@ def warnings_from_log(run: LogRun) -> dict[str, Scalar]:
 LAST_LINES = 20
 _LOOK_BYTES = 1 << 16
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-AFTERMATH = ("set-up-failed", "deserialize-failed")
-"""What trtexec prints after the error that is the cause."""
+CONSEQUENCES = ("set-up-failed", "deserialize-failed")
+"""Errors that trtexec prints after the one that caused them."""
 
 
 def last_run(data: bytes, *, where: str) -> LogRun | None:
-    """Read the last run of a log; ``None`` when nothing in it is trtexec's."""
+    """Return the last run in a log; ``None`` if it has no output of trtexec."""
     return next(reversed(read_log(data, where=where).runs), None)
 
 
-def failure(
+def error_from_log(
     message: str, *, data: bytes, status: int | None, facts: dict[str, object] | None = None
 ) -> ProgramError:
-    """The error for a failed trtexec: what happened, its cause, and the end of its log."""
+    """Return the error for a failed trtexec, with its cause and the end of its log."""
     run = last_run(data, where="the log")
     cause = cause_of_failure(run) if run is not None else None
     known: dict[str, object] = {"status": status, **(facts or {})}
@@ -219,9 +219,9 @@ def failure(
 
 
 def cause_of_failure(run: LogRun) -> LogMessage | None:
-    """The error that explains most: the first one known, before what only follows from it."""
+    """Return the error that caused a failure: the first known one, else the first one."""
     errors = [each for each in run.messages if each.level in ("E", "F")]
-    causes = [each for each in errors if each.code is not None and each.code not in AFTERMATH]
+    causes = [each for each in errors if each.code is not None and each.code not in CONSEQUENCES]
     return next(iter(causes or errors), None)
 
 
@@ -235,29 +235,29 @@ _NUMBERS = (
     "Compute Capability", "SMs", "Compute Clock Rate", "Memory Clock Rate",
     "Application Compute Clock Rate", "Application Memory Clock Rate", "Memory Bus Width",
 )  # fmt: skip
-"""Facts of the device that readers of this layout compute with: the number without its unit."""
+"""Labels of the device whose value is written as a number without its unit."""
 _STATISTICS = ("min", "max", "mean", "median")
 _POSITIONS = {
     5: (*_STATISTICS, "percentile(99%)"),
     7: (*_STATISTICS, "percentile(90%)", "percentile(95%)", "percentile(99%)"),
 }
-"""What the lists of TREx hold, by their length; files with labels state it themselves."""
+"""Statistics in the lists of TREx by their length, for files without labels."""
 
 
 def build_metadata_from_log(run: LogRun) -> MetadataTables:
-    """What a log states about building: options, device and the build's own facts.
+    """Return the metadata of a build in the layout of TREx: options, device and build facts.
 
-    This and the next are the layout of TREx: sections in snake case hold what the log printed.
-    Unlike there, values are not cut at a colon, repeated labels become lists, and
-    ``performance_labels`` says which statistic stands where in ``performance_summary``.
+    Sections in snake case hold what the log printed. Unlike in TREx, values are not cut at a
+    colon, repeated labels become lists, and ``performance_labels`` names the statistics in
+    ``performance_summary`` (see ``profile_metadata_from_log``).
     """
     document = _sections(run, BUILD_SECTIONS)
     facts = msgspec.to_builtins(run.facts)
-    # Zero bytes is a fact; None and no labels say that nothing was printed.
+    # Zero bytes is a fact; None and {} mean that nothing was printed.
     document["build_facts"] = {k: v for k, v in facts.items() if v is not None and v != {}}
     if run.trace is not None:
         layers = []
-        for layer in run.trace.layers:  # with the few fastest tactics; tactics.csv has all
+        for layer in run.trace.layers:  # the fastest tactics only; tactics.csv has all
             written = msgspec.to_builtins(layer.having(tactics=()))
             del written["tactics"]
             layers.append({**written, "fastest": msgspec.to_builtins(layer.fastest)})
@@ -275,7 +275,7 @@ def build_metadata_from_log(run: LogRun) -> MetadataTables:
 
 
 def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool | None, ...]]:
-    """Every tactic that was tried, under :data:`TACTICS`."""
+    """Yield a row with the columns :data:`TACTICS` for every tactic that was tried."""
     for layer in trace.layers:
         for each in layer.tactics:
             found = (each.runner, each.operation, each.id, each.name, each.time_ms)
@@ -283,7 +283,7 @@ def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool |
 
 
 def profile_metadata_from_log(run: LogRun) -> MetadataTables:
-    """What a log states about running: the performance summary, options and device."""
+    """Return the metadata of a run in the layout of TREx: summary, options and device."""
     document: MetadataTables = {}
     summary = run.summary
     if summary is not None:
@@ -327,7 +327,7 @@ def _identity(run: LogRun) -> dict[str, object]:
 
 
 def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
-    """Read either file, of TREx and the trtexec pipeline or of ours, back into a log."""
+    """Return the run described by a metadata file of TREx or of trtbench."""
     identity = _mapping(document.get("trtexec"))
     version, command = identity.get("version"), identity.get("command")
     sections = []
@@ -368,7 +368,7 @@ def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
 
 
 def _converted(value: object, kind: type[T]) -> T | None:
-    """A value as written by this version; what another version wrote otherwise is ``None``."""
+    """Return a value as the given type; ``None`` if another version wrote another layout."""
     try:
         return None if value is None else msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -1,7 +1,7 @@
-"""What trtexec exports beside times: layer profiles, layer information, outputs, calibration.
+"""Reads and writes layer profiles, layer information and calibration caches of trtexec.
 
-JSON is read as it is found: several documents in one file, ``nan``. trtexec does not escape names
-of layers, so profiles in its own layout are read by their shape.
+A JSON file may hold several documents and ``nan``. trtexec does not escape the names of layers,
+so profiles in its layout are read with a regular expression.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _STRICT = msgspec.json.Decoder()
 _LENIENT = json.JSONDecoder(strict=False)
 """Accepts control characters within strings, which trtexec 8.6 writes into layer metadata."""
 _SPACE = re.compile(r"[\s\0\ufeff]*")
-_BARE = re.compile(
+_NAN_OR_INF = re.compile(
     r'("(?:[^"\\]|\\.)*")|(?<![\w.])(-?)(nan|inf(?:inity)?)(?:\(ind\))?(?![\w.])', re.I
 )
 _LONE_SURROGATE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
-"""Half a character, which could be read but never written again."""
+"""Half a character, which cannot be encoded as UTF-8."""
 
 
 def parse_error(
@@ -46,7 +46,7 @@ def parse_error(
     facts: Mapping[str, object] | None = None,
     fix: str | None = None,
 ) -> ParseError:
-    """The error for a file that is not what it was taken for: where, and what was expected."""
+    """Return the error for a file that cannot be parsed: the place, and what was expected."""
     all_facts: dict[str, object] = {"file": where, "place": place, "expected": expected}
     if found is not None:
         all_facts["found"] = found
@@ -54,13 +54,13 @@ def parse_error(
 
 
 def quoted(data: bytes | str) -> str:
-    """The beginning of some text, to show within an error."""
+    """Return the start of a text, to show in an error."""
     text = data if isinstance(data, str) else bytes(data[:40]).decode("utf-8", "replace")
     return repr(text[:40]) if text else "the end of the file"
 
 
 def text_from_bytes(data: bytes | str, *, where: str, expected: str) -> str:
-    """Decode a text file; an empty or a binary one is refused."""
+    """Return the text of a file; empty and binary files are refused."""
     encoding = "" if isinstance(data, str) else encoding_of(data[:HEAD])
     if encoding is None:
         raise parse_error(where, what="is a binary file", place="byte 0", expected=expected)
@@ -71,7 +71,7 @@ def text_from_bytes(data: bytes | str, *, where: str, expected: str) -> str:
 
 
 def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list[object]:
-    """Read every JSON document of a file."""
+    """Return every JSON document in a file."""
     try:
         return [_STRICT.decode(data)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -81,7 +81,7 @@ def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list
     try:
         value_from_text(text, where=where, offset=position)
     except ParseError:
-        text = with_json_words(text)
+        text = with_json_constants(text)
     documents = []
     while position < len(text):
         value, position = value_from_text(text, where=where, offset=position)
@@ -91,7 +91,7 @@ def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list
 
 
 def value_from_text(text: str, *, where: str, offset: int = 0) -> tuple[object, int]:
-    """Read one document that begins at an offset, and where it ends."""
+    """Return the JSON value at an offset, and the offset of its end."""
     try:
         return _LENIENT.raw_decode(text, offset)
     except RecursionError:
@@ -105,14 +105,14 @@ def value_from_text(text: str, *, where: str, offset: int = 0) -> tuple[object, 
 
 
 def place_in_text(text: str, offset: int) -> str:
-    """A place as people look it up: line, column and offset, counted from 1, 1 and 0."""
+    """Return an offset as text with line and column, both counted from 1."""
     line = text.count("\n", 0, offset) + 1
     column = offset - text.rfind("\n", 0, offset)
     return f"line {line}, column {column} (character {offset})"
 
 
-def with_json_words(text: str) -> str:
-    """Write ``nan`` and ``inf`` outside strings the way Python's JSON reader knows them."""
+def with_json_constants(text: str) -> str:
+    """Return JSON with ``nan`` and ``inf`` outside strings as Python's JSON reader expects."""
 
     def json_word(match: re.Match[str]) -> str:
         string, sign, word = match.groups()
@@ -120,17 +120,17 @@ def with_json_words(text: str) -> str:
             return str(string)
         return "NaN" if word.lower() == "nan" else f"{sign}Infinity"
 
-    return _BARE.sub(json_word, text)
+    return _NAN_OR_INF.sub(json_word, text)
 
 
 def after_space(text: str, position: int) -> int:
-    """The next place that is no white space."""
+    """Return the next offset that is not white space."""
     match = _SPACE.match(text, position)
     return match.end() if match else position
 
 
 def number_from_value(value: object) -> float:
-    """Read a number of any kind as float; whatever is none becomes nan."""
+    """Return a number as a float; anything else is nan."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
     try:
@@ -139,7 +139,7 @@ def number_from_value(value: object) -> float:
         return math.inf
 
 
-_KEYS: dict[str, tuple[str, ...]] = {
+_STATISTIC_KEYS: dict[str, tuple[str, ...]] = {
     "total": ("timeMs", "time_ms", "totalMs", "total_ms", "total_time_ms"),
     "average": ("averageMs", "avgMs", "average_ms", "avg_ms", "avg_time_ms", "mean_ms", "meanMs"),
     "median": ("medianMs", "median_ms"),
@@ -147,28 +147,28 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "max": ("maxMs", "max_ms", "max_time_ms"),
     "percent": ("percentage", "percent_of_total", "percent"),
 }
-_NAMES = ("name", "layerName", "layer_name", "layer")
-_NESTS = ("layers", "profile", "layer_times", "per_layer", "perLayer")
-_DEEPEST = 6
+_NAME_KEYS = ("name", "layerName", "layer_name", "layer")
+_NESTED_KEYS = ("layers", "profile", "layer_times", "per_layer", "perLayer")
+_MAX_DEPTH = 6
 
 
 _Record = tuple[str, dict[str, float]]
-"""The name of a layer, and what was found of it in milliseconds."""
-_Found = tuple["int | None", list[_Record]]
+"""The name of a layer, and its statistics in milliseconds."""
+_LayerTable = tuple["int | None", list[_Record]]
 """The number of iterations, and the layers."""
 
 
-def _candidates(value: object, *, depth: int = 0) -> Iterator[list[_Found]]:
-    """Find the layer records of a decoded document, wherever they are nested."""
-    if depth > _DEEPEST:
+def _layer_tables(value: object, *, depth: int = 0) -> Iterator[_LayerTable]:
+    """Yield the tables of layer times in a JSON value, at any depth."""
+    if depth > _MAX_DEPTH:
         return
     found = _records_in_list(value) if isinstance(value, list) else _records_in_series(value)
     if found[1]:
-        yield [found]
+        yield found
     if isinstance(value, dict):
-        for each in [value[name] for name in _NESTS if name in value] + list(value.values()):
-            for pairs in _candidates(each, depth=depth + 1):
-                yield [(count or _count(value), records) for count, records in pairs]
+        for each in [value[name] for name in _NESTED_KEYS if name in value] + list(value.values()):
+            for count, records in _layer_tables(each, depth=depth + 1):
+                yield count or _count(value), records
 
 
 def _count(value: dict[str, object]) -> int | None:
@@ -176,26 +176,26 @@ def _count(value: dict[str, object]) -> int | None:
     return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
 
 
-def _records_in_list(values: list[object]) -> _Found:
+def _records_in_list(values: list[object]) -> _LayerTable:
     headers, records = [], []
     for row in values:
         if not isinstance(row, dict):
             continue
-        name = next((str(row[key]) for key in _NAMES if isinstance(row.get(key), str)), None)
+        name = next((str(row[key]) for key in _NAME_KEYS if isinstance(row.get(key), str)), None)
         if name is None:
             headers += [_count(row)] if "count" in row else []
             continue
         found = {
             field: next((number_from_value(row[key]) for key in keys if key in row), math.nan)
-            for field, keys in _KEYS.items()
+            for field, keys in _STATISTIC_KEYS.items()
         }
         if not (math.isnan(found["total"]) and math.isnan(found["average"])):
             records.append((name, found))
     return next(iter(headers), None), records
 
 
-def _records_in_series(value: object) -> _Found:
-    """Read ``{layer: [ms per iteration]}``; a name that repeats fills one list several times."""
+def _records_in_series(value: object) -> _LayerTable:
+    """Return the layers in ``{layer: [ms per iteration]}``; layers of one name share a list."""
     series: dict[str, list[float]] = {}
     for name, each in value.items() if isinstance(value, dict) else ():
         numbers = [number_from_value(number) for number in each] if isinstance(each, list) else []
@@ -212,7 +212,7 @@ def _records_in_series(value: object) -> _Found:
 
 
 EXPECTED = "the layers of trtexec --exportProfile"
-_OWN_LAYOUT = re.compile(r'\s*\[\s*\{ "(?:count|name)" : ')
+_TRTEXEC_LAYOUT = re.compile(r'\s*\[\s*\{ "(?:count|name)" : ')
 _NAME = re.compile(r'\{\s*"name" : "')
 _TOKEN = re.compile(
     r'(?P<open>\[)|(?P<close>\])|,|\{\s*"count"\s*:\s*(?P<count>\d{1,18})\s*\}'
@@ -225,14 +225,14 @@ _PRINTED = ("total", "average", "median", "percent")
 
 
 def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, ...]:
-    """Read every profile of a file, in which several exports may follow one another."""
+    """Return every profile in a file, which may hold several exports."""
     text = text_from_bytes(data, where=where, expected=EXPECTED)
-    if _OWN_LAYOUT.match(text):
-        pairs = list(_arrays(text, where))
+    if _TRTEXEC_LAYOUT.match(text):
+        tables = list(_tables_in_trtexec_layout(text, where))
     else:
         documents = documents_from_json(text, where=where, expected=EXPECTED)
-        pairs = [pair for each in documents for pair in next(_candidates(each), [])]
-    found = [_profile(count, records, where=where) for count, records in pairs]
+        tables = [next(_layer_tables(each), (None, [])) for each in documents]
+    found = [_profile(count, records, where=where) for count, records in tables]
     profiles = tuple(profile for profile in found if profile.layers)
     if not profiles:
         what = "has no layer times"
@@ -241,7 +241,7 @@ def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, 
 
 
 def profile_from_json(data: bytes | str, *, where: str) -> LayerProfile:
-    """Read the only profile of a file."""
+    """Return the profile in a file; several profiles are an error."""
     profiles = profiles_from_json(data, where=where)
     if len(profiles) > 1:
         what = f"holds {len(profiles)} profiles"
@@ -249,8 +249,8 @@ def profile_from_json(data: bytes | str, *, where: str) -> LayerProfile:
     return profiles[0]
 
 
-def _arrays(text: str, where: str) -> Iterator[_Found]:
-    """Walk over arrays in trtexec's own layout, record by record."""
+def _tables_in_trtexec_layout(text: str, where: str) -> Iterator[_LayerTable]:
+    """Yield the tables of layer times in the layout of trtexec."""
     position, is_open = after_space(text, 0), False
     count: int | None = None
     records: list[_Record] = []
@@ -259,7 +259,7 @@ def _arrays(text: str, where: str) -> Iterator[_Found]:
         if token is None or is_open == (token["open"] is not None):
             break
         if token["name"] is not None:
-            if _NAME.search(token["name"]):  # the layer has no times
+            if _NAME.search(token["name"]):  # a layer without times
                 break
             try:
                 times = {x: float((token[x] or "nan").replace("(ind)", "")) for x in _PRINTED}
@@ -286,7 +286,7 @@ def _arrays(text: str, where: str) -> Iterator[_Found]:
 
 
 def _profile(count: int | None, records: list[_Record], *, where: str) -> LayerProfile:
-    """Fill in total or average from the other; what is not a number stays unknown."""
+    """Return a profile; a missing total or average is computed from the other."""
     calls, layers = count or 1, []
     for name, times in records:
         ms = {field: value for field, value in times.items() if math.isfinite(value)}
@@ -312,7 +312,7 @@ EXPECTED_LAYERS = (
     'layer information of trtexec --exportLayerInfo: {"Layers": [...], "Bindings": [...]}'
 )
 _FIELDS = {"Name", "LayerType", "Inputs", "Outputs", "TacticName", "StreamId", "Metadata"}
-_WORDINGS = [
+_TYPE_PATTERNS = [
     (re.compile(rf"(?<![a-z0-9])k?(?:{words})(?![a-z0-9])"), name)
     for words, name in (
         (r"bfloat16|bf16", "bf16"),
@@ -329,7 +329,7 @@ _ORIGIN = re.compile(r"\[ONNX Layer: (.*)\]\s*\Z", re.DOTALL)
 
 
 def graph_from_json(data: bytes | str, *, where: str) -> EngineGraph:
-    """Read the layers of an engine, and the names of its inputs and outputs."""
+    """Return the layers of an engine, and the names of its inputs and outputs."""
     documents = documents_from_json(data, where=where, expected=EXPECTED_LAYERS)
     graph = documents[0]
     if not isinstance(graph, dict) or "Layers" not in graph or len(documents) > 1:
@@ -355,10 +355,10 @@ def graph_from_json(data: bytes | str, *, where: str) -> EngineGraph:
 
 
 @lru_cache(maxsize=1024)
-def dtype_from_wording(wording: str | None) -> str | None:
-    """The type in any version's words: ``Half``, ``Row major linear FP16 format``, ..."""
+def dtype_from_format(wording: str | None) -> str | None:
+    """Return the type in a format of any version: ``Half``, ``Row major linear FP16 format``."""
     text = (wording or "").lower()
-    return next((name for pattern, name in _WORDINGS if pattern.search(text)), None)
+    return next((name for pattern, name in _TYPE_PATTERNS if pattern.search(text)), None)
 
 
 def _layer(value: object, index: int, *, where: str) -> LayerInfo:
@@ -369,7 +369,7 @@ def _layer(value: object, index: int, *, where: str) -> LayerInfo:
         raise parse_error(where, what=what, place=f"Layers[{index}]", expected=expected)
     stream, metadata = value.get("StreamId"), value.get("Metadata")
     parts = _METADATA_SEPARATORS.split(metadata) if isinstance(metadata, str) else []
-    # The ONNX nodes a layer came from, in order, each once.
+    # The ONNX nodes of a layer, in order and without duplicates.
     origin = tuple(dict.fromkeys(match[1] for part in parts if (match := _ORIGIN.search(part))))
     counts = [each.get("Count") for each in value.values() if isinstance(each, dict)]
     weights = [count for count in counts if isinstance(count, int)]  # and biases
@@ -404,7 +404,7 @@ def _tensors(values: object) -> tuple[TensorInfo, ...]:
                 name=str(value.get("Name", "")),
                 dimensions=tuple(sizes),
                 format=layout or dtype,
-                dtype=dtype_from_wording(dtype) or dtype_from_wording(layout),
+                dtype=dtype_from_format(dtype) or dtype_from_format(layout),
                 location=_text(value.get("Location")),
             )
         )
@@ -422,14 +422,14 @@ _HEX = re.compile(r"[0-9a-fA-F]{1,8}\Z")
 
 
 class TensorScale(Value, frozen=True, kw_only=True):
-    """The scale of one tensor; inf, nan and zero are kept as they were written."""
+    """The INT8 scale of one tensor; it may be inf, nan or zero."""
 
     name: str
     scale: float
 
     @property
     def usable(self) -> bool:
-        """Whether a tensor can be quantized with it."""
+        """Whether the scale can be used to quantize."""
         return math.isfinite(self.scale) and self.scale > 0
 
     @property
@@ -438,16 +438,16 @@ class TensorScale(Value, frozen=True, kw_only=True):
 
 
 class CalibrationCache(Value, frozen=True, kw_only=True):
-    """All scales in the order of the file; names may repeat."""
+    """A calibration cache; scales are in the order of the file, and names may repeat."""
 
     version: str | None
-    """TensorRT that wrote it; ``None`` when the header's digits are of no known form."""
+    """The TensorRT that wrote it; ``None`` if the header cannot be parsed."""
     algorithm: str
     scales: tuple[TensorScale, ...]
 
 
 def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:
-    """Read a calibration cache; a name ends at the last colon that a blank follows."""
+    """Return a calibration cache; a name ends at the last colon followed by a space."""
     text = text_from_bytes(data, where=where, expected=EXPECTED_CALIBRATION)
 
     def broken(line: int, expected: str) -> ParseError:
@@ -467,19 +467,16 @@ def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:
             raise broken(at, "'tensor: hex', up to eight hexadecimal digits")
         (scale,) = struct.unpack(">f", int(digits, 16).to_bytes(4, "big"))
         scales.append(TensorScale(name=name, scale=scale))
-    return CalibrationCache(
-        version=version_from_digits(header[1]),
-        algorithm=header[2],
-        scales=tuple(scales),
-    )
+    version = version_from_digits(header[1])
+    return CalibrationCache(version=version, algorithm=header[2], scales=tuple(scales))
 
 
 DECIMALS = 9
-"""Of a millisecond: finer than any clock, and short enough to read."""
+"""Decimal places of milliseconds: finer than any clock."""
 
 
 def profile_json(profile: LayerProfile) -> bytes:
-    """Write ``profile.json``, with minimum and maximum, which trtexec lacks, where known."""
+    """Return the content of ``profile.json``, with minimum and maximum if known."""
 
     def ms(value_s: float | None) -> float | None:
         return None if value_s is None else round(value_s * 1e3, DECIMALS)
@@ -500,7 +497,7 @@ def profile_json(profile: LayerProfile) -> bytes:
 
 
 def json_from_rows(rows: Iterable[dict[str, object]]) -> bytes:
-    """Write an array with an object to a line, as trtexec does."""
+    """Return a JSON array with one object per line, as trtexec writes it."""
     encode = msgspec.json.Encoder().encode
     lines = b"\n, ".join(encode(row) for row in rows)
     return b"[\n  " + lines + b"\n]\n" if lines else b"[\n]\n"

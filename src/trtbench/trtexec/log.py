@@ -1,7 +1,7 @@
-"""Logs of trtexec, TensorRT 5 to 11: one :class:`LogRun` per run found in the text.
+"""Reads logs of trtexec, TensorRT 5 to 11: one :class:`LogRun` per run in the text.
 
-First the lines of a log, whatever holds them: encodings, packed files, notebooks, JSON, prefixes.
-Then the runs in them; every line goes to exactly one place.
+The first part yields the lines of a log from any encoding, compressed file, notebook or JSON and
+strips foreign prefixes; the second part assigns every line to a run.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from trtbench.trtexec.log_values import (
 from trtbench.trtexec.version import number, version_from_digits, version_from_text
 
 MOST_UNPACKED = 512 << 20
-"""Bytes that are unpacked of one file; a small file may expand to far more."""
+"""Maximum size of a decompressed file in bytes; a small file may expand to far more."""
 LONGEST_LINE = 1 << 22
 LARGEST_DOCUMENT = 128 << 20
 MOST_BRACKETS, MOST_COMMAS = 2_000_000, 20_000_000
-"""In JSON: what is packed small may be lists of nothing, each of which takes memory."""
-MOST_LANES, MOST_NAMES, FEWEST_LINES = 64, 10_000, 3
-"""Programs whose interleaved lines are sorted apart, and the lines that each must have."""
+"""Limits for a JSON document: a small file may hold many empty lists, which take memory."""
+MOST_PROGRAMS, MOST_PREFIXES, FEWEST_PROGRAM_LINES = 64, 10_000, 3
+"""Limits for separating the interleaved output of several programs by their prefixes."""
 HEAD = 64 << 10
-LOOK = 200
-"""Characters of foreign prefix (container names, time stamps of a build server) to look past."""
+LONGEST_PREFIX = 200
+"""Longest foreign prefix in characters, such as container names or time stamps."""
 HARD_BREAK = "\f\f"
-"""Stands between texts that cannot be of one run, such as two cells of a notebook."""
+"""Line between texts that cannot belong to one run, such as two cells of a notebook."""
 
 _CHUNK = 1 << 20
 _MAGIC = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00")
@@ -60,7 +60,7 @@ Source = BinaryIO | bytes | bytearray | memoryview | str
 
 
 def is_packed(stream: IO[bytes]) -> bool:
-    """Whether a stream is packed by gzip, bz2 or xz; it stays where it is."""
+    """Whether a stream is compressed with gzip, bz2 or xz; its position does not change."""
     begin = stream.tell()
     head = stream.read(6)
     stream.seek(begin)
@@ -69,19 +69,18 @@ def is_packed(stream: IO[bytes]) -> bool:
 
 @contextlib.contextmanager
 def unpacked(stream: BinaryIO) -> Iterator[IO[bytes]]:
-    """Unpack a stream into a temporary file, up to where it is damaged or too long."""
+    """Decompress a stream into a temporary file, up to damage or the size limit."""
     import bz2
     import gzip
     import lzma
 
     damage = (OSError, EOFError, ValueError, MemoryError, zlib.error, lzma.LZMAError)
-    begin = stream.tell()
     magic = stream.read(2)
-    stream.seek(begin)
+    stream.seek(-2, io.SEEK_CUR)
     opening = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}[magic]
     left = MOST_UNPACKED
     with tempfile.TemporaryFile() as target:
-        with contextlib.suppress(*damage):  # what comes before it is a log all the same
+        with contextlib.suppress(*damage):  # keep what comes before the damage
             inner = opening(stream, "rb")  # type: ignore[operator]
             while left > 0 and (piece := inner.read1(min(_CHUNK, left))):
                 target.write(piece)
@@ -104,7 +103,7 @@ _EVIDENCE = re.compile(
 
 
 def holds_log(data: bytes | bytearray | memoryview) -> bool:
-    """Whether bytes hold a line that only trtexec prints, in any encoding."""
+    """Whether bytes contain a line that only trtexec prints, in any encoding."""
     found = bytes(data)
     if b"\0" in found:
         found = found.replace(b"\0", b"")  # what is left of UTF-16 is ASCII
@@ -115,7 +114,7 @@ def holds_log(data: bytes | bytearray | memoryview) -> bool:
 
 
 def encoding_of(head: bytes) -> str | None:
-    """The encoding of a text by its first bytes; ``None`` when it is no text."""
+    """Return the encoding of a text from its first bytes; ``None`` if it is not text."""
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell's > writes
         return "utf-16"
     if head[:3] == b"\xef\xbb\xbf":
@@ -131,85 +130,85 @@ def encoding_of(head: bytes) -> str | None:
     if not is_ascii and even > 0.7 * half and odd < 0.1 * half:
         return "utf-16-be"
     rest = head.replace(b"\0", b"")[:4096]
-    # With zeros in it: PowerShell's >> behind another's lines, or a hole of a disk.
+    # Text with zero bytes: two encodings in one file, or a hole after a crash.
     return "utf-8" if sum(byte in _ASCII for byte in rest) > 0.97 * len(rest) else None
 
 
 _LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
-"""How a JSON list begins and the prefix of a log line does not."""
-_SPOKEN = re.compile(
+"""The start of a JSON list, as opposed to the prefix of a log line."""
+_TRTEXEC_LINE = re.compile(
     r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] |&&&& [A-Z]{6,7} |=== [A-Z][\w ]{3,40} ==="
     r"|Average o(?:n|ver) \d|Throughput: \d|(?:Latency|Time): min = )"
 )
-_BEGUN = re.compile(
+_RUN_START = re.compile(
     r"&&&& RUNNING |=== Performance summary ===|Average over \d+ runs? is |[Tt]hroughput: \d"
 )
-_PASSING = re.compile(
+_CHANGING = re.compile(
     r"\d{2,4}[-/]\d\d[-/]\d{2,4}[T ]|\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"
     r"|(?<![\w.])\d+\.\d+(?![\w.])"
     r"|\d+ ?[mun]?s\b|\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|NOTICE|TRACE)\b|\bstd(?:out|err)\b"
     r"|\b[IWEF](?=\d{4})|\b[OE]:|\b\d\d[OE][+ ]"
 )
-"""What changes in the prefix of one program: times, levels, streams."""
+"""Parts that vary in the prefix of one program: times, levels, streams."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read_text(source: Source) -> tuple[Iterator[str], bool]:
-    """The lines of a text, whatever holds it, and whether they are the file's own, one by one."""
+    """Return the lines of a log, and whether their numbers are those of the file."""
     if isinstance(source, str):
         source = source.encode("utf-8", "surrogatepass")
     if isinstance(source, (bytes, bytearray, memoryview)):
         source = io.BytesIO(source)
     stream: BinaryIO = source if source.seekable() else io.BytesIO(source.read(LARGEST_DOCUMENT))
     if is_packed(stream):
-        return _lines_of_packed(stream), False
+        return _decompressed_lines(stream), False
     start = stream.tell()
     head = stream.read(HEAD)
     encoding = encoding_of(head) or "utf-8"
     begin = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n\0")
     first, _, rest = begin.partition("\n")
     is_document = begin[:1] == '"' or _LIST.match(begin) is not None
-    if begin[:1] == "{":  # unless it is one object a line
-        is_document = rest.lstrip()[:1] != "{" or not isinstance(_decoded(first), dict)
+    if begin[:1] == "{":  # a document unless it has one object per line
+        is_document = rest.lstrip()[:1] != "{" or not isinstance(_json_value(first), dict)
     if is_document:
         whole = head + stream.read(LARGEST_DOCUMENT)
         found = _text_in_json(whole.decode(encoding, "replace").lstrip("\ufeff"))
         if found is not None:
-            return _split(found), False
+            return _split_lines(found), False
 
-    def again() -> Iterator[str]:
+    def reread() -> Iterator[str]:
         stream.seek(start)
         return _decoded_lines(stream, encoding)
 
-    lanes = _lanes(again)
-    return (again(), True) if lanes is None else (_sorted_apart(again, *lanes), False)
+    programs = _find_programs(reread)
+    return (reread(), True) if programs is None else (_lines_by_program(reread, *programs), False)
 
 
-def _lines_of_packed(stream: BinaryIO) -> Iterator[str]:
+def _decompressed_lines(stream: BinaryIO) -> Iterator[str]:
     with unpacked(stream) as plain:
         if not is_packed(plain):
             yield from read_text(plain)[0]  # type: ignore[arg-type]
 
 
 def _decoded_lines(stream: BinaryIO, encoding: str) -> Iterator[str]:
-    """Decode piece by piece; memory is bounded by a chunk and the longest line."""
+    """Yield decoded lines; memory is bounded by a chunk and the longest line."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     rest, first = "", True
     while chunk := stream.read(_CHUNK):
         text = rest + decoder.decode(chunk)
         if first:
             text, first = text.lstrip("\ufeff"), False
-        if "\0" in text:  # holes of a disk that was cut off, or two encodings in one file
+        if "\0" in text:  # a hole after a crash, or two encodings in one file
             text = text.replace("\0", "")
         if "\x1b" in text:
             text = _COLOUR.sub("", text)
         cut = text.rfind("\n") + 1
-        yield from _split(text[:cut])
+        yield from _split_lines(text[:cut])
         rest = text[cut:][:LONGEST_LINE]
-    yield from _split(rest + decoder.decode(b"", True))
+    yield from _split_lines(rest + decoder.decode(b"", True))
 
 
-def _split(text: str) -> Iterator[str]:
+def _split_lines(text: str) -> Iterator[str]:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
@@ -218,60 +217,60 @@ def _split(text: str) -> Iterator[str]:
     yield from lines
 
 
-def _lanes(again: Callable[[], Iterator[str]]) -> tuple[list[str], re.Pattern[str]] | None:
-    """Find the prefixes of several programs that wrote at once; ``None`` where only one did.
+def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.Pattern[str]] | None:
+    """Return the prefixes of programs whose lines are interleaved; ``None`` for one program.
 
-    A prefix that comes back after another one is a name: no number or time does.
+    A prefix that occurs again after another one is the name of a program, not a time.
     """
-    back: set[str] = set()
+    repeated: set[str] = set()
     begun: dict[str, bool] = {}
     before = None
-    for line in again():
+    for line in reread():
         begin = line[:600]
-        spoken = _SPOKEN.search(begin)
-        if spoken is None:
+        printed = _TRTEXEC_LINE.search(begin)
+        if printed is None:
             continue
-        if not spoken.start() or len(begun) > MOST_NAMES:
+        if not printed.start() or len(begun) > MOST_PREFIXES:
             return None
-        name = _PASSING.sub("\0", begin[: spoken.start()])
+        name = _CHANGING.sub("\0", begin[: printed.start()])
         if name != before and name in begun:
-            back.add(name)
-        begun[name] = begun.get(name, False) or _BEGUN.search(begin) is not None
+            repeated.add(name)
+        begun[name] = begun.get(name, False) or _RUN_START.search(begin) is not None
         before = name
-    if not 1 < len(back) <= MOST_LANES:
+    if not 1 < len(repeated) <= MOST_PROGRAMS:
         return None
-    passing = f"(?:{_PASSING.pattern})"
-    forms = [passing.join(map(re.escape, each.split("\0"))) for each in back]
+    passing = f"(?:{_CHANGING.pattern})"
+    forms = [passing.join(map(re.escape, each.split("\0"))) for each in repeated]
     names = re.compile("|".join(sorted(forms, key=len, reverse=True)))
-    spoke = Counter(_PASSING.sub("\0", match[0]) for match in map(names.match, again()) if match)
-    found = [name for name in begun if begun[name] and spoke[name] >= FEWEST_LINES]
+    counts = Counter(_CHANGING.sub("\0", match[0]) for match in map(names.match, reread()) if match)
+    found = [name for name in begun if begun[name] and counts[name] >= FEWEST_PROGRAM_LINES]
     return (found, names) if len(found) > 1 else None
 
 
-def _sorted_apart(
-    again: Callable[[], Iterator[str]], lanes: list[str], names: re.Pattern[str]
+def _lines_by_program(
+    reread: Callable[[], Iterator[str]], programs: list[str], names: re.Pattern[str]
 ) -> Iterator[str]:
-    """Read one log after the other; a line without a name belongs to the program before."""
-    for place, lane in enumerate(lanes):
+    """Yield the lines of one program after another; lines without a name follow the last one."""
+    for place, program in enumerate(programs):
         if place:
             yield HARD_BREAK
-        speaking = lanes[0]
-        for line in again():
+        current = programs[0]
+        for line in reread():
             match = names.match(line)
             if match is not None:
-                name = _PASSING.sub("\0", match[0])
-                speaking = name if name in lanes else lanes[0]
-            if speaking == lane:
+                name = _CHANGING.sub("\0", match[0])
+                current = name if name in programs else programs[0]
+            if current == program:
                 yield line[match.end() :] if match is not None else line
 
 
-_SAID = (
+_MESSAGE_KEYS = (
     "log", "message", "MESSAGE", "Message", "msg", "line", "text", "event", "textPayload",
     "@message", "short_message", "_raw", "body",
 )  # fmt: skip
 
 
-def _decoded(text: str) -> object:
+def _json_value(text: str) -> object:
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -279,26 +278,26 @@ def _decoded(text: str) -> object:
 
 
 def _text_in_json(text: str) -> str | None:
-    """The text inside a JSON document; ``None`` when it is none, such as JSON lines."""
+    """Return the log text in a JSON document; ``None`` if the text is not one document."""
     if text.count("[") + text.count("{") > MOST_BRACKETS or text.count(",") > MOST_COMMAS:
         return None
-    value = _decoded(text)
+    value = _json_value(text)
     if value is None:
         return None
     cells = value.get("cells") if isinstance(value, dict) else None
-    blocks = map(_cell_text, cells) if isinstance(cells, list) else _texts_in(value)
+    blocks = map(_cell_text, cells) if isinstance(cells, list) else _log_texts(value)
     return f"\n{HARD_BREAK}\n".join(blocks)
 
 
 def _cell_text(cell: object) -> str:
-    """What was typed in a cell, since that may be the command, then its outputs."""
+    """Return the source of a notebook cell, which may be the command, and its outputs."""
     if not isinstance(cell, dict):
         return ""
     shown = [_joined(cell.get("source", cell.get("input", ""))), "\n"]
     outputs = cell.get("outputs")
     for output in outputs if isinstance(outputs, list) else ():
         data = output.get("data") if isinstance(output, dict) else None
-        if isinstance(data, dict):  # one result in several forms: take one
+        if isinstance(data, dict):  # one result in several formats: use the plain text
             shown += [_joined(data.get("text/plain", "")), "\n"]
         elif isinstance(output, dict):
             shown.append(_joined(output.get("text", output.get("traceback", ""))))
@@ -310,38 +309,38 @@ def _joined(value: object) -> str:
     return "".join(each for each in parts if isinstance(each, str))
 
 
-def _texts_in(value: object) -> Iterator[str]:
-    """Every text in a document that holds something of trtexec's."""
+def _log_texts(value: object) -> Iterator[str]:
+    """Yield every text in a document that contains output of trtexec."""
     if isinstance(value, str):
         if holds_log(value.encode("utf-8", "replace")):
             inner = _text_in_json(value) if value.lstrip()[:1] in ("{", "[") else None
             yield inner or value
     elif isinstance(value, list):
-        said = [each if isinstance(each, str) else _message_in(each) for each in value]
-        lines = [each for each in said if each is not None]
+        messages = [each if isinstance(each, str) else _message_in(each) for each in value]
+        lines = [each for each in messages if each is not None]
         text = ("" if lines and lines[0].endswith("\n") else "\n").join(lines)
         if len(lines) == len(value) and holds_log(text.encode("utf-8", "replace")):
-            yield from _texts_in(text)
+            yield from _log_texts(text)
         else:
             for each in value:
-                yield from _texts_in(each)
+                yield from _log_texts(each)
     elif isinstance(value, dict):
         for key, each in value.items():
             again = isinstance(key, str) and key.endswith("_lines") and key[:-6] in value
-            yield from () if again else _texts_in(each)  # Ansible keeps stdout and stdout_lines
+            yield from () if again else _log_texts(each)  # Ansible has stdout and stdout_lines
 
 
 def _message_in(found: object, depth: int = 3) -> str | None:
-    """The message in the record of a logger, which may lie a few objects down."""
+    """Return the message in a log record, which may be nested a few objects deep."""
     if not isinstance(found, dict) or not depth:
         return None
     inner = (_message_in(each, depth - 1) for each in found.values())
-    texts = (found[key] for key in _SAID if isinstance(found.get(key), str))
+    texts = (found[key] for key in _MESSAGE_KEYS if isinstance(found.get(key), str))
     return next((each for each in (*texts, *inner) if each is not None), None)
 
 
 class LogLine(NamedTuple):
-    """One line: its level (empty without a prefix), whether TensorRT printed it, and its text."""
+    """One line: level (empty without a prefix), whether TensorRT printed it, and text."""
 
     level: str
     library: bool
@@ -386,7 +385,7 @@ _ANSI = re.compile(
     r"|\x1b\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|\x1b[@-Z\\-_]"
 )
 _ANSI_REST = re.compile(r"\[[0-9;]{0,12}m")
-"""Colours whose escape character got lost when the text was copied."""
+"""Colour codes whose escape character was lost when the text was copied."""
 _BOLD = re.compile(r"\*\*([A-Za-z=\[][^*]{1,400})\*\*")
 _MARKS = str.maketrans(
     {
@@ -406,26 +405,27 @@ _BANNER = re.compile(
     r"(?: \[TensorRT[^\]\d]{0,20}v(\d{4,6})\])?(?: \[b(\d{1,9})\])?(?: # ?(.*)| ?\[[^\]]{0,30})?$"
 )
 _COMMAND = re.compile(r"([^\s`!(]*?trtexec(?:\.exe)?[\"']?)\s+(--?[A-Za-z].*|[\\^`]\s*)$")
-_GOES_ON = re.compile(r"(?:^|\s)[\\^`]\s*$")
+_CONTINUED = re.compile(r"(?:^|\s)[\\^`]\s*$")
 _SHELL = re.compile(r"\s(?:\d?>{1,2}&?\s?\S|\||&&|;|2>&1|&\s*$)|`|\s#\s")
 
 
 def lines_from_line(line: str) -> Iterable[str]:
-    """The lines that one line of a text stands for, mostly itself: JSON records hold others."""
+    """Return the log lines in a line: those in a JSON record or table row, else the line."""
     if line[20:23] == "] [":
-        return (line,)  # begins with trtexec's own stamp
+        return (line,)  # starts with a time stamp of trtexec
     text = line.strip()
     if text[:1] == "{" and text[-1:] == "}" and '"' in text:
-        found = _decoded(text)
-        said = _message_in(found)
-        said = f"\n{HARD_BREAK}\n".join(_texts_in(found)) if said is None else said
-        return said.rstrip("\r\n").splitlines() if said else (line,)
+        found = _json_value(text)
+        message = _message_in(found)
+        if message is None:
+            message = f"\n{HARD_BREAK}\n".join(_log_texts(found))
+        return message.rstrip("\r\n").splitlines() if message else (line,)
     row = _ROW.match(line) if text[:1] == "|" else None
     return (f"{row[1]}: {row[2].strip()}",) if row else (line,)
 
 
 def clean(line: str) -> str:
-    """Take colours, foreign blanks and closing marks off a line."""
+    """Return a line without colours, unusual spaces and closing marks."""
     line = line[:LONGEST_LINE]
     if not line.isascii():
         line = line.translate(_MARKS)
@@ -440,22 +440,22 @@ def clean(line: str) -> str:
 
 
 class Prefixes:
-    """Takes off what other tools put before a line, once a stamp of trtexec's showed what it is."""
+    """Strips prefixes of other tools, learned from lines with a time stamp of trtexec."""
 
     def __init__(self) -> None:
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, re.Pattern[str]] = {}
 
     def line(self, text: str) -> LogLine:
-        """Read one line."""
-        match = _STAMPED.search(text, 0, LOOK)
+        """Return a line split into level, time stamp and text."""
+        match = _STAMPED.search(text, 0, LONGEST_PREFIX)
         if match is not None:
             begin, level, stamp = match.start(), match[3], match[1]
             if begin:
-                self._learn(text, begin)
+                self._learn_prefix(text, begin)
             library, rest = match[2] is not None, text[match.end() :]
             if begin and rest[-1:] in ("'", '"') and rest.count(rest[-1]) % 2:
-                rest = rest[:-1]  # the line was quoted with its prefix
+                rest = rest[:-1]  # the quotes enclose the prefix and the line
         else:
             rest = self.without(text)
             bare = _BARE.match(rest)
@@ -466,21 +466,21 @@ class Prefixes:
         return LogLine(level, library, rest, match is not None, stamp)
 
     def without(self, text: str) -> str:
-        """Take the prefix off a line that has no stamp of trtexec's."""
-        anchor = _ANCHOR.search(text, 0, LOOK)
+        """Return a line without its prefix, for lines without a time stamp of trtexec."""
+        anchor = _ANCHOR.search(text, 0, LONGEST_PREFIX)
         begin = anchor.start() if anchor is not None else 0
         is_row = text.lstrip()[:1] == "|" and text.rstrip()[-1:] == "|"
         if begin and not is_row and _MARKS_BEFORE.fullmatch(text, 0, begin):
-            self._learn(text, begin)
+            self._learn_prefix(text, begin)
             return text[begin:]
         match = self._pattern.match(text) if self._pattern is not None else None
         return text[match.end() :] if match else text
 
-    def _learn(self, text: str, end: int) -> None:
+    def _learn_prefix(self, text: str, end: int) -> None:
         match = self._pattern.match(text) if self._pattern is not None else None
         if match is not None and match.end() == end:
             return
-        # Numbers, blanks and words of time may differ in the prefix of another line.
+        # Numbers, spaces, levels and dates may differ in the prefix of another line.
         body, pattern = text[:end].rstrip(), ""
         for place, part in enumerate(_VARYING.split(body)):
             if place % 2 == 0:
@@ -498,8 +498,8 @@ class Prefixes:
 
 
 def banner_from_text(text: str) -> Banner | None:
-    """Read a ``&&&& RUNNING``, ``PASSED``, ``FAILED`` or ``WAIVED`` line, wherever it begins."""
-    begin = text.find("&&&& ", 0, LOOK)
+    """Return the ``&&&& RUNNING``, ``PASSED``, ``FAILED`` or ``WAIVED`` banner in a line."""
+    begin = text.find("&&&& ", 0, LONGEST_PREFIX)
     match = _BANNER.match(text, begin) if begin >= 0 else None
     if match is None:
         return None
@@ -514,32 +514,32 @@ def banner_from_text(text: str) -> Banner | None:
 
 
 class CommandLines:
-    """Finds ``trtexec --...`` typed above what it printed, over several lines if need be."""
+    """Finds a ``trtexec --...`` command typed above its output, also over several lines."""
 
     def __init__(self) -> None:
-        self.waiting: str | None = None
+        self.incomplete: str | None = None
 
-    def take(self, text: str) -> str | None:
-        """Take a line without a prefix of trtexec's; give a command once it is complete."""
-        if self.waiting is not None:
-            text = f"{self.waiting} {text.lstrip('> ').strip()}"
+    def add(self, text: str) -> str | None:
+        """Add a line without a prefix of trtexec; return the command once it is complete."""
+        if self.incomplete is not None:
+            text = f"{self.incomplete} {text.lstrip('> ').strip()}"
         else:
             match = _COMMAND.search(text[:4000]) if "trtexec" in text else None
             if match is None:
                 return None
             text = text[match.start() : 4000].strip()
-        self.waiting = None
-        if _GOES_ON.search(text) and len(text) < 20_000:
-            self.waiting = _GOES_ON.sub("", text).strip()
+        self.incomplete = None
+        if _CONTINUED.search(text) and len(text) < 20_000:
+            self.incomplete = _CONTINUED.sub("", text).strip()
             return None
         cut = _SHELL.search(text)
         return text[: cut.start()].strip() if cut else text
 
 
 MOST_RUNS = 10_000
-"""Runs read from one log; a file of nothing but banners must not fill the memory."""
+"""Maximum number of runs in one log, to bound the memory for a file full of banners."""
 FIRST_YEAR = 2016
-"""TensorRT is from 2016; a board whose clock lost its battery shows 1970."""
+"""TensorRT appeared in 2016; a board with an unset clock logs 1970."""
 _LONGEST_TITLE = 100
 _LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
 _LONGEST_KNOWN = 250
@@ -552,7 +552,7 @@ _DECIMAL = re.compile(
     r"(?<=\d),(?=\d+(?:e[+-]?\d+)? ?(?:(?:ms|s|sec|qps)\b|%\)))"
     r"|(?<=\d),(?=\d+\)\.?\s*$)(?<=time is \d,|ime is \d\d,|me is \d\d\d,|e is \d\d\d\d,)"
 )
-"""The comma that some countries write for the point: ``0,75 ms``."""
+"""A decimal comma: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
@@ -565,10 +565,10 @@ _LEGACY = frozenset((
     "model", "onnx", "output", "percentile", "saveEngine", "uff", "uffInput", "useDLACore",
     "workspace", "fp16", "int8", "verbose", "useSpinWait", "hostTime", "safe", "allowGPUFallback",
 ))  # fmt: skip
-"""Options as TensorRT 5 and 6 list them, without a heading."""
+"""Options that TensorRT 5 and 6 list without a heading."""
 _LEGACY_FIRST = frozenset({"deploy", "onnx", "uff", "engine", "loadEngine"})
 _LISTING = ("Name: ", "Layer(", "Bindings:")
-"""Layer information, which is read from its JSON export; from the log only types are read."""
+"""Starts of layer information; only types are read here, the rest from the JSON export."""
 _TYPES = {
     "Float": "fp32", "FP32": "fp32", "Half": "fp16", "FP16": "fp16", "BFloat16": "bf16",
     "BF16": "bf16", "Int8": "int8", "INT8": "int8", "FP8": "fp8", "Int4": "int4",
@@ -578,28 +578,28 @@ _BEFORE_SUMMARY = (
     "Average on ", "Trace averages of", "Warmup completed", "Timing trace has", "Start parsing",
     "Finished parsing", "Engine built", "Engine loaded", "Engine deserialized",
 )  # fmt: skip
-"""What trtexec prints before the summary, and not again after it."""
+"""Lines that trtexec prints only before the summary."""
 _AFTER_OPTIONS = (
     *_BEFORE_SUMMARY, "Starting inference", "Throughput: ", "TensorRT version: ", "Latency: min",
     "Host Latency", "Host latency", "host latency", "GPU Compute", "GPU compute", "Enqueue Time",
 )  # fmt: skip
 _FIRST_AFTER_OPTIONS = frozenset(each[0] for each in _AFTER_OPTIONS)
-_DECIDING = frozenset((
+_MAY_START_RUN = frozenset((
     "===", "Average", "Trace", "Warmup", "Timing", "Start", "Finished", "Engine", "Throughput:",
     "throughput:", "walltime:", "Latency:", "Host", "host", "End-to-End", "Enqueue", "H2D", "GPU",
     "gpu", "D2H", "Total", "total",
 ))  # fmt: skip
-"""First words of lines that may show that another run has begun: the cheap test."""
+"""First words of lines that may start another run: a cheap test."""
 _CUT_LABELS = frozenset((
     "End-to-End", "End-to-End Host", "Host", "H2D", "D2H", "Enqueue", "GPU", "Total",
     "Total Host", "Total GPU", "Total GPU Compute",
 ))  # fmt: skip
-"""Lines that were broken within a label: what follows is under another label than it seems."""
+"""Labels whose line was broken, so that the next line would get a wrong label."""
 _OUTCOMES: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
 
 
 def log_from_text(data: Source, *, where: str) -> tuple[LogRun, ...]:
-    """Read every run in a log; a text that is not trtexec's is a ``ParseError``."""
+    """Return every run in a log; a text without output of trtexec is a ``ParseError``."""
     found = read_log(data, where=where)
     if not found.runs:
         raise ParseError(
@@ -614,32 +614,32 @@ def log_from_text(data: Source, *, where: str) -> tuple[LogRun, ...]:
 
 
 def read_log(data: Source, *, where: str) -> LogText:
-    """Read every run in a text of any kind."""
+    """Return every run in a text of any kind, which may be none."""
     lines, as_in_file = read_text(data)
-    reader = _TextReader(where=where)
+    reader = _LogReader(where=where)
     at = 0
     for at, raw in enumerate(lines, start=1):
         for line in lines_from_line(raw):
-            reader.take(clean(line), at)
+            reader.add(clean(line), at)
     reader.next_run(at + 1)
     return LogText(tuple(reader.runs), at, as_in_file)
 
 
-class _TextReader:
-    """Cuts a text into runs; no two summaries ever share one."""
+class _LogReader:
+    """Splits a text into runs, each with at most one summary."""
 
     def __init__(self, *, where: str) -> None:
         self.where = where
         self.runs: list[LogRun] = []
         self.current = _RunReader(where=where, line=1)
         self.prefixes, self.commands = Prefixes(), CommandLines()
-        self.above: int | None = None
-        """Where the words began that stand between the last run's numbers and what comes next."""
+        self.text_start: int | None = None
+        """The first line of other text after the numbers of the last run."""
         self.title: str | None = None
         self.cut = False
 
-    def take(self, raw: str, at: int) -> None:
-        """File one line; secrets of whoever ran it go no further."""
+    def add(self, raw: str, at: int) -> None:
+        """Add one line to its run; secrets in it are masked."""
         if raw == HARD_BREAK:
             self.next_run(at)
             self.prefixes, self.commands = Prefixes(), CommandLines()
@@ -648,13 +648,13 @@ class _TextReader:
             raw = mask(raw)
             banner = banner_from_text(raw)
             if banner is not None:
-                self._banner(banner, raw, at)
+                self._add_banner(banner, raw, at)
                 return
         line = self.prefixes.line(raw)
-        # Of a line with only trtexec's stamp the rest may hold a secret.
+        # Short lines that start with a time stamp of trtexec often repeat: their check is cached.
         begun = line.stamped and raw[20:21] == "]" and len(raw) - len(line.text) <= _LONGEST_STAMP
         known = begun and len(raw) <= _LONGEST_KNOWN
-        if line.level != "V" and (_is_suspect(line.text) if known else may_hold_secret(raw)):
+        if line.level != "V" and (_has_secret(line.text) if known else may_hold_secret(raw)):
             raw = mask(raw)
             line = self.prefixes.line(raw)
         rest_of_cut = self.cut and not line.level
@@ -664,13 +664,13 @@ class _TextReader:
             return
         if "," in line.text and line.level != "V":
             line = line._replace(text=_DECIMAL.sub(".", line.text))
-        if self.current.begins_anew(line):
-            self.next_run(self.above or at)
-        elif not line.level and self._words(line.text, at):
+        if self.current.starts_new_run(line):
+            self.next_run(self.text_start or at)
+        elif not line.level and self._add_unmarked(line.text, at):
             return
-        if line.level and (self.above or self.title) and not self.current.over:
-            self._settle()
-        self.current.take(line, raw)
+        if line.level and (self.text_start or self.title) and not self.current.is_finished:
+            self._assign_title()
+        self.current.add(line, raw)
         self.current.last_line = at
 
     def next_run(self, line: int) -> None:
@@ -679,52 +679,54 @@ class _TextReader:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
             self.runs.append(self.current.run())
         self.current = _RunReader(where=self.where, line=line)
-        self._settle()
+        self._assign_title()
 
-    def _settle(self) -> None:
-        """Give the words that stood above to the run below them."""
+    def _assign_title(self) -> None:
+        """Use the text above a run as its title."""
         if self.current.title is None and not self.current.started:
             self.current.title = self.title
-        self.above = self.title = None
+        self.text_start = self.title = None
 
-    def _banner(self, banner: Banner, raw: str, at: int) -> None:
+    def _add_banner(self, banner: Banner, raw: str, at: int) -> None:
         self.prefixes.without(raw)
         if banner.kind == "RUNNING":
             if self.current.started or self.current.outcome:
-                self.next_run(self.above or at)
+                self.next_run(self.text_start or at)
             if self.current.command is None:
                 self.current.line = at
-            self.current.title = None  # the log itself states what was run
-            self.current.take_banner(banner)
+            self.current.title = None  # the banner has the command
+            self.current.add_banner(banner)
         elif self.current.outcome is None:
-            self.current.take_banner(banner)
+            self.current.add_banner(banner)
         self.current.last_line = at
-        self.above = None
+        self.text_start = None
 
-    def _words(self, text: str, at: int) -> bool:
-        """Look at a line that trtexec did not mark: a typed command, a fence, somebody's words."""
+    def _add_unmarked(self, text: str, at: int) -> bool:
+        """Add a line without a level; return whether it is a code fence, which no run needs."""
         current = self.current
-        if current.over and self.above is None and text.strip():
-            self.above = at
-        continued = self.commands.waiting is not None
-        command = self.commands.take(text)
+        if current.is_finished and self.text_start is None and text.strip():
+            self.text_start = at
+        continued = self.commands.incomplete is not None
+        command = self.commands.add(text)
         running = current.banner and current.outcome is None and not current.summary.printed
-        if command is not None and not running:  # else something the run itself prints
+        if command is not None and not running:  # a run may print a command
             if current.started:
-                self.next_run(self.above or at)
+                self.next_run(self.text_start or at)
             self.current.command = command
-        if command is not None or continued or self.commands.waiting is not None:
+        if command is not None or continued or self.commands.incomplete is not None:
             return False
         if _FENCE.match(text):
             current.closed = current.closed or (current.summary.printed and not current.banner)
             return True
-        if (current.over or not current.started) and (self.title is None or text.startswith("#")):
+        if (current.is_finished or not current.started) and (
+            self.title is None or text.startswith("#")
+        ):
             title = _MARKUP.sub("", text[: 4 * _LONGEST_TITLE])
             self.title = title[:_LONGEST_TITLE] or self.title
         return False
 
 
-_is_suspect = functools.lru_cache(maxsize=4096)(may_hold_secret)
+_has_secret = functools.lru_cache(maxsize=4096)(may_hold_secret)
 
 
 class _RunReader:
@@ -741,43 +743,43 @@ class _RunReader:
         self.trace, self.messages = TraceCollector(), MessageCollector()
         self.profile: ProfileCollector | None = None
         self.counts: dict[str, Any] = {}
-        self.tf32 = self.helped = False
+        self.tf32 = self.help_printed = False
         self.last: deque[str] = deque(maxlen=TAIL)
         self.command: str | None = None
-        """Typed above the text; a banner's counts more."""
+        """The command typed above the output; that of a banner has priority."""
         self.title: str | None = None
         self.closed = False
-        """An excerpt's numbers are followed by the end of a listing: nothing more belongs to it."""
-        self.headed = False
+        """A code fence ended the excerpt after its numbers: no more lines belong to it."""
+        self.has_summary_heading = False
         self.layer_types: Counter[str] = Counter()
         self.first_stamp: str | None = None
         self.last_stamp: str | None = None
 
     @property
     def started(self) -> bool:
-        """Whether more than loose messages was seen: those of stderr may come before the banner."""
+        """Whether more than messages was seen, which stderr may print before the banner."""
         return bool(self.banner or self.sections or self.summary.averages or self.summary.metrics)
 
     @property
-    def over(self) -> bool:
-        """Whether the run has its numbers, so that words that follow are not about it."""
+    def is_finished(self) -> bool:
+        """Whether the run has its numbers, so that the text that follows is not about it."""
         return bool(self.outcome) or self.closed or self.summary.printed
 
-    def take_banner(self, banner: Banner) -> None:
-        """Start at a ``RUNNING`` line, or stop at an end marker."""
+    def add_banner(self, banner: Banner) -> None:
+        """Add a ``RUNNING`` banner, or the banner that ends the run."""
         self.evidence = True
         self.banner = self.banner or banner
         self.version = self.version or banner.version
         if banner.kind in _OUTCOMES:
             self.outcome, self.mode = _OUTCOMES[banner.kind], None
 
-    def begins_anew(self, line: LogLine) -> bool:
-        """Whether a line is of another run, because this one has what the line states."""
+    def starts_new_run(self, line: LogLine) -> bool:
+        """Whether a line starts another run, because this run already has such a line."""
         if line.library or line.level in ("V", "W", "E", "F"):
             return False
         text, summary, ended = line.text, self.summary, self.outcome is not None
         word = text.split(" ", 1)[0]
-        if word not in _DECIDING:
+        if word not in _MAY_START_RUN:
             if line.level and not summary.averages:
                 return False
             done = ended and self.banner is None and not line.level
@@ -785,7 +787,7 @@ class _RunReader:
             legacy = bool(summary.averages) and summary.averages[0].legacy
             again = legacy and text.partition(":")[0].strip() in _LEGACY_FIRST
             return bool(done and text.strip()) or again
-        over = ended or self.closed or self.headed
+        over = ended or self.closed or self.has_summary_heading
         if word == "===":
             header = _HEADER.match(text)
             name = header[1] if header else ""
@@ -805,11 +807,11 @@ class _RunReader:
         if text.startswith("Average over"):
             return ended or self.closed or summary.printed
         if ended or self.closed:
-            return SummaryCollector().take(text)
+            return SummaryCollector().add(text)
         return summary.repeats(text)
 
-    def take(self, line: LogLine, raw: str) -> None:
-        """File one line that is not a banner."""
+    def add(self, line: LogLine, raw: str) -> None:
+        """Add one line that is not a banner."""
         level = line.level
         if level or raw.strip():
             self.last.append(raw[:LONGEST_KEPT])
@@ -821,25 +823,25 @@ class _RunReader:
             self.last_stamp = line.stamp
         if level == "V":
             if line.library:
-                self.trace.take(line.text)
+                self.trace.add(line.text)
             return
         if level in ("W", "E", "F"):
-            self.messages.take(line.level, line.text)
+            self.messages.add(line.level, line.text)
             return
         if level == "I":
-            self.messages.open = None  # what follows is not part of the last message
+            self.messages.last_key = None  # the next line does not continue a message
         text = line.text
         if not text.strip():
             self.mode = None if level else self.mode
             return
         if line.library:
-            self.trace.phase(text)
-            self.facts.take(text, library=True)
+            self.trace.add_phase(text)
+            self.facts.add(text, library=True)
             return
         header = _HEADER.match(text) if text.startswith("=== ") else None
         if header:
             name, profile = header[1], _PROFILE.match(text)
-            self.headed = self.headed or name == "Performance summary"
+            self.has_summary_heading = self.has_summary_heading or name == "Performance summary"
             if profile:
                 self.evidence, self.mode = True, "profile"
                 self.profile = ProfileCollector(iterations=int(profile[1]))
@@ -851,21 +853,21 @@ class _RunReader:
             else:
                 self.mode = "help" if name == "Help" and not level else None
             return
-        if self.mode == "profile" and self.profile is not None and self.profile.take(text):
+        if self.mode == "profile" and self.profile is not None and self.profile.add(text):
             return
         if self.mode == "section" and bool(level) == self.section_stamped:
             if text[0] not in _FIRST_AFTER_OPTIONS or not text.startswith(_AFTER_OPTIONS):
-                self._option(text)
+                self._add_option(text)
                 return
-            self.mode = None  # the blank line that ends the options was left out
+            self.mode = None  # the blank line after the options is missing
         if self.mode not in ("prose", "help"):
-            self._statement(text)
+            self._add_statement(text)
 
-    def _option(self, text: str) -> None:
+    def _add_option(self, text: str) -> None:
         entries = self.sections[-1][1]
         if not self.section_stamped and text.startswith(("  ", "--")) and not entries:
-            self.sections.pop()  # usage text has the same headings as the dump of options
-            self.mode, self.helped = "help", True
+            self.sections.pop()  # the usage text has the same headings
+            self.mode, self.help_printed = "help", True
             return
         label, colon, value = text.partition(":")
         if colon:
@@ -874,22 +876,22 @@ class _RunReader:
             before = entries[-1]
             entries[-1] = (before[0], f"{before[1]}\n{text.strip()}".lstrip("\n"))
 
-    def _statement(self, text: str) -> None:
-        if self.summary.take(text):
+    def _add_statement(self, text: str) -> None:
+        if self.summary.add(text):
             self.evidence = True
-        elif self.facts.take(text, library=False):
+        elif self.facts.add(text, library=False):
             return
         elif match := _WARMED.match(text):
             self.counts["warmup_queries"] = int(match[1])
         elif match := _TRACED.match(text):
-            # TensorRT 7 counts 0 when the batch is explicit.
+            # TensorRT 7 prints 0 for an explicit batch.
             self.counts |= {"queries": int(match[1]) or None, "trace_s": number(match[2])}
         elif text.startswith("TensorRT version: "):
             self.version = version_from_text(text.partition(": ")[2]) or self.version
         elif text.rstrip() == "Done." and self.summary.averages and self.banner is None:
             self.outcome = "passed"
         elif text.startswith(_LISTING):
-            self.trace.take_final(text)
+            self.trace.add_engine_layer(text)
             self.layer_types.update(_TYPES[name] for name in _TYPE.findall(text[:20_000]))
         elif text.startswith("TF32 is enabled by default"):
             self.tf32 = True
@@ -901,11 +903,11 @@ class _RunReader:
                 self.sections[-1][1].append((label.strip(), value.strip()))
 
     def run(self) -> LogRun:
-        """The run as a value."""
+        """Return the run."""
         banner, outcome = self.banner, self.outcome
         measured = self.summary.printed or self.summary.averages or self.profile is not None
-        helped = self.helped and not measured and outcome in (None, "passed", "waived")
-        if helped or (outcome is None and self.mode == "help"):
+        help_printed = self.help_printed and not measured and outcome in (None, "passed", "waived")
+        if help_printed or (outcome is None and self.mode == "help"):
             outcome = "help"
         elif outcome is None:
             crashed = not measured and _CRASH.search(" ".join(list(self.last)[-3:]))
@@ -942,7 +944,7 @@ class _RunReader:
 
 
 def time_of_log(run: LogRun) -> datetime.datetime | None:
-    """The local time at which a run ended, if one was printed; TensorRT 6 counts months from 0."""
+    """Return the local time a run ended, if printed; TensorRT 6 counts months from 0."""
     match = _STAMP.fullmatch(run.last_stamp or "")
     if match is None:
         return None

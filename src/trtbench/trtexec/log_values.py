@@ -1,4 +1,4 @@
-"""What a log of trtexec states: values as printed, and the collectors that gather them."""
+"""The values in a log of trtexec, and the collectors that read them line by line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.core.spec import TensorSpec, Value
 from trtbench.trtexec.version import number, version_key
 
-FASTEST = 3
+FASTEST_TACTICS = 3
 
 Outcome = Literal["passed", "failed", "waived", "crashed", "cut", "help"]
 """How a run ended, as far as its log shows.
 
-crashed  no end marker, and errors or a crash as the last words
-cut      no end marker and no sign of trouble: an excerpt, or a log cut short
+crashed  no final banner, and the last lines show errors or a crash
+cut      no final banner and no errors: an excerpt, or a truncated log
 help     the usage text was printed and nothing was run
 """
 
@@ -39,33 +39,33 @@ class Tactic(Value, frozen=True, kw_only=True):
     time_ms: float | None = None
     runner: str | None = None
     operation: str | None = None
-    """Within a subgraph that is compiled as a whole: the operation that was tuned."""
+    """The operation that was tuned, in a subgraph that is compiled as a whole."""
 
 
 class LayerTuning(Value, frozen=True, kw_only=True):
-    """How the implementation of one layer was found."""
+    """The tactics tried for one layer, and the chosen one."""
 
     name: str
     runner: str | None = None
     chosen: Tactic | None = None
-    """The one in the engine or, where its layers were not listed, the last one chosen."""
+    """The tactic in the engine, or the last one chosen if the engine was not listed."""
     tried: int = 0
     tried_within: int = 0
     tactics: tuple[Tactic, ...] = ()
-    """Each with the best of its times, the fastest first."""
+    """Tactics with their best times, the fastest first."""
     spent_s: float | None = None
     timed_ms: float = 0.0
-    """Sum of the times of all tactics that were tried: one call of each."""
+    """Sum of the times of all tactics that were tried, one call each."""
 
     @property
     def fastest(self) -> tuple[Tactic, ...]:
-        """The few fastest tactics of the layer as a whole."""
+        """The fastest tactics for the whole layer."""
         whole = (each for each in self.tactics if each.operation is None)
-        return tuple(itertools.islice(whole, FASTEST))
+        return tuple(itertools.islice(whole, FASTEST_TACTICS))
 
 
 class BuildTrace(Value, frozen=True, kw_only=True):
-    """What a verbose log states about a build."""
+    """A build as described by a verbose log."""
 
     layers: tuple[LayerTuning, ...] = ()
     phases_s: dict[str, float] = {}
@@ -77,14 +77,14 @@ class BuildTrace(Value, frozen=True, kw_only=True):
 
 
 class LogSection(Value, frozen=True, kw_only=True):
-    """One block of options; labels keep their order and may repeat, values are whole."""
+    """One block of printed options; labels keep their order and may repeat."""
 
     name: str
     entries: tuple[tuple[str, str], ...] = ()
 
     def get(self, label: str) -> str | None:
-        """The first value of a label, or ``None``."""
-        for name, value in self.entries:  # called often: half the time of a generator
+        """Return the first value of a label, or ``None``."""
+        for name, value in self.entries:  # called often; twice as fast as a generator
             if name == label:
                 return value
         return None
@@ -100,7 +100,7 @@ class PerformanceSummary(Value, frozen=True, kw_only=True):
     """Milliseconds by label and statistic: ``{"Latency": {"min": 0.3, "99%": 0.345}}``."""
     derived: bool = False
     generation: int | None = None
-    """The major version whose wording this is, where no other prints like it."""
+    """The major version, where the wording identifies it."""
 
 
 class TraceAverage(Value, frozen=True, kw_only=True):
@@ -114,11 +114,11 @@ class TraceAverage(Value, frozen=True, kw_only=True):
     percentile: str | None = None
     percentile_ms: float | None = None
     legacy: bool = False
-    """In the wording of TensorRT 3 to 6, which times the call alone and copies nothing in it."""
+    """Whether TensorRT 3 to 6 printed it, which time the call without copies."""
 
 
 class BuildFacts(Value, frozen=True, kw_only=True):
-    """What a log states about building and loading the engine; ``None`` was not printed."""
+    """Times and sizes of building and loading an engine; ``None`` was not printed."""
 
     parse_s: float | None = None
     optimize_s: float | None = None
@@ -141,7 +141,7 @@ class BuildFacts(Value, frozen=True, kw_only=True):
 
 
 class LogMessage(Value, frozen=True, kw_only=True):
-    """A warning or an error, how often it came, and what it means where that is known."""
+    """A warning or an error, its number of occurrences, and its meaning if known."""
 
     level: str
     """``W``, ``E`` or ``F``, for fatal."""
@@ -162,7 +162,7 @@ class LogRun(Value, frozen=True, kw_only=True):
     build: int | None = None
     command: str | None = None
     announced: bool = False
-    """A ``RUNNING`` line was there, so the log is not an excerpt."""
+    """Whether the log has a ``RUNNING`` banner, so that it is not an excerpt."""
     pasted_command: bool = False
     title: str | None = None
     last_line: int | None = None
@@ -187,7 +187,7 @@ class LogRun(Value, frozen=True, kw_only=True):
 
     @property
     def major(self) -> int | None:
-        """The major version; 7 and 6 are known by their wording where no banner states it."""
+        """The major version; without a banner, the wording identifies 7 and 6."""
         key = version_key(self.version)
         if key:
             return key[0]
@@ -197,36 +197,36 @@ class LogRun(Value, frozen=True, kw_only=True):
         return 7 if known and self.sections else None
 
     def section(self, name: str) -> LogSection | None:
-        """One block of options by its heading."""
+        """Return the block of options with a heading, or ``None``."""
         return next((each for each in self.sections if each.name == name), None)
 
     def option(self, label: str) -> str | None:
-        """An option's value from whichever block has it."""
+        """Return the value of an option from the first block that has it, or ``None``."""
         found = (each.get(label) for each in self.sections)
         return next((value for value in found if value is not None), None)
 
     def message(self, code: str) -> LogMessage | None:
-        """The first warning or error of a known kind."""
+        """Return the first warning or error with a code, or ``None``."""
         return next((each for each in self.messages if each.code == code), None)
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The command line in words; trtexec prints it without quotes, paths may hold blanks."""
+        """The arguments of the command; trtexec prints it without quotes, even around spaces."""
         return _arguments(self.command or "")
 
 
 class LogText(NamedTuple):
-    """Everything of trtexec's that a text holds."""
+    """The runs in a text."""
 
     runs: tuple[LogRun, ...]
     lines: int
     as_in_file: bool = True
-    """Whether lines are counted as in the file: not in a notebook, nor when sorted apart."""
+    """Whether line numbers are those of the file; not in notebooks and interleaved logs."""
 
 
 @functools.lru_cache(maxsize=4096)
 def _arguments(command: str) -> tuple[str, ...]:
-    """Cut a command line into words: at blanks before a flag, and within what is no path."""
+    """Split a command line at spaces, but not at those in values of path flags."""
     words: list[str] = []
     for chunk in _BEFORE_FLAG.split(command.strip()):
         bare = chunk.strip("\"'")
@@ -234,29 +234,29 @@ def _arguments(command: str) -> tuple[str, ...]:
         if flag in _PATH_FLAGS and equals:
             words.append(f"{flag}={value.strip().strip(chr(34)).strip(chr(39))}")
         elif not words and not bare.startswith("-"):
-            words.append(bare)  # the program, which may lie in a folder with blanks
+            words.append(bare)  # the program, whose path may contain spaces
         else:
             words += (word.replace('"', "").replace("'", "") for word in bare.split())
     return tuple(word for word in words if word)
 
 
-MOST_KEPT = 1000
-"""Lines of each kind that are kept, and different messages; counts go on."""
+MOST_MESSAGES = 1000
+"""Maximum number of different messages; repeated ones are still counted."""
 LONGEST_KEPT = 4000
 TAIL = 20
 MOST_TENSORS = 10_000
 MOST_AVERAGES = 200_000
 MOST_LAYERS, MOST_FUSIONS = 20_000, 20_000
 MOST_TACTICS = 200_000
-"""Tactics kept by name in one build; those beyond are counted. A network has some thousands."""
+"""Maximum number of tactics kept per build, others are counted; some thousands are usual."""
 MIB = 1 << 20
 
 _N = r"([-+]?[\d.]{1,40}(?:e[-+]?\d{1,4})?)"
 _SIZE, _SIZE_OR_NONE = rf"{_N} (\w{{1,5}})", rf"{_N} ?(\w{{0,5}})"
 _UNITS = {"B": 1, "bytes": 1, "": 1, "KiB": 1 << 10, "MiB": MIB, "MB": MIB, "GiB": 1 << 30}
-"""trtexec before 8.2 wrote MB and meant MiB."""
+"""trtexec before 8.2 prints MB for MiB."""
 _PASSES = ("optimize_s", "generate_s")
-"""The builder of TensorRT 10 passes over the network several times: the sum is kept."""
+"""Times that TensorRT 10 prints once per pass over the network; they are summed."""
 _SHAPE = r"(.{1,2000}?) with dimensions ([\dx]{0,400})(?: and type (\w{1,20}))?"
 _FACT_LINES = (
     ("parse_s", rf"Finished parsing network model\. Parse time: {_N}"),
@@ -297,22 +297,22 @@ for _field, _text in _FACT_LINES:
     _word = re.sub(r"[\\()]", "", _text.split(" ", 1)[0])
     _FACTS.setdefault(_word, []).append((_field, re.compile(_text)))
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
-_SAID_BY_LIBRARY = {"onnx": True, "timing_cache": True, "binding": False}
+_PRINTED_BY_LIBRARY = {"onnx": True, "timing_cache": True, "binding": False}
 
 
 class FactCollector:
-    """Gathers the single lines that state a fact about building, loading or running."""
+    """Collects facts about building, loading and running that are printed on one line."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.onnx: dict[str, str] = {}
         self.tensors: dict[str, list[TensorSpec]] = {"input": [], "output": []}
 
-    def take(self, text: str, *, library: bool) -> bool:
-        """Take a line; returns whether it stated a fact."""
+    def add(self, text: str, *, library: bool) -> bool:
+        """Add a line; return whether it was a fact."""
         for field, pattern in _FACTS.get(text.split(" ", 1)[0], ()):
             match = pattern.match(text)
-            if match is None or _SAID_BY_LIBRARY.get(field, library) is not library:
+            if match is None or _PRINTED_BY_LIBRARY.get(field, library) is not library:
                 continue
             if field.endswith("_s"):
                 seconds = number(match[1])
@@ -330,7 +330,7 @@ class FactCollector:
                 self.onnx[match[1]] = match[2].strip()
             elif len(side := self.tensors[match[1].lower()]) < MOST_TENSORS:
                 shape = tuple(int(part) for part in match[3].split("x") if 0 < len(part) < 19)
-                # Up to TensorRT 10.14 the log does not state which type a binding has.
+                # TensorRT up to 10.14 does not print the type of a binding.
                 dtype = (match[4] or "unknown").lower()
                 dtype = _DTYPES.get(dtype, dtype)
                 side.append(TensorSpec(name=match[2], dtype=dtype, shape=shape))
@@ -346,7 +346,7 @@ def _bytes(amount: str, unit: str) -> int | None:
 
 
 class ProfileCollector:
-    """Gathers a printed table of layer times; from TensorRT 8.6.1 on the name stands last."""
+    """Collects a printed table of layer times; since TensorRT 8.6.1 the name is last."""
 
     def __init__(self, *, iterations: int) -> None:
         self.iterations = iterations
@@ -354,8 +354,8 @@ class ProfileCollector:
         self.columns = 0
         self.name_last = False
 
-    def take(self, text: str) -> bool:
-        """Take a line; returns whether it belonged to the table."""
+    def add(self, text: str) -> bool:
+        """Add a line; return whether it was part of the table."""
         words = text.split()
         if not self.columns:
             if "Layer" not in (words[:1] + words[-1:]):
@@ -385,13 +385,13 @@ class ProfileCollector:
         return True
 
     def profile(self) -> LayerProfile | None:
-        """The table without its last row ``Total``, or ``None`` when it has no rows."""
+        """Return the table without its last row ``Total``; ``None`` if it has no rows."""
         ends = bool(self.rows) and self.rows[-1].name == "Total"
         rows = tuple(self.rows[:-1] if ends else self.rows)
         return LayerProfile(count=self.iterations, layers=rows) if rows else None
 
 
-KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
+KNOWN_MESSAGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("enqueue-bound", ("bound by Enqueue Time",),
      "the host needs about as long to launch a query as the GPU needs to compute it, so "
      "throughput measures the host; a CUDA graph removes most of that cost"),
@@ -471,46 +471,46 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("cuda-error", ("Cuda failure", "CUDA initialization failure"),
      "a CUDA call failed; the driver or the device is at fault"),
 )  # fmt: skip
-"""Code, pieces of the text and meaning of warnings and errors; the first that fits counts."""
+"""Code, parts of the text and meaning of warnings and errors; the first match wins."""
 
 
 class MessageCollector:
-    """Warnings and errors in order of appearance, repeated ones counted."""
+    """Collects warnings and errors in order of appearance, and counts repeated ones."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], LogMessage] = {}
-        self.open: tuple[str, str] | None = None
+        self.last_key: tuple[str, str] | None = None
 
-    def take(self, level: str, line: str) -> None:
-        """Take a warning or an error; an indented one continues the one before."""
+    def add(self, level: str, line: str) -> None:
+        """Add a warning or an error; an indented line continues the last one."""
         text = line.strip()[:LONGEST_KEPT]
-        before = self.found.get(self.open) if self.open is not None else None
-        if line.startswith("  ") and before is not None and self.open is not None:
+        before = self.found.get(self.last_key) if self.last_key is not None else None
+        if line.startswith("  ") and before is not None and self.last_key is not None:
             if len(before.text) < LONGEST_KEPT and text not in before.text:
-                self.found[self.open] = before.having(text=f"{before.text} {text}")
+                self.found[self.last_key] = before.having(text=f"{before.text} {text}")
             return
-        self.open = (level, text)
-        same = self.found.get(self.open)
+        self.last_key = (level, text)
+        same = self.found.get(self.last_key)
         if same is not None:
-            self.found[self.open] = same.having(count=same.count + 1)
-        elif len(self.found) < MOST_KEPT:
-            known = (each for each in KNOWN if any(piece in text for piece in each[1]))
+            self.found[self.last_key] = same.having(count=same.count + 1)
+        elif len(self.found) < MOST_MESSAGES:
+            known = (each for each in KNOWN_MESSAGES if any(piece in text for piece in each[1]))
             code, _, meaning = next(known, (None, (), None))
             new = LogMessage(level=level, text=text, code=code, meaning=meaning)
-            self.found[self.open] = new
+            self.found[self.last_key] = new
 
 
 METRICS = (
     "Latency", "End-to-End Host Latency", "Enqueue Time", "H2D Latency", "GPU Compute Time",
     "D2H Latency",
 )  # fmt: skip
-"""Labels of TensorRT 8 and later; older wordings are filed under the same ones."""
+"""Labels of TensorRT 8 and later, which are also used for older versions."""
 _BLOCKS = {
     "host latency": "Latency",
     "enqueue time": "Enqueue Time",
     "gpu compute": "GPU Compute Time",
 }
-"""Headings of TensorRT 7, whose numbers stand on lines of their own; 7.0 writes some small."""
+"""Headings of TensorRT 7, in lower case; the numbers follow on separate lines."""
 _TOTALS = {
     "Throughput": ("throughput_qps", "qps"),
     "throughput": ("throughput_qps", "qps"),
@@ -523,7 +523,7 @@ _V = r"([-+\w.]{1,40})"
 _TOTAL = re.compile(
     rf"\s*{_V} ?(qps|s)(?![\w.])(?:\W*$|\s{{2,}}\S{{1,80}}$| \[[^\]]{{1,80}}\]$|\s*\||[,;\"<]\S)"
 )
-"""With what loggers put behind: the file and line that spoke, or its name."""
+"""A total, with a suffix that loggers may add: a file and line, or a name."""
 _PAIR = re.compile(
     r"(min|max|mean|median|percentile\([\d.]{1,20}%\))[ \t]{0,8}=[ \t]{0,8}([-+\w.]{1,40}?)"
     r"[ \t]{0,8}ms(?!\w)"
@@ -543,7 +543,7 @@ _AVERAGE = re.compile(
 
 
 class SummaryCollector:
-    """Gathers the performance summary and the trace averages of one run."""
+    """Collects the performance summary and the trace averages of one run."""
 
     def __init__(self) -> None:
         self.totals: dict[str, float] = {}
@@ -553,21 +553,21 @@ class SummaryCollector:
 
     @property
     def printed(self) -> bool:
-        """Whether a performance summary was seen, as against averages of a trace."""
+        """Whether a performance summary was printed, not only averages."""
         return bool(self.metrics or self.totals)
 
     def repeats(self, text: str) -> bool:
-        """Whether a line gives a number that this summary has, so that it is another's."""
+        """Whether a line has a number that is already here, so that it is of another run."""
         heading = _block_of(text)
         if heading is not None:
             return heading in self.metrics
         other = SummaryCollector()
-        other.take(text)
+        other.add(text)
         has_metric = not self.metrics.keys().isdisjoint(other.metrics)
         return has_metric or not self.totals.keys().isdisjoint(other.totals)
 
-    def take(self, text: str) -> bool:
-        """Take a line; returns whether it belonged to a summary."""
+    def add(self, text: str) -> bool:
+        """Add a line; return whether it was part of a summary."""
         if text.startswith("Average o"):
             trace, legacy = _TRACE.match(text), _AVERAGE.match(text)
             match = trace or legacy
@@ -613,10 +613,10 @@ class SummaryCollector:
         if match is None or value is None or self.block is None:
             return False
         if match[1] == "percentile" and match[3] is None:
-            return False  # cut off before it says which
+            return False  # truncated before the percentage
         key = f"{match[3]}%" if match[1] == "percentile" else match[1]
         if key in self.metrics.get(self.block, {}):
-            self.block = None  # of a block whose heading was lost
+            self.block = None  # the heading of this block is missing
             return False
         self.metrics.setdefault(self.block, {})[key] = value
         whole = number(match[4]) if match[4] else None
@@ -625,9 +625,9 @@ class SummaryCollector:
         return True
 
     def summary(self) -> PerformanceSummary | None:
-        """The summary, or means over averages where only those were printed; else ``None``."""
+        """Return the summary, or means of the averages if only those were printed."""
         if self.printed:
-            # TensorRT 7 multiplies by the batch, which it takes for 0 when it is explicit.
+            # TensorRT 7 multiplies by the batch, which is 0 for an explicit batch.
             return PerformanceSummary(
                 throughput_qps=self.totals.get("throughput_qps") or None,
                 wall_s=self.totals.get("wall_s"),
@@ -640,7 +640,7 @@ class SummaryCollector:
         lines = legacy or self.averages
         named = {"GPU Compute Time": "gpu_ms", "Latency": "host_ms"}
         named |= {"End-to-End Host Latency": "end_to_end_ms", "Enqueue Time": "enqueue_ms"}
-        if legacy:  # the wall time of a call, in which nothing is copied
+        if legacy:  # the wall time of a call without copies
             named = {"GPU Compute Time": "gpu_ms", "Host": "host_ms"}
         runs = sum(line.runs for line in lines) or 1
         metrics: dict[str, dict[str, float]] = {}
@@ -648,11 +648,11 @@ class SummaryCollector:
             values = [getattr(line, field) for line in lines]
             if None in values:
                 continue
-            mean_ms = values[0]  # a single one as printed, to the last digit
+            mean_ms = values[0]  # a single average exactly as printed
             if len(lines) > 1:
                 mean_ms = sum(v * line.runs for v, line in zip(values, lines, strict=True)) / runs
             metrics[label] = {"mean": mean_ms}
-        # Of several groups the largest: no more than that share of all calls took longer.
+        # The largest of several groups is an upper bound for all calls.
         metrics["GPU Compute Time"] |= {
             label: max(x.percentile_ms or 0.0 for x in lines if x.percentile == label)
             for label in dict.fromkeys(line.percentile for line in lines)
@@ -676,8 +676,8 @@ _SKIPPED = re.compile(rf"Tactic:? ?{_ID},? skipped|Skipping tactic")
 _SPENT = re.compile(rf"(.{{1,2000}}?) {_KIND} profiling completed in {_NUMBER} s")
 _CHOSE = re.compile(r">{5,} Chose Runner Type: (\S{1,80}) Tactic: (\S{1,40})")
 _FUSION = re.compile(r"(\w{3,80}): [Ff]using (.{1,1000}) (?:with|into) (.{1,1000})")
-_INNER = re.compile(r" \(\w{1,40}\)\s+(?:Autotuning op (.{1,400}?): \[|(\d{1,9}), (.{1,2000}))")
-"""What the compiler of a subgraph prints: the name of an operation, or a row of its table."""
+_SUBGRAPH = re.compile(r" \(\w{1,40}\)\s+(?:Autotuning op (.{1,400}?): \[|(\d{1,9}), (.{1,2000}))")
+"""Output of the compiler of a subgraph: the name of an operation, or a row of its table."""
 _PHASES = {
     "Graph construction": re.compile(rf"Graph construction completed in {_NUMBER} s"),
     "Graph optimization": re.compile(rf"Graph optimization time: {_NUMBER} s"),
@@ -686,7 +686,7 @@ _PHASES = {
     "Stream splitting": re.compile(rf"\[MS\] Multi stream splitting completed in {_NUMBER} s"),
 }
 _PHASE_STARTS = ("Graph ", "Formats and tactics", "Subgraph compilation", "[MS] Multi")
-_FINAL = re.compile(rf"Layer\((\w{{1,80}})\): (.{{1,4000}}?), Tactic: {_ID},")
+_ENGINE_LAYER = re.compile(rf"Layer\((\w{{1,80}})\): (.{{1,4000}}?), Tactic: {_ID},")
 
 _Key = tuple[str, str, "str | None"]
 
@@ -702,7 +702,7 @@ class _Layer:
 
 
 class TraceCollector:
-    """Reads the verbose lines of TensorRT itself; memory is bounded, however long the log."""
+    """Collects the verbose lines of TensorRT, in bounded memory."""
 
     def __init__(self) -> None:
         self.layers: dict[str, _Layer] = {}
@@ -711,14 +711,14 @@ class TraceCollector:
         self.phases: dict[str, float] = {}
         self.fusions: dict[tuple[str, str, str], None] = {}
         self.names: dict[str, str] = {}
-        """Names of tactics, which TensorRT 8.0 to 8.5 print on lines of their own."""
+        """Names of tactics, which TensorRT 8.0 to 8.5 print on separate lines."""
         self.kernels: dict[str, str] = {}
         self.tried = self.within = self.skipped = self.kept = 0
         self.runner = ""
         self.operation: str | None = None
 
-    def take(self, text: str) -> None:
-        """Take one verbose line."""
+    def add(self, text: str) -> None:
+        """Add one verbose line."""
         begin = text[:5]
         if begin in ("Tacti", "Skipp"):
             match = _TACTIC.match(text)
@@ -729,7 +729,7 @@ class TraceCollector:
                 self.current.tried += 1
                 self.current.timed_ms += time_ms
                 name = match[1] or self.names.get(match[2])
-                self._keep(self.current, (self.runner, match[2], None), name, time_ms)
+                self._add_tactic(self.current, (self.runner, match[2], None), name, time_ms)
         elif begin == "-----":
             if match := _RUNNER.match(text):
                 self.current, self.runner = self._layer(match[1], match[2]), match[2]
@@ -739,7 +739,7 @@ class TraceCollector:
             if match and self.current is not None:
                 self.current.runner, self.current.chosen = match[1], match[2]
         elif begin[:2] == " (":
-            self._inner(text)
+            self._add_subgraph_line(text)
         elif " Set Tactic Name: " in text:
             match = _SET_NAME.search(text)
             if match and len(self.names) < MOST_TACTICS:
@@ -755,19 +755,19 @@ class TraceCollector:
             if match and len(self.fusions) < MOST_FUSIONS:
                 self.fusions.setdefault((match[1], match[2], match[3]))
         elif text.startswith(_PHASE_STARTS):
-            self.phase(text)
+            self.add_phase(text)
 
-    def phase(self, text: str) -> None:
-        """Add the time of a phase; a build of several passes has it several times."""
+    def add_phase(self, text: str) -> None:
+        """Add the time of a phase, which a build prints once per pass."""
         for name, pattern in _PHASES.items():
             match = pattern.match(text)
             seconds = number(match[1]) if match else None
             if seconds is not None:
                 self.phases[name] = self.phases.get(name, 0.0) + seconds
 
-    def take_final(self, text: str) -> None:
-        """Take a line that lists a layer of the finished engine."""
-        match = _FINAL.match(text)
+    def add_engine_layer(self, text: str) -> None:
+        """Add a line that lists a layer of the built engine."""
+        match = _ENGINE_LAYER.match(text)
         if match and len(self.final) < MOST_LAYERS:
             self.final[match[2]] = (match[1], match[3])
 
@@ -777,9 +777,9 @@ class TraceCollector:
             found = self.layers[name] = _Layer(runner)
         return found
 
-    def _inner(self, text: str) -> None:
-        """Read a line of a subgraph's compiler: tactic, time, two ratios, kernel, hash."""
-        match = _INNER.match(text)
+    def _add_subgraph_line(self, text: str) -> None:
+        """Add a line of the subgraph compiler: tactic, time, two ratios, kernel, hash."""
+        match = _SUBGRAPH.match(text)
         if match is None or self.current is None:
             return
         if match[1]:
@@ -792,24 +792,24 @@ class TraceCollector:
         self.within += 1
         self.current.within += 1
         id = row[4] if len(row) > 4 and row[4] else match[2]
-        self._keep(self.current, (self.runner, id, self.operation), row[3], time_ms)
+        self._add_tactic(self.current, (self.runner, id, self.operation), row[3], time_ms)
 
-    def _keep(self, layer: _Layer, key: _Key, name: str | None, time_ms: float) -> None:
+    def _add_tactic(self, layer: _Layer, key: _Key, name: str | None, time_ms: float) -> None:
         known = layer.tactics.get(key)
         if known is None and self.kept >= MOST_TACTICS:
             return
         if known is None or time_ms < known[1]:
-            # Names come again and again; one of each is enough.
+            # Names repeat often; equal ones share one string.
             one = self.kernels.setdefault(name, name) if name is not None else None
             layer.tactics[key] = (one or (known[0] if known else None), time_ms)
             self.kept += known is None
 
     def trace(self) -> BuildTrace | None:
-        """All that was gathered, ``None`` when the log was not verbose."""
+        """Return the collected build; ``None`` if the log was not verbose."""
         if not (self.layers or self.final or self.fusions or self.phases):
             return None
         return BuildTrace(
-            layers=tuple(map(self._tuning, dict.fromkeys((*self.final, *self.layers)))),
+            layers=tuple(map(self._layer_tuning, dict.fromkeys((*self.final, *self.layers)))),
             phases_s=dict(self.phases),
             fusions=tuple(self.fusions),
             tactics_tried=self.tried,
@@ -817,7 +817,7 @@ class TraceCollector:
             tactics_skipped=self.skipped,
         )
 
-    def _tuning(self, name: str) -> LayerTuning:
+    def _layer_tuning(self, name: str) -> LayerTuning:
         runner, id = self.final.get(name, (None, None))
         found = self.layers.get(name)
         if found is None:
@@ -831,7 +831,7 @@ class TraceCollector:
             key=lambda each: each.time_ms or 0.0,
         )
         same = [each for each in tactics if each.id == id and each.operation is None]
-        named = [each for each in same if each.runner == runner]  # runners may share an id
+        named = [each for each in same if each.runner == runner]  # two runners may use the same id
         return LayerTuning(
             name=name,
             runner=runner,

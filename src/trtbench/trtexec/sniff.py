@@ -1,4 +1,4 @@
-"""The kind of a file, recognised by its first bytes and, where they leave it open, its name."""
+"""Recognises the kind of a file by its first bytes, else by its name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import BinaryIO, Literal
 
 from trtbench.trtexec.log import encoding_of, holds_log, is_packed, unpacked
-from trtbench.trtexec.times import KNOWN_KEYS, meaning_of
+from trtbench.trtexec.times import KNOWN_KEYS, column_and_unit
 from trtbench.trtexec.version import flavour_of
 
 FileKind = Literal[
@@ -17,10 +17,10 @@ FileKind = Literal[
 ]  # fmt: skip
 
 HEAD_BYTES = 64 * 1024
-"""How much of a file to give; less works too, but long layer names may hide the keys."""
+"""Bytes to read from the start of a file; with fewer, long layer names may hide the keys."""
 _PIECE_BYTES, _OVERLAP_BYTES = 1 << 20, 512
 _ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
-"""What follows the IR version in a model: producer, domain, version, documentation, graph."""
+"""Tags of the protobuf fields that may follow the IR version of an ONNX model."""
 _CALIBRATION = re.compile(r"TRT-\d+-\S+\s*(?:[\r\n]|\Z)")
 _ROWS = re.compile(r'\[\s*\{|\{\s*"(?:times|iterations|runs|samples)"\s*:\s*\[\s*\{')
 _KEY = re.compile(r'"([^"\\]{1,120})"\s*:')
@@ -43,7 +43,7 @@ _JSON_KINDS: tuple[tuple[FileKind, str], ...] = (
     ("times", "per_iteration"),
     ("times", "iteration_times"),
 )
-"""The first row whose keys are all there decides."""
+"""Kinds and their keys; the first row whose keys are all present wins."""
 _CSV_KINDS: dict[str, FileKind] = {
     **dict.fromkeys(("latency_ms", "enqueue_ms", "compute_ms", "end_to_end_ms"), "toolkit-series"),
     "percentile,latency_ms": "toolkit-table",
@@ -53,7 +53,7 @@ _CSV_KINDS: dict[str, FileKind] = {
 
 
 def kind_of(data_head: bytes, *, name: str) -> FileKind:
-    """The kind of a file by content first and by name second."""
+    """Return the kind of a file, by its content or else by its name."""
     if data_head[:4] == b"ptrt":
         return "timing-cache"
     if flavour_of(data_head) is not None:
@@ -76,7 +76,7 @@ def kind_of(data_head: bytes, *, name: str) -> FileKind:
 
 
 def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[FileKind, bytes]:
-    """The kind of a file and its first bytes; a log may begin far down in it."""
+    """Return the kind of a file and its first bytes; a log may start anywhere in it."""
     if is_packed(stream):
         with unpacked(stream) as plain:
             if is_packed(plain):
@@ -97,14 +97,14 @@ def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[FileKind, bytes]:
 
 
 def is_archive(head: bytes) -> bool:
-    """Whether a file holds others, which belong together and are no one text."""
+    """Whether a file is a zip or tar archive."""
     return head[:4] == b"PK\3\4" or head[257:262] == b"ustar"
 
 
 def _kind_of_json(text: str, *, name: str) -> FileKind:
     keys = set(_KEY.findall(text))
     if keys & {"cell_type", "nbformat"}:  # a notebook
-        return "unknown"  # whether it is a log is asked of all that is left
+        return "unknown"  # the caller checks whether it holds a log
     if {"computeMs", "latencyMs"} & keys or len(keys & KNOWN_KEYS) > 2:
         return "times"
     for kind, wanted in _JSON_KINDS:
@@ -112,8 +112,8 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
             return kind
     if keys & _METADATA_KEYS:
         return "metadata"
-    # Rows or columns of durations, in a unit that their names state.
-    timed = [key for key in keys if None not in meaning_of(key)]
+    # Rows or columns of durations whose names include a unit.
+    timed = [key for key in keys if None not in column_and_unit(key)]
     listed = (re.search(rf'"{re.escape(key)}"\s*:\s*\[', text) for key in timed)
     if timed and (_ROWS.match(text) or any(listed)):
         return "times"

@@ -1,4 +1,4 @@
-"""Times files (``--exportTimes``) of every TensorRT version, and what their columns mean.
+"""Reads and writes times files (``--exportTimes``) of every TensorRT version.
 
 | variant | written by   | keys                                             | warm-up rows |
 |---------|--------------|--------------------------------------------------|--------------|
@@ -9,9 +9,8 @@
 | ``8.5`` | 8.5 to 11    | the same keys as 8.4                             | left out     |
 | ``other`` | other tools | durations only                                  | unknown      |
 
-A file that is cut off is an error, never a shorter file. trtexec writes every row with the same
-keys, so a decoder for just these keys reads many rows at once, piece by piece; rows that differ are
-read one by one.
+A truncated file is an error. trtexec writes every row with the same keys, so a decoder for these
+keys reads many rows at once; rows that differ are read one by one.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from trtbench.trtexec.exports import (
     quoted,
     text_from_bytes,
     value_from_text,
-    with_json_words,
+    with_json_constants,
 )
 
 _DURATIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -53,10 +52,10 @@ _DURATIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "d2h": (("d2hMs", "outMs"), ("d2h", "d2hlatency", "out")),
     "end_to_end": (("endToEndMs",), ("endtoend", "e2e", "endtoendlatency")),
 }
-"""Columns of durations: the keys that any trtexec writes, and what other tools call them, in
-small letters without signs and unit."""
+"""Columns of durations: the keys of trtexec, and the names in other tools (lower case, without
+punctuation and unit)."""
 _KEYS = {name: printed[0] if printed else f"{name}Ms" for name, (printed, _) in _DURATIONS.items()}
-"""As trtexec writes them since TensorRT 8.0; other units are turned into these."""
+"""The keys of trtexec since TensorRT 8.0; columns in other units are converted to these."""
 _PHASES = ("Enq", "H2d", "Compute", "D2h", "In", "Out")
 KNOWN_KEYS = frozenset(
     [f"{end}{phase}Ms" for phase in _PHASES for end in ("start", "end")]
@@ -68,24 +67,24 @@ _UNITS = {
 }  # fmt: skip
 _NOT_LETTERS = re.compile(r"[^a-z0-9]")
 _SECONDS_ALONE = re.compile(r"(?:[^a-zA-Z0-9]s\W?|[a-z0-9]S)\Z")
-"""A single s is a unit only where it stands apart: ``gpu_s``, not the plural ``gpus``."""
+"""A single s is a unit only if it is separate: ``gpu_s``, not the plural ``gpus``."""
 
 
 def duration_names(keys: Iterable[str]) -> dict[str, str]:
-    """Find the key of each duration column among the keys of a file."""
+    """Return the key of each duration column among the keys of a file."""
     given = list(keys)
     found: dict[str, str] = {}
     for name, (printed, _) in _DURATIONS.items():
         key = next((key for key in printed if key in given), None)
-        key = key or next((key for key in given if meaning_of(key)[0] == name), None)
+        key = key or next((key for key in given if column_and_unit(key)[0] == name), None)
         if key is not None:
             found[name] = key
     return found
 
 
 @functools.cache
-def meaning_of(key: str) -> tuple[str | None, float | None]:
-    """The column of ``GPU compute (ms)``, ``gpuComputeMs``, ``gpu_us``, and its milliseconds."""
+def column_and_unit(key: str) -> tuple[str | None, float | None]:
+    """Return the column of a key (``GPU compute (ms)``, ``gpu_us``), and its unit in ms."""
     plain = _NOT_LETTERS.sub("", key.lower().replace("µ", "u"))
     for ending, factor in (*_UNITS.items(), ("", None)):
         if ending == "s" and not _SECONDS_ALONE.search(key):
@@ -100,9 +99,9 @@ def meaning_of(key: str) -> tuple[str | None, float | None]:
 
 PIECE_BYTES = 512 * 1024
 LONGEST_ROW_BYTES = 1024 * 1024
-_KEPT_BYTES = 8 * 1024 * 1024
-"""glibc returns memory to the system after every piece, and faults it in again for the next,
-until a block of this size has once been freed; that costs a third of the time."""
+_WARMING_BYTES = 8 * 1024 * 1024
+"""Freeing one block of this size keeps glibc from returning memory to the system after every
+piece, which costs a third of the time."""
 _SPACE = re.compile(rb"[ \t\r\n\0]*")
 _BRACES = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
@@ -113,7 +112,7 @@ _PAIR = re.compile(rb'"([^"\\:]+)"\s*:\s*([^\s,{}\[\]":]+)')
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+|inf|nan)\Z")
 _LONGEST_GAP = 64
 _PADDING = b" " * 16
-"""Words are loaded up to 16 bytes beyond a number."""
+"""Words are loaded from up to 16 bytes after a number."""
 _POWERS = 10.0 ** np.arange(9)
 
 _COLON = ord(":")
@@ -122,7 +121,7 @@ _DOTS = np.uint64(0x2E2E2E2E2E2E2E2E)
 _ONES = np.uint64(0x0101010101010101)
 _HIGH = np.uint64(0x8080808080808080)
 _ABOVE_NINE = np.uint64(0x7676767676767676)
-"""Added to a byte, it carries into the highest bit when the byte is over 9."""
+"""Added to a byte, it sets the highest bit if the byte is over 9."""
 _PAIRS = np.uint64(0x000000FF000000FF)
 _B3, _B8, _B16, _B32, _B52, _B64 = (np.uint64(n) for n in (3, 8, 16, 32, 52, 64))
 _BIAS = np.uint64(1023)
@@ -133,15 +132,15 @@ _LOWER = np.uint64(1 + (10000 << 32))
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Layout:
-    """The text around the numbers of a row, as seen in the first row and what follows it."""
+    """The text around the numbers of a row, from the first row and its separator."""
 
     keys: tuple[str, ...]
     opening: bytes
-    """What stands between the end of one row and the brace of the next."""
+    """Text between the end of a row and the brace of the next one."""
     closing: bytes
-    """What stands after the last number of a row, with its brace."""
+    """Text after the last number of a row, including the brace."""
     before_colon: NDArray[np.int64]
-    """Per key, bytes from the end of the number before to the colon."""
+    """Per key, bytes from the end of the previous number to the colon."""
     after_colon: NDArray[np.int64]
     """Per key, bytes from the colon to the number."""
     window: int
@@ -151,7 +150,7 @@ class Layout:
 
 
 def layout_from_rows(rows: bytes) -> Layout | None:
-    """Learn the layout from the first row and the separator after it, if both are plain."""
+    """Return the layout of the first row and its separator; ``None`` if it is irregular."""
     end = rows.find(b"}") + 1
     following = rows.find(b"{", end)
     if not end or following < 0:
@@ -189,7 +188,7 @@ def layout_from_rows(rows: bytes) -> Layout | None:
 
 
 def matrix_from_rows(rows: bytes, layout: Layout) -> Column | None:
-    """Read whole rows, from a brace to a brace, as (rows, keys); ``None`` if any byte differs."""
+    """Return complete rows as an array (rows, keys); ``None`` if the layout differs anywhere."""
     if not rows.endswith(layout.closing):
         return None
     lead = b" " * layout.window + layout.closing
@@ -218,15 +217,15 @@ def matrix_from_rows(rows: bytes, layout: Layout) -> Column | None:
 
 
 def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Column | None:
-    """Turn spans of text into numbers: up to eight digits here, all others by ``float``.
+    """Return the numbers in spans of text; those over eight digits are parsed by ``float``.
 
     An integer of at most eight digits divided by a power of ten is rounded once, so the result
-    is the same double that any JSON reader gives.
+    is the same double as that of a JSON reader.
     """
     words: NDArray[np.uint64] = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
     first = words[starts]
     length = (ends - starts).view(np.uint64)
-    # Bytes before the first dot of each word; a large number if there is none.
+    # Bytes before the first dot of each word; a large number without a dot.
     other = first ^ _DOTS
     zero = (other - _ONES) & ~other & _HIGH
     lowest = zero & (~zero + _ONE)
@@ -238,7 +237,7 @@ def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
     right = (words[starts + whole.view(np.int64) + 1] ^ _ZEROS) << (_B64 - shift)
     digits = (left >> shift) | right
     exponents = np.minimum(places, _EIGHT).view(np.int64)
-    # Eight decimal digits per word are added up, the first digit in the lowest byte.
+    # Add up the eight decimal digits of a word; the first digit is in the lowest byte.
     pairs = digits * _TEN + (digits >> _B8)
     sums = ((pairs & _PAIRS) * _UPPER + ((pairs >> _B16) & _PAIRS) * _LOWER) >> _B32
     values: Column = sums.astype(np.float64) / _POWERS[exponents]
@@ -255,7 +254,7 @@ def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
 
 
 class RowTable:
-    """Rows that grow in number; a key that a row lacks is nan there."""
+    """A growing table of rows; keys that a row lacks are nan."""
 
     def __init__(self, *, expected_rows: int = 0) -> None:
         self.keys: list[str] = []
@@ -269,12 +268,12 @@ class RowTable:
         new = [key for key in keys if key not in self.keys]
         if new:
             self.keys += new
-            # Pages beyond the last row are not touched, so a guess costs no memory.
+            # Pages after the last row are not touched, so too large an estimate costs no memory.
             wider = np.empty((max(end, self._expected_rows), len(self.keys)))
             wider[: self.rows, : -len(new)] = self._data[: self.rows]
             wider[: self.rows, -len(new) :] = math.nan
             self._data = wider
-        elif end > len(self._data):  # in place, as the system moves pages without copying them
+        elif end > len(self._data):  # in place: the system moves pages without a copy
             self._data.resize((max(end, len(self._data) * 5 // 4), len(self.keys)), refcheck=False)
         target = self._data[self.rows : end]
         if tuple(self.keys) == keys:
@@ -285,7 +284,7 @@ class RowTable:
         self.rows = end
 
     def add_row(self, row: Mapping[str, object]) -> None:
-        """Append one row of anything; what is not a number becomes nan."""
+        """Append one row; values that are not numbers become nan."""
         self.add(tuple(row), np.array([[number_from_value(each) for each in row.values()]]))
 
     def columns(self) -> dict[str, Column]:
@@ -293,30 +292,30 @@ class RowTable:
 
 
 class ArrayReader:
-    """Reads ``[ {..}, {..} ] [ {..} ] ...`` from a stream: one table for each array."""
+    """Reads ``[ {..}, {..} ] [ {..} ] ...`` from a stream into one table per array."""
 
     def __init__(self, source: BinaryIO, *, where: str, head: bytes) -> None:
         self._source, self._where, self._buffer = source, where, head
-        self._position = self._passed = self._size = 0
+        self._position = self._consumed = self._size = 0
         with contextlib.suppress(OSError, AttributeError):  # a pipe has no size
             here = source.tell()
             self._size = source.seek(0, io.SEEK_END) - here
             source.seek(here)
         self._layout: Layout | None = None
-        self._differs_until = 0
-        """Up to this byte of the file rows are read one by one."""
+        self._irregular_until = 0
+        """Rows before this byte of the file are read one by one."""
         self.tables: list[RowTable] = []
 
     def read(self) -> list[RowTable]:
-        """Read to the end of the stream; anything but arrays of objects is an error."""
-        np.empty(_KEPT_BYTES, np.uint8)
+        """Return the tables in the stream; anything but arrays of objects is an error."""
+        np.empty(_WARMING_BYTES, np.uint8)
         while self._next_byte():
             self._expect(b"[", "'[' (an array of rows) or the end of the file")
             self._position += 1
-            held = len(self._buffer) - self._position
-            left = max(self._size - self._passed - self._position, held)
+            buffered = len(self._buffer) - self._position
+            left = max(self._size - self._consumed - self._position, buffered)
             rows = self._buffer.count(b"}", self._position) + 1
-            expected = int(rows * (left / max(held, 1)) * 1.02) + 16
+            expected = int(rows * (left / max(buffered, 1)) * 1.02) + 16
             self.tables.append(RowTable(expected_rows=expected))
             while self._next_byte() != b"]":
                 if self.tables[-1].rows:
@@ -328,10 +327,10 @@ class ArrayReader:
         return self.tables
 
     def _read_rows(self, table: RowTable) -> None:
-        """Read the rows that lie complete in the buffer, or one row if they differ in layout."""
+        """Add the complete rows in the buffer to a table, or one row if their layout differs."""
         end = self._buffer.find(b"]", self._position)
         stop = self._buffer.rfind(b"}", self._position, end if end >= 0 else None) + 1
-        if stop and self._passed + self._position >= self._differs_until:
+        if stop and self._consumed + self._position >= self._irregular_until:
             rows = self._buffer[self._position : stop]
             matrix = matrix_from_rows(rows, self._layout) if self._layout else None
             if matrix is None:
@@ -341,19 +340,19 @@ class ArrayReader:
                 table.add(self._layout.keys, matrix)
                 self._position = stop
                 return
-            self._differs_until = self._passed + stop
+            self._irregular_until = self._consumed + stop
         end = self._buffer.find(b"}", self._position) + 1
-        row = _row_from_json(self._buffer[self._position : end], strict=True) if end else None
+        row = _row_from_json(self._buffer[self._position : end]) if end else None
         if row is None:
             end = self._row_end()
             row = _row_from_json(self._buffer[self._position : end])
         if row is None:
-            raise self._broken('a row of numbers: { "key" : number, ... }')
+            raise self._error('a row of numbers: { "key" : number, ... }')
         table.add_row(row)
         self._position = end
 
     def _row_end(self) -> int:
-        """Find the brace that closes the row at hand, reading on where the buffer ends."""
+        """Return the end of the current row; more is read if the buffer ends before it."""
         while True:
             depth = 0
             for match in _BRACES.finditer(self._buffer, self._position):
@@ -361,39 +360,39 @@ class ArrayReader:
                 if depth == 0:
                     return match.end()
             if len(self._buffer) - self._position > LONGEST_ROW_BYTES:
-                raise self._broken(f"a row that ends within {LONGEST_ROW_BYTES} bytes")
-            if not self._read_on():
+                raise self._error(f"a row that ends within {LONGEST_ROW_BYTES} bytes")
+            if not self._read_more():
                 self._position = len(self._buffer)
-                raise self._broken("'}' (the end of a row)")
+                raise self._error("'}' (the end of a row)")
 
     def _next_byte(self) -> bytes:
-        """Skip blanks and give the byte at hand; none at the end of the file."""
+        """Skip white space and return the next byte; empty at the end of the file."""
         while True:
             match = _SPACE.match(self._buffer, self._position)
             self._position = match.end() if match else self._position
             if self._position < len(self._buffer):
                 return self._buffer[self._position : self._position + 1]
-            if not self._read_on():
+            if not self._read_more():
                 return b""
 
-    def _read_on(self) -> bool:
+    def _read_more(self) -> bool:
         piece = self._source.read(PIECE_BYTES)
-        self._passed += self._position
+        self._consumed += self._position
         self._buffer = self._buffer[self._position :] + piece
         self._position = 0
         return bool(piece)
 
     def _expect(self, byte: bytes, expected: str) -> None:
         if self._next_byte() != byte:
-            raise self._broken(expected)
+            raise self._error(expected)
 
-    def _broken(self, expected: str) -> ParseError:
+    def _error(self, expected: str) -> ParseError:
         at = self._buffer[self._position : self._position + 40]
         rows = sum(table.rows for table in self.tables)
         return parse_error(
             self._where,
             what="is cut off" if not at else _NOT_TIMES,
-            place=f"byte {self._passed + self._position}, after row {rows}",
+            place=f"byte {self._consumed + self._position}, after row {rows}",
             expected=expected,
             found=quoted(at),
             facts={"rows read": rows},
@@ -401,27 +400,26 @@ class ArrayReader:
         )
 
 
-def _row_from_json(text: bytes, *, strict: bool = False) -> dict[str, object] | None:
-    """Read one object, with ``nan`` and ``inf`` unless strict; ``None`` if it is none."""
+def _row_from_json(text: bytes) -> dict[str, object] | None:
+    """Return a JSON object, which may hold ``nan`` and ``inf``; ``None`` if it is invalid."""
     row: object = None
     try:
         row = msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        if not strict:
-            with contextlib.suppress(ParseError):
-                plain = with_json_words(text.decode("utf-8", "replace"))
-                row, _ = value_from_text(plain, where="row")
+        with contextlib.suppress(ParseError):
+            plain = with_json_constants(text.decode("utf-8", "replace"))
+            row, _ = value_from_text(plain, where="row")
     return row if isinstance(row, dict) else None
 
 
-_NESTS = ("times", "iterations", "runs", "perIteration", "per_iteration", "iteration_times")
-_DEEPEST = 6
+_NESTED_KEYS = ("times", "iterations", "runs", "perIteration", "per_iteration", "iteration_times")
+_MAX_DEPTH = 6
 EXPECTED, _NOT_TIMES = "the rows of trtexec --exportTimes", "is not a times file of trtexec"
 
 
-def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
-    """Find the tables of durations in a decoded document, wherever they are nested."""
-    if depth > _DEEPEST:
+def _time_tables(value: object, *, depth: int) -> Iterator[RowTable]:
+    """Yield the tables of durations in a JSON value, at any depth."""
+    if depth > _MAX_DEPTH:
         return
     table = RowTable()
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
@@ -439,15 +437,15 @@ def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
             columns = [[number_from_value(v) for v in each] for each in equal.values()]
             table.add(tuple(equal), np.array(columns).T)
             yield table
-        named = [value[name] for name in _NESTS if name in value]
+        named = [value[name] for name in _NESTED_KEYS if name in value]
         for each in (*named, *value.values()):
-            yield from _candidates(each, depth=depth + 1)
+            yield from _time_tables(each, depth=depth + 1)
 
 
 Variant = Literal["7.0", "7.1", "8.0", "8.4", "8.5", "other"]
 
 DEFAULT_WARMUP_MS = 200.0
-"""trtexec's own default for --warmUp, in every version."""
+"""The default of --warmUp in every version of trtexec."""
 _PRINTED_DIGITS = 6
 """trtexec prints with the default precision of a C++ stream."""
 _ENDS = ("start", "end")
@@ -464,20 +462,20 @@ _SWAPPED = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TimesArray:
-    """The rows of one run, warm-up removed: columns as printed, in milliseconds."""
+    """The rows of one run without warm-up; columns are in milliseconds, as printed."""
 
     variant: Variant
     columns: dict[str, Column]
     warmup_rows: int = 0
     warmup_ms: float | None = None
-    """The length of warm-up those rows were recognised by; ``None`` when none was applied."""
+    """The warm-up time used to remove rows; ``None`` if no rows could be removed."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
     @cached_property
     def swapped(self) -> bool:
-        """Whether the Enq and In stamps have changed places, as TensorRT 7.1 and 7.2 write them."""
+        """Whether the Enq and In stamps are swapped, as TensorRT 7.1 and 7.2 write them."""
         if self.variant != "7.1" or "inMs" not in self.columns:
             return False
         columns, errors = self.columns, []
@@ -488,7 +486,7 @@ class TimesArray:
 
     @cached_property
     def stamps_ms(self) -> dict[str, Column]:
-        """Points in time under the names of their phases, whatever the version called them."""
+        """Time stamps by the names of their phases, which are the same for all versions."""
         names = {**STAMPS, **(_IN_OUT if self.variant in ("7.0", "7.1") else {})}
         if self.swapped:
             names |= _SWAPPED
@@ -496,7 +494,7 @@ class TimesArray:
 
     @property
     def enqueue_resolution_s(self) -> float | None:
-        """How coarse enqueue times are that come from stamps of six digits; ``None`` if finer."""
+        """The resolution of enqueue times from stamps with six digits; ``None`` if finer."""
         stamps = self.stamps_ms.get("end_enqueue")
         if stamps is None or not len(stamps):
             return None
@@ -513,7 +511,7 @@ class TimesArray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TimesFile:
-    """A times file: one array for each export that was written into it, one after another."""
+    """A times file, with one array per export in it."""
 
     arrays: tuple[TimesArray, ...]
 
@@ -532,7 +530,7 @@ class TimesFile:
 
     @property
     def enqueue_resolution_s(self) -> float | None:
-        """The coarsest of the arrays."""
+        """The coarsest resolution of the arrays."""
         found = [array.enqueue_resolution_s for array in self.arrays]
         return max((each for each in found if each is not None), default=None)
 
@@ -540,12 +538,12 @@ class TimesFile:
 def read_times(
     source: bytes | bytearray | memoryview | BinaryIO, *, where: str, warmup_ms: float | None = None
 ) -> TimesFile:
-    """Read a times file from bytes or, piece by piece, from anything that has ``read``.
+    """Return a times file from bytes or from a stream.
 
-    Rows whose computation began before ``warmup_ms`` are removed from the beginning of every
-    array. When it is not given, trtexec's default of 200 ms is assumed for the versions that
-    write warm-up rows. 8.4 and 8.5 have the same keys: an array that begins in the first half
-    of those 200 ms shows its warm-up. If the rule leaves nothing, there was no such warm-up.
+    Rows that start to compute before ``warmup_ms`` are removed from the start of every array.
+    The default is 200 ms for the versions that write warm-up rows. 8.4 and 8.5 have the same
+    keys: an array that starts in the first half of the warm-up includes it (8.4). If no rows
+    would be left, none are removed.
     """
     stream = io.BytesIO(source) if isinstance(source, (bytes, bytearray, memoryview)) else source
     head = stream.read(PIECE_BYTES)
@@ -559,7 +557,7 @@ def read_times(
     elif first == b"{":
         data = head + stream.read()
         documents = documents_from_json(data, where=where, expected=EXPECTED)
-        tables = [next(_candidates(each, depth=0), RowTable()) for each in documents]
+        tables = [next(_time_tables(each, depth=0), RowTable()) for each in documents]
     else:
         text_from_bytes(head, where=where, expected=EXPECTED)  # empty and binary files
         raise parse_error(where, what=_NOT_TIMES, place="byte 0", expected=EXPECTED)
@@ -567,7 +565,7 @@ def read_times(
     for table in tables:
         columns = table.columns()
         for name, key in duration_names(columns).items():
-            factor = meaning_of(key)[1]
+            factor = column_and_unit(key)[1]
             if factor not in (None, 1.0):  # latencyUs, latency_s
                 columns[_KEYS[name]] = columns.pop(key) * factor
         if table.rows and not duration_names(columns):
@@ -580,11 +578,11 @@ def read_times(
 
 
 def times_from_file(file: TimesFile) -> IterationTimes:
-    """The measured times in seconds, every array as a launch of its own.
+    """Return the measured times in seconds, with one launch per array.
 
-    Arrays of one file are separate processes, so they are launches; where they measured
-    different things (a batch sweep), take them one by one. Phases that were not run (h2d and
-    d2h all exactly zero: transfers were off) are absent, and so are rows of inf or nan.
+    Arrays in one file are from separate processes, so they are launches; if they measured
+    different things (a batch sweep), pass them one by one. h2d and d2h are left out if they
+    are all zero, because transfers were off; so are rows with inf or nan.
     """
     launches = []
     for array in file.arrays:
@@ -612,7 +610,7 @@ def times_from_file(file: TimesFile) -> IterationTimes:
 
 
 def without_warmup(columns: dict[str, Column], warmup_ms: float | None) -> TimesArray:
-    """Name the schema by its keys, and leave out the rows before the first that is no warm-up."""
+    """Return the array without warm-up rows; its variant follows from the keys."""
     limit_ms = DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
     starts = columns.get("startComputeMs")
     variant: Variant
@@ -640,7 +638,7 @@ def without_warmup(columns: dict[str, Column], warmup_ms: float | None) -> Times
 def statistics_as_printed(
     columns: Mapping[str, Column], *, warmup_ms: float
 ) -> dict[str, dict[str, float]]:
-    """Extremes and median as trtexec prints them, in ms; its means are in single precision."""
+    """Return min, max and median in ms as trtexec prints them (its mean is less precise)."""
     names, starts = duration_names(columns), columns.get("startComputeMs")
     if starts is None or not names.keys() >= {"h2d", "gpu", "d2h"}:
         return {}
@@ -663,10 +661,10 @@ SPANS = {"h2dMs": "h2d", "computeMs": "gpu", "d2hMs": "d2h", "latencyMs": "laten
 
 
 def times_json(times: IterationTimes) -> bytes:
-    """Write ``times.json``: one object of twelve keys per iteration; what was not seen is null.
+    """Return ``times.json``: an object with twelve keys per iteration; unknown values are null.
 
-    The format has no key for the enqueue span: it is the difference of two stamps. Where only the
-    span is known, the stamps count from the start of the iteration.
+    The format has no key for the enqueue duration, which is the difference of two stamps. If
+    only the duration is known, the first stamp is the start of the iteration.
     """
     columns: dict[str, Column | None] = {
         key: times.stamps.get(name) for name, key in STAMPS.items()

@@ -1,4 +1,4 @@
-"""TensorRT versions: how they are printed, what trtexec of each can do, headers of engines."""
+"""TensorRT versions: how to parse them, the flags trtexec has in each, and engine headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DOTTED = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
 
 
 def version_from_digits(digits: str) -> str | None:
-    """Read a banner's digits: 8601 is 8.6.1 and 8510 is 8.5.10; from 10 on 100300 is 10.3.0."""
+    """Return the version in a banner: 8601 is 8.6.1, 8510 is 8.5.10, and 100300 is 10.3.0."""
     if not digits.isascii() or not digits.isdecimal() or not 4 <= len(digits) <= 6:
         return None
     number = int(digits)
@@ -24,7 +24,7 @@ def version_from_digits(digits: str) -> str | None:
 
 
 def version_from_text(text: str) -> str | None:
-    """Read a version with dots, or the digits of a banner."""
+    """Return the version in a text with dots or with the digits of a banner."""
     match = _DOTTED.match(text.strip())
     if match:
         return ".".join(part for part in match.groups() if part is not None)
@@ -32,13 +32,13 @@ def version_from_text(text: str) -> str | None:
 
 
 def version_key(version: str | None) -> tuple[int, ...] | None:
-    """Turn a version into numbers that compare; ``None`` when it is not known."""
+    """Return a version as numbers that can be compared; ``None`` if it is not known."""
     match = _DOTTED.match(version or "")
     return tuple(int(part) for part in match.groups() if part is not None) if match else None
 
 
 def number(value: object) -> float | None:
-    """Read a number, whatever it was written as; anything else is ``None``."""
+    """Return a number or numeric text as a float; anything else is ``None``."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -68,15 +68,15 @@ _FIRST = {
     "10.0": "--bf16 --stronglyTyped --stripWeights --useProfile",
     "11.0": "--includeDataTransfers --noCudaGraph --noSpinWait",
 }
-"""Flags by the first TensorRT whose trtexec has them."""
+"""Flags by the first TensorRT version whose trtexec has them."""
 _LAST = {
     "8.99": "--workspace --buildOnly --nvtxMode",
     "10.14": "--plugins",
     "10.99": "--useSpinWait --fp16 --int8 --calib --streams --useCudaGraph --best "
     "--noDataTransfers --separateProfileRun --fp8 --bf16 --stronglyTyped",
 }
-"""Flags by the last one that obeys them; later ones may accept them and do nothing."""
-SINCE: dict[str, tuple[str, str | None]] = {
+"""Flags by the last version in which they work; later ones may accept and ignore them."""
+FLAG_VERSIONS: dict[str, tuple[str, str | None]] = {
     flag: (first, next((last for last, gone in _LAST.items() if flag in gone.split()), None))
     for first, flags in _FIRST.items()
     for flag in flags.split()
@@ -84,30 +84,31 @@ SINCE: dict[str, tuple[str, str | None]] = {
 
 
 class TrtexecAbilities(Value, frozen=True, kw_only=True):
-    """The flags that one trtexec obeys."""
+    """The flags that work in one version of trtexec."""
 
     version: str | None = None
     flags: frozenset[str] = frozenset()
 
     def has(self, flag: str) -> bool:
         """Whether the flag exists and has an effect."""
-        last = SINCE.get(flag, ("", None))[1]
-        return flag in self.flags and not (self.inverted and (last or "").startswith("10."))
+        last = FLAG_VERSIONS.get(flag, ("", None))[1]
+        ignored = self.has_inverted_defaults and (last or "").startswith("10.")
+        return flag in self.flags and not ignored
 
     @property
-    def inverted(self) -> bool:
-        """True from TensorRT 11 on: no transfers, CUDA graph and spinning are the defaults."""
+    def has_inverted_defaults(self) -> bool:
+        """Whether no transfers, CUDA graph and spin-wait are the defaults, as in TensorRT 11."""
         if self.flags:
             return "--includeDataTransfers" in self.flags
         return self.at_least(11) is True
 
     @property
     def name(self) -> str:
-        """The version in words, for messages."""
+        """The version, for messages."""
         return f"TensorRT {self.version}" if self.version else "this version of trtexec"
 
     def at_least(self, *version: int) -> bool | None:
-        """Whether the version is at least the given one; ``None`` when it is not known."""
+        """Whether the version is at least the given one; ``None`` if it is not known."""
         key = version_key(self.version)
         return None if key is None else key >= version
 
@@ -123,21 +124,21 @@ class TrtexecAbilities(Value, frozen=True, kw_only=True):
 
 
 def versions_with(flag: str) -> str:
-    """Name the versions whose trtexec has a flag, in words."""
-    if flag not in SINCE:
+    """Return text that names the versions whose trtexec has a flag."""
+    if flag not in FLAG_VERSIONS:
         return "a trtexec whose --help lists it"
-    first, last = SINCE[flag]
+    first, last = FLAG_VERSIONS[flag]
     if last is None:
         return f"TensorRT {first} or later"
     return f"TensorRT {first} to {last.removesuffix('.99')}"
 
 
 def abilities_from_help(text: str | bytes, *, where: str = "trtexec --help") -> TrtexecAbilities:
-    """Read the flags that a ``--help`` text lists, and the version of its banner if it has one."""
-    said = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    banner = _BANNER.search(said)
+    """Return the flags listed in a ``--help`` text, and the version if its banner has one."""
+    printed = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    banner = _BANNER.search(printed)
     flags: set[str] = set()
-    for line in said.splitlines():
+    for line in printed.splitlines():
         if line.lstrip().startswith("--"):
             flags.update(_FLAG.findall(line.lstrip().split("  ", 1)[0][:200]))
     if not flags:
@@ -150,13 +151,13 @@ def abilities_from_help(text: str | bytes, *, where: str = "trtexec --help") -> 
 
 
 def abilities_of_version(version: str) -> TrtexecAbilities:
-    """The flags that trtexec of a version obeys, where there is none to ask."""
+    """Return the flags that work in a version, for when trtexec is not installed."""
     key = version_key(version)
     if key is None:
         raise UsageError(f"{version!r} is not a TensorRT version", fix="write it like 10.9")
     flags = frozenset(
         flag
-        for flag, (first, last) in SINCE.items()
+        for flag, (first, last) in FLAG_VERSIONS.items()
         if (version_key(first) or ()) <= key and (last is None or key <= (version_key(last) or ()))
     )
     return TrtexecAbilities(version=version, flags=flags)
@@ -177,7 +178,7 @@ class Target(NamedTuple):
 def target_from_options(
     options: Mapping[str, str], *, find: Callable[[str | None], str], ask: Callable[[str], str]
 ) -> Target:
-    """Settle the target by the options ``binary`` and ``version``; nothing need be installed."""
+    """Return the target for the options ``binary`` and ``version``; trtexec may be missing."""
     binary, version = options.get("binary"), options.get("version")
     try:
         found = find(binary)
@@ -197,27 +198,27 @@ Flavour = Literal["tensorrt", "tensorrt_rtx"]
 
 _FLAVOURS: dict[bytes, Flavour] = {b"ftrt": "tensorrt", b"vtrt": "tensorrt_rtx"}
 _RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
-"""Bits of the mask of a TensorRT-RTX plan, from the lowest; observed, not documented."""
+"""GPUs by bit of the mask in a TensorRT-RTX plan, from the lowest; not documented."""
 
 
 class PlanHeader(Value, frozen=True, kw_only=True):
-    """What the first bytes of an engine state; advice, not a promise that it will load."""
+    """The header of an engine file; a valid header does not mean that the engine loads."""
 
     flavour: Flavour
     version: str | None
-    """Major, minor, patch and build; ``None`` when the bytes are empty."""
+    """Major, minor, patch and build; ``None`` if all are zero."""
     plan_bytes: int | None = None
     weight_bytes: int | None = None
     compute_capabilities: tuple[str, ...] = ()
 
 
 def flavour_of(head: bytes) -> Flavour | None:
-    """The TensorRT an engine is for by its first four bytes; ``None`` when it is no engine."""
+    """Return the flavour of TensorRT an engine is for; ``None`` if the file is not an engine."""
     return _FLAVOURS.get(bytes(head[:4]))
 
 
 def plan_from_bytes(head: bytes, *, where: str) -> PlanHeader:
-    """Read the header from the first 64 bytes of a file."""
+    """Return the header in the first 64 bytes of an engine file."""
     flavour = flavour_of(head)
     needed = HEADER_BYTES if flavour == "tensorrt_rtx" else 28
     if flavour is None or len(head) < needed:

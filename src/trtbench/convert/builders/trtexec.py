@@ -40,7 +40,7 @@ from trtbench.trtexec.command import build_command
 from trtbench.trtexec.conditions import (
     build_metadata_from_log,
     conditions_from_log,
-    failure,
+    error_from_log,
     last_run,
 )
 from trtbench.trtexec.version import (
@@ -90,7 +90,7 @@ def tools() -> dict[str, str]:
 
 def needs_types(options: Mapping[str, str]) -> bool:
     """Whether trtexec takes no precisions, as that of TensorRT 11."""
-    return _abilities(trtexec_binary(options.get("binary"))).inverted
+    return _abilities(trtexec_binary(options.get("binary"))).has_inverted_defaults
 
 
 @cache
@@ -148,16 +148,17 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     # It may write the engine, say PASSED and crash on the way out: the engine counts.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     if end.status != 0 and not crashed:
-        raise failure(f"trtexec {text_of_exit(end)}", data=data, status=status_of(end))
+        raise error_from_log(f"trtexec {text_of_exit(end)}", data=data, status=status_of(end))
     if not engine.is_file() or engine.stat().st_size == 0:
         message = "trtexec ended with status 0 and did not write the engine"
-        raise failure(message, data=data, status=0)
+        raise error_from_log(message, data=data, status=0)
     with open(engine, "rb") as file:
         head = file.read(HEADER_BYTES)
     try:
         plan_from_bytes(head, where=engine.name)
     except ParseError as problem:
-        raise failure(f"trtexec wrote no engine: {problem.message}", data=data, status=0) from None
+        message = f"trtexec wrote no engine: {problem.message}"
+        raise error_from_log(message, data=data, status=0) from None
     shown = shlex.join(command)
     for ending in prepared.files:  # the typed model by the name it is kept under
         shown = shown.replace(str(prepared.path), f"{spec.output}{ending}")
@@ -209,7 +210,7 @@ def _warnings(spec: BuildSpec, typed: BuildSpec, version: str | None) -> tuple[s
 
 def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> PrecisionPlan | None:
     """The plan of a precision that the types of the model must carry; ``None`` for a mere flag."""
-    typed = abilities.inverted or spec.options.get("typing") == "strong"
+    typed = abilities.has_inverted_defaults or spec.options.get("typing") == "strong"
     if spec.precision not in (*FLAGS, "best") or not (typed or spec.precision == "fp8"):
         return None
     known = abilities_of_version(abilities.version or "11.0", flavour="tensorrt")
