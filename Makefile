@@ -51,7 +51,7 @@ test-all: test docs $(ALL)/.installed $(TORCH_VENV)/.installed
 	TRTBENCH_MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -q --timeout 7200 -o faulthandler_timeout=7300 tests/mutation
 
 test-torch: $(TEST_STAMP) $(TORCH_VENV)/.installed
-	$(BIN)/python -m pytest -q tests/build/test_export.py tests/runtimes/test_torch_runtime.py tests/tasks/test_torchmetrics.py
+	$(BIN)/python -m pytest -q tests/build/test_export.py tests/runtimes/test_torch_runtime.py
 
 $(ALL)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(ALL)
@@ -67,8 +67,6 @@ $(TORCH_VENV)/.installed: Makefile
 	$(TORCH_PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python $(PIP) '$(TORCH)'
 	$(TORCH_VENV)/bin/python $(PIP) numpy msgspec onnx onnxscript packaging pillow pytest SQLAlchemy click rich PyYAML
-	@# Without their requirements: those name torch without a version, and would replace what TORCH asked for.
-	$(TORCH_VENV)/bin/python $(PIP) --no-deps torchmetrics lightning-utilities
 	@touch $@
 
 release-check: $(TEST_STAMP)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -27,9 +26,3 @@ def find_torch() -> str | None:
     if named or beside.is_file():
         return named or str(beside)
     return sys.executable if importlib.util.find_spec("torch") else None
-
-
-def has_modules(python: str, *names: str) -> bool:
-    """Look whether an interpreter finds modules, without importing them."""
-    code = f"from importlib.util import find_spec\nassert all(map(find_spec, {names!r}))"
-    return subprocess.run([python, "-c", code], capture_output=True).returncode == 0

@@ -11,7 +11,7 @@ import pytest
 
 from trtbench.layers.diff import difference, reconcile, why
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import EngineFacts, LayerTable, groups_of, summarize_precision
+from trtbench.layers.table import EngineFacts, LayerTable, summarize_precision
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
 
 TREX = "NVIDIA__TensorRT/tools/experimental/trt-engine-explorer/examples/pytorch/resnet/A100"
@@ -147,30 +147,6 @@ def test_layers_of_8_6_0_are_reconciled_with_its_gpu_time(
     assert found.layers_s == pytest.approx(files.sum_s())
     assert found.parts[0].seconds == pytest.approx(files.sum_s() - medians)
     assert found.unexplained_s == pytest.approx(medians - gpu_s)
-
-
-@pytest.mark.parametrize("name", ["alexnet", "resnet18"])
-def test_layers_of_10_4_are_all_fp16_and_add_up(beside: Path, name: str) -> None:
-    folder = beside / FUZZY / name
-    files = Files(folder / f"{name}_fp16.profile.json", folder / f"{name}_fp16.graph.json")
-    assert files.table.total_s == pytest.approx(files.sum_s())
-    assert {each.name for each in summarize_precision(files.table).types} == {"fp16"}
-    for by in ("kind", "block", "node"):
-        groups = groups_of(files.table, by)
-        assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(files.sum_s())
-    shares = [row["percentage"] / 100 for row in files.rows]
-    assert [layer.share for layer in files.table.layers] == pytest.approx(shares, abs=1e-5)
-
-
-def test_the_depth_network_of_10_12(beside: Path) -> None:
-    files = Files(beside / DEPTH / "profile.json", beside / DEPTH / "layers.json")
-    assert len(files.table.layers) == 139
-    kinds = {each.name: each for each in groups_of(files.table, "kind")}
-    by_hand = files.sum_s(lambda layer: layer["LayerType"] == "kgen")
-    assert (kinds["kgen"].layers, kinds["kgen"].seconds) == (41, pytest.approx(by_hand))
-    assert {layer.region for layer in files.table.layers if layer.region} == {"myl2"}
-    blocks = {each.name: each.layers for each in groups_of(files.table, "block")}
-    assert blocks["/blocks.0"] == 7
 
 
 def test_myelin_s_attention_meets_the_kernels_it_replaces(beside: Path) -> None:

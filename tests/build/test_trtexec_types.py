@@ -145,12 +145,3 @@ def test_the_command_of_a_plan_asks_for_the_same_again(
     again, same = job(capsys, *shlex.split(commands[0])[2:])
     assert again == spec
     assert same == commands
-
-
-def test_trtexec_refuses_what_it_has_no_words_for(
-    plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ("-r", "trtexec", "--target", "sm_86", "--opt", "version=10.9", "--dry-run")
-    told = printed(capsys, "net.onnx", *flags, status=2).err
-    assert "trtexec has no flag for other GPUs as targets" in told
-    assert "requested   sm_86" in told

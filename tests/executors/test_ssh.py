@@ -84,24 +84,10 @@ def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
     )
     places = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     asking = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(path), *places])
-    wait_for(lambda: workers(tmp_path))
+    wait_for(lambda: processes("trtbench.worker", tmp_path / "a"))
     os.kill(asking.pid, signal.SIGKILL)
     asking.wait()
-    wait_for(lambda: not workers(tmp_path))
-
-
-def workers(folder: Path) -> list[int]:
-    """Processes that measure for a host of this test."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            line = process.cmdline()
-            words = "\n".join(line)  # Python 3.10 names the worker within a line of code
-            if "trtbench.worker" in words and str(folder / "a") in words:
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
+    wait_for(lambda: not processes("trtbench.worker", tmp_path / "a"))
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from functools import partial
 
 import psutil
 import pytest
@@ -45,24 +43,6 @@ def test_status_output_and_lines(log):
     assert (end.status, end.signal, end.timed_out) == (7, None, False)
     assert heard == ["a", "b"]
     assert tail(log) == ("out",)
-
-
-@pytest.mark.parametrize(
-    ("code", "name"),
-    [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
-        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
-        ("import os; os.abort()", "SIGABRT"),
-    ],
-)
-def test_a_signal_is_told_by_name(log, code, name):
-    end = run_process(python(code), log=log)
-    assert (end.status, end.signal, end.timed_out) == (None, name, False)
-
-
-def test_a_hang_ends_at_the_deadline(log):
-    end = run_process(python("import time; time.sleep(3600)"), log=log, timeout_s=0.5)
-    assert (end.timed_out, end.signal) == (True, "SIGTERM")
 
 
 def test_a_hang_that_ignores_sigterm_is_killed(log, monkeypatch):
@@ -132,21 +112,6 @@ def test_without_a_handle_on_the_process_the_end_is_noticed_all_the_same(log, mo
     assert end.status == 4
 
 
-def test_an_interrupt_ends_the_child_first(log):
-    heard = []
-
-    def interrupt(line):
-        heard.append(int(line))
-        raise KeyboardInterrupt
-
-    code = (
-        "import os, sys, time; os.write(int(sys.argv[1]), b'%d\\n' % os.getpid()); time.sleep(3600)"
-    )
-    with pytest.raises(KeyboardInterrupt):
-        run_process(python(code), log=log, on_line=interrupt)
-    assert gone(heard[0])
-
-
 def test_a_second_interrupt_while_waiting_for_the_end_still_kills(log, monkeypatch):
     heard, sleep = [], process.time.sleep
 
@@ -167,43 +132,6 @@ def test_a_second_interrupt_while_waiting_for_the_end_still_kills(log, monkeypat
     with pytest.raises(KeyboardInterrupt):
         run_process(python(code), log=log, on_line=interrupt)
     assert gone(heard[0])
-
-
-def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
-    code = f"""
-import sys
-from pathlib import Path
-from trtbench.host.process import run_process
-child = "import os, sys, time; os.write(int(sys.argv[1]), b'%d\\\\n' % os.getpid());"
-child += "time.sleep(3600)"
-run_process([sys.executable, "-c", child, "{{events}}"], log=Path({str(tmp_path / "log")!r}),
-            on_line=lambda line: print(line, flush=True))
-"""
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    child = int(parent.stdout.readline())
-    assert psutil.pid_exists(child)
-    parent.kill()
-    parent.wait()
-    assert gone(child)
-
-
-@pytest.mark.parametrize("hard", [None, 1 << 31])
-def test_memory_is_limited(log, hard, monkeypatch):
-    code = "x = bytearray(3 << 30)"
-    if hard is not None:  # a stricter limit that is there already is kept, not an error
-        import resource
-
-        real = resource.getrlimit
-        monkeypatch.setattr(
-            process.resource,
-            "getrlimit",
-            lambda which: (hard, hard) if which == resource.RLIMIT_AS else real(which),
-        )
-    most = 2 << 30 if hard is None else 8 << 30
-    start = partial(process.Child, python(code), log=log, memory_bytes=most)
-    (end,) = process.run_together([start])
-    assert end.status == 1
-    assert "MemoryError" in tail(log)[-1]
 
 
 def test_the_tail_of_a_long_log_is_its_last_lines(log):

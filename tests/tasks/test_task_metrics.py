@@ -26,6 +26,7 @@ from trtbench.analysis.coco import (
 )
 from trtbench.analysis.scores import (
     DepthRules,
+    agreement,
     align,
     depth_metrics,
     judge_depth_map,
@@ -50,6 +51,8 @@ def test_top_k_as_scikit_learn_has_it() -> None:
     assert top_k(ranks).value == accuracy_score(labels, scores.argmax(axis=1))
     five = top_k_accuracy_score(labels, scores, k=5, labels=range(12))
     assert top_k(ranks, k=5).value == pytest.approx(five)
+    best = scores.argmax(axis=1)
+    assert agreement(best, labels).value == accuracy_score(labels, best)
     rows = per_class(ranks, labels)
     assert sum(row.count for row in rows) == 300
     chosen = labels == 3

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from trtbench.trtexec.conditions import (
@@ -18,30 +17,10 @@ from trtbench.trtexec.conditions import (
 from trtbench.trtexec.log import log_from_text, read_log
 from trtbench.trtexec.log_values import LogText
 from trtbench.trtexec.times import (
-    TimesFile,
     read_times,
     statistics_as_printed,
-    times_from_file,
 )
 from trtbench.trtexec.version import abilities_from_help, abilities_of_version
-
-
-def read(data: bytes) -> TimesFile:
-    return read_times(data, where="times.json")
-
-
-def test_seven_exports_of_7_1_in_one_file(beside: Path) -> None:
-    (path,) = beside.rglob("times_ResNet50_N2_None_int8_10.json")
-    (log,) = beside.rglob("raw_ResNet50_N2_None_int8_10.txt")
-    file = read(path.read_bytes())
-    assert len(file.arrays) == 7
-    assert all(array.swapped for array in file.arrays)
-    printed = log.read_text(errors="replace").split("Enqueue Time")[1:]
-    for array, text in zip(range(7), printed, strict=True):
-        enqueue = times_from_file(TimesFile(arrays=(file.arrays[array],))).enqueue
-        assert enqueue is not None
-        median_ms = float(text.split("median: ")[1].split()[0])
-        assert np.median(enqueue) * 1e3 == pytest.approx(median_ms, abs=0.011)
 
 
 def test_abilities_of_real_help_texts(beside: Path) -> None:

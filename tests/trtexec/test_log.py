@@ -214,19 +214,6 @@ def test_flags_that_11_ignores_are_not_believed() -> None:
     assert conditions["typing"] == Fact(value="strong", source="implied")
 
 
-def test_a_graph_that_fell_back_is_no_graph() -> None:
-    warning = logs.lines(
-        "The built TensorRT engine contains operations that are not permitted under CUDA graph "
-        "capture mode.",
-        level="W",
-    )
-    text = logs.log_10(**{"CUDA Graph": "Enabled"})
-    text = text.replace("&&&& PASSED", "\n".join(warning) + "\n&&&& PASSED")
-    conditions = conditions_from_log(read(text))
-    assert conditions["cuda_graph"].value is False
-    assert conditions["cuda_graph_fell_back"].value is True
-
-
 def test_a_loaded_engine_hides_how_it_was_built() -> None:
     run = read(logs.text([logs.banner("RUNNING", version="8601"), *logs.options(), ""]))
     conditions = conditions_from_log(run)

@@ -19,8 +19,6 @@ from trtbench.core.spec import (
     Warmup,
 )
 from trtbench.trtexec.command import bench_command, build_command
-from trtbench.trtexec.conditions import conditions_from_log
-from trtbench.trtexec.log import log_from_text
 from trtbench.trtexec.version import abilities_from_help, abilities_of_version
 
 ENGINE = ModelRef(path="a b.engine", format="engine")
@@ -52,20 +50,6 @@ def test_a_plain_run() -> None:
         "--duration=3",
         "--exportTimes=out/times.json",
     ]
-
-
-@pytest.mark.parametrize("transfers", [True, False])
-@pytest.mark.parametrize("graph", ["on", "off"])
-@pytest.mark.parametrize("spin", [True, False])
-def test_the_same_spec_is_the_same_experiment(transfers: bool, graph: str, spin: bool) -> None:
-    """What a log of each version would say about the command is what the spec asked for."""
-    for version, digits in (("8.6.1", "8601"), ("10.9", "100900"), ("11.1", "110100")):
-        command = bench(version, transfers=transfers, cuda_graph=graph, spin_wait=spin)
-        text = logs.banner("RUNNING", version=digits, command=" ".join(command))
-        conditions = conditions_from_log(log_from_text(text, where="x")[0])
-        assert conditions["transfers"].value is transfers
-        assert conditions["cuda_graph"].value is (graph == "on")
-        assert conditions["spin_wait"].value is spin
 
 
 def test_flags_of_11_are_its_own() -> None:
