@@ -312,5 +312,10 @@ def distribution_versions(library: str) -> dict[str, str]:
 
 def commit_of(folder: Path) -> str | None:
     """Return the commit that is checked out in a folder's Git repository, if there is one."""
+    found = [path for up in (folder, *folder.parents) if (path := up / ".git").exists()]
+    names = ("HEAD", "config", "packed-refs", "commondir") if found and found[0].is_dir() else ("",)
+    files = [found[0] / name for name in names if (found[0] / name).exists()] if found else []
+    if not files or not all(map(Path.is_file, files)):
+        return None  # git would wait for a writer of a pipe
     value = program_output("git", "-C", str(folder), "rev-parse", "--verify", "-q", "HEAD").strip()
     return value if re.fullmatch(r"[0-9a-f]{40,64}", value) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pickle
 import resource
 import select
 import shlex
@@ -17,15 +18,18 @@ import shutil
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from trtbench.core.errors import UnavailableError
+from trtbench.core.errors import InputError, UnavailableError
 from trtbench.core.safety import expand_home, mask, mask_words
 from trtbench.host.files import temporary_folder
 
+T = TypeVar("T")
 GRACE_S = 2.0  # how long a child may take to end after SIGTERM before it is killed
 TRTEXEC_FOLDERS = (Path("/usr/src/tensorrt/bin"), Path("/opt/tensorrt/bin"))
 """Folders where NVIDIA's packages and containers install trtexec, not on the search path."""
@@ -283,6 +287,55 @@ def run_on_death(command: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         waiting.communicate(b"over\n")
+
+
+def guarded(work: Callable[[], T], *, what: str, seconds: float, memory_bytes: int = 2 << 30) -> T:
+    """Return the result of ``work``, done by a copy of this process within limits.
+
+    For parsers of files that anyone may have written: one that hangs or fills the memory is ended,
+    and while it works, a signal ends this process at once. Errors are raised here.
+    """
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    setup = _child_setup(memory_bytes=used + memory_bytes)
+    source, sink = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are not copied
+        child = os.fork()
+    if child == 0:
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            setup()
+            try:
+                answer: tuple[bool, object] = (True, work())
+            except Exception as problem:
+                answer = (False, problem)
+            with open(sink, "wb") as file:
+                pickle.dump(answer, file)
+        finally:
+            os._exit(0)
+    os.close(sink)
+    deadline, data = time.monotonic() + seconds, bytearray()
+    try:
+        while select.select([source], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            piece = os.read(source, 1 << 20)
+            if not piece:
+                break
+            data += piece
+        else:
+            raise InputError(f"{what} takes more than {seconds:.0f} s to read", fix="leave it out")
+    finally:
+        os.close(source)
+        _send(os.kill, child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if not data:
+        raise InputError(f"{what} cannot be read: its parser broke down", fix="leave it out")
+    succeeded, value = pickle.loads(data)
+    if not succeeded:
+        raise value
+    result: T = value
+    return result
 
 
 def tail(path: Path, *, lines: int = 20, most_bytes: int = 65536) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO, NamedTuple
 
 from trtbench.core.errors import InputError
 from trtbench.core.safety import check_name, clean_line, file_name_from_text
+from trtbench.host.process import guarded
 from trtbench.trtexec.log import encoding_of, is_packed, unpacked
 from trtbench.trtexec.sniff import HEAD_BYTES, is_archive, kind_of
 
@@ -25,7 +26,10 @@ MOST_MEMBERS, MAX_BYTES = 10_000, 2 << 30
 MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
 """Packed logs are a tenth to a hundredth of their size; anything that expands more is refused."""
 
-_MOST_DIRECTORY_BYTES, _MOST_HEADER_BYTES = 64 << 20, 16 << 20
+SECONDS, SECONDS_PER_BYTE = 20.0, 1e-7
+"""How long an archive may take: far beyond any that is what it seems."""
+
+_MOST_DIRECTORY_BYTES, _MOST_HEADER_BYTES, _MOST_READ_BYTES = 64 << 20, 64 << 10, 16 << 20
 _TAIL_BYTES = (1 << 16) + 98
 """The end of a zip file's directory is followed by a comment of 64 KiB at most."""
 
@@ -70,6 +74,23 @@ class Unpacking:
         A damaged or too large archive raises an ``InputError`` after its first files.
         """
         self._archives += 1
+
+        def unpack() -> tuple[list[Member], InputError | None, int, int]:
+            found, problem = [], None
+            try:
+                for member in self._unpacked(path, shown):
+                    found.append(member)
+            except InputError as stopped:
+                problem = stopped
+            return found, problem, self._bytes, self._members
+
+        seconds = SECONDS + path.stat().st_size * SECONDS_PER_BYTE
+        found, problem, self._bytes, self._members = guarded(unpack, what=shown, seconds=seconds)
+        yield from found
+        if problem is not None:
+            raise problem
+
+    def _unpacked(self, path: Path, shown: str) -> Iterator[Member]:
         place, archive = self._folder / str(self._archives), path
         self._allowed = max(RATIO_FROM_BYTES, MOST_RATIO * path.stat().st_size)
         place.mkdir(parents=True)
@@ -165,27 +186,31 @@ def _in_zip(path: Path, shown: str) -> Iterator[_Packed]:
 
 
 class _Careful:
-    """A tar file whose headers cannot request more than a sensible size at once."""
+    """A tar file that is read in pieces of bounded size: ``most`` bytes at once."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self._file, self.most = file, _MOST_HEADER_BYTES
         self.seek, self.tell = file.seek, file.tell
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _MOST_HEADER_BYTES:
+        if not 0 <= size <= self.most:
             raise tarfile.ReadError("a header that is too long")
         return self._file.read(size)
 
 
 def _in_tar(path: Path) -> Iterator[_Packed]:
-    with open(path, "rb") as file, tarfile.open(fileobj=_Careful(file), mode="r:") as archive:  # type: ignore[call-overload]
-        for each in archive:
-            if not each.isdir():
-                # A sparse member has a large size and no data.
-                is_file = each.isreg() and not each.issparse()
-                content = partial(archive.extractfile, each)
-                reason = "" if is_file else "a link, or no regular file"
-                yield _Packed(each.name, float(each.mtime), content, reason)
+    with open(path, "rb") as file:
+        careful = _Careful(file)
+        with tarfile.open(fileobj=careful, mode="r:") as archive:  # type: ignore[call-overload]
+            while each := archive.next():
+                if not each.isdir():
+                    # A sparse member states a large size and holds nothing.
+                    is_file = each.isreg() and not each.issparse()
+                    content = partial(archive.extractfile, each)
+                    reason = "" if is_file else "a link, or no regular file"
+                    careful.most = _MOST_READ_BYTES
+                    yield _Packed(each.name, float(each.mtime), content, reason)
+                    careful.most = _MOST_HEADER_BYTES
 
 
 def _unwanted(name: str, head: bytes) -> str | None:

@@ -22,6 +22,7 @@ from trtbench.core.errors import InputError, UsageError, first_line, refuse_unkn
 from trtbench.core.plugins import optional_library
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import NO_TENSORS, TensorSpec
+from trtbench.host.process import guarded
 from trtbench.models.identity import external_files
 from trtbench.models.inputs import batch_place, with_assumed_shapes
 
@@ -33,6 +34,8 @@ ONE_FILE_BYTES = 2**31 - 2**24
 """A protobuf message ends at 2 GiB; some room is left for what is not weights."""
 SMALL_BYTES = 4096
 """Stored values up to this size are read even where weights are not: shapes depend on them."""
+SECONDS, SECONDS_PER_NODE = 20.0, 0.01
+"""How long shape inference may take; functions within functions can make it endless."""
 _QDQ = ("QuantizeLinear", "DequantizeLinear")
 _ARITHMETIC = frozenset(
     {
@@ -402,15 +405,21 @@ def infer_values(model: ModelProto) -> list[ValueInfoProto]:
     """Type and shape of every tensor that can be inferred; the model itself stays as it is."""
     import onnx
 
-    work = onnx.ModelProto()
-    work.CopyFrom(model)
-    for _ in range(100):  # each gets past one more stage of a network; a cap, should it not settle
-        inferred = onnx.shape_inference.infer_shapes(work, data_prop=True)
-        if not _fold(inferred):
-            break
-        work = inferred
-        del work.graph.value_info[:]
-    graph = inferred.graph
+    def infer() -> bytes:
+        work = onnx.ModelProto()
+        work.CopyFrom(model)
+        for _ in range(100):  # each gets past one more stage of a network
+            inferred = onnx.shape_inference.infer_shapes(work, data_prop=True)
+            if not _fold(inferred):
+                break
+            work = inferred
+            del work.graph.value_info[:]
+        for tensor in inferred.graph.initializer:
+            tensor.ClearField("raw_data")
+        return bytes(inferred.SerializeToString())
+
+    seconds = SECONDS + len(model.graph.node) * SECONDS_PER_NODE
+    graph = onnx.ModelProto.FromString(guarded(infer, what="the model", seconds=seconds)).graph
     make = onnx.helper.make_tensor_value_info
     stored = [make(each.name, each.data_type, list(each.dims)) for each in graph.initializer]
     return [*stored, *graph.value_info, *graph.input, *graph.output]

@@ -1,0 +1,120 @@
+"""Small files that would hang whoever reads them, or fill the memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import onnx
+import pytest
+from commands import trtbench, typed
+from onnx import TensorProto
+from onnx import helper as make
+
+import models
+from trtbench.core.errors import InputError
+from trtbench.host.process import guarded
+
+QUICK = ("--batch", "1", "--duration", "10ms", "--warmup", "1ms", "--no-until-steady")
+
+
+def tar_with_header(size: int) -> bytes:
+    """A tar file whose only member has a pax header of digits, which matches no record of one."""
+    header, member, body = tarfile.TarInfo("pax"), tarfile.TarInfo("log.txt"), b"9" * size
+    header.type, header.size = tarfile.XHDTYPE, size
+    blocks = (header.tobuf(tarfile.USTAR_FORMAT), body, bytes(-size % 512))
+    return b"".join(blocks) + member.tobuf(tarfile.USTAR_FORMAT) + bytes(1024)
+
+
+def doubling_functions(depth: int) -> onnx.ModelProto:
+    """A model whose functions call one another twice: 2 ** depth nodes once they are expanded."""
+    opsets = [make.make_opsetid("", 17), make.make_opsetid("d", 1)]
+    functions = []
+    for number in range(depth):
+        op, domain = (f"f{number - 1}", "d") if number else ("Relu", "")
+        nodes = [make.make_node(op, [a], [b], domain=domain) for a, b in ("ab", "bc")]
+        functions.append(make.make_function("d", f"f{number}", ["a"], ["c"], nodes, opsets))
+    value = make.make_tensor_value_info
+    inputs, outputs = [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])]
+    node = make.make_node(f"f{depth - 1}", ["x"], ["y"], domain="d")
+    graph = make.make_graph([node], "g", inputs, outputs)
+    return make.make_model(graph, functions=functions, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_long_header_of_a_tar_file_is_refused(world: Path, packed: bool) -> None:
+    data = tar_with_header(250_000)
+    (world / "a.tar").write_bytes(gzip.compress(data) if packed else data)
+    found = typed("import", "a.tar")
+    assert found.returncode == 1
+    assert "a header that is too long" in " ".join(found.stdout.split())
+
+
+def test_functions_that_double_leave_shapes_unknown(world: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("trtbench.models.onnx_model.SECONDS", 0.5)
+    (world / "m.onnx").write_bytes(doubling_functions(30).SerializeToString())
+    found = typed("inspect", "m.onnx")
+    assert found.returncode == 0
+    assert "shapes could not be inferred" in found.stdout
+
+
+def test_a_signal_ends_a_command_whose_parser_hangs(world: Path) -> None:
+    (world / "m.onnx").write_bytes(doubling_functions(30).SerializeToString())
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "trtbench", "inspect", "m.onnx"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables) as started:
+        children = Path(f"/proc/{started.pid}/task/{started.pid}/children")
+        while not children.read_text().strip():
+            assert started.poll() is None
+            time.sleep(0.05)
+        started.send_signal(signal.SIGTERM)
+        _, said = started.communicate()
+    assert started.returncode == 130
+    assert "interrupted" in said
+
+
+def test_a_zip_of_overlapping_files_ends(world: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Every entry of the directory is the same 8 MB of a member, under another name."""
+    monkeypatch.setattr("trtbench.importing.archives.SECONDS", 1.0)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("0.log", "[I] x\n" * (8 << 20))
+        first = archive.infolist()[0]
+        for number in range(1, 400):
+            other = zipfile.ZipInfo(f"{number}.log")
+            for name in ("CRC", "compress_size", "file_size", "header_offset", "compress_type"):
+                setattr(other, name, getattr(first, name))
+            archive.filelist.append(other)
+    (world / "a.zip").write_bytes(file.getvalue())
+    found = typed("import", "a.zip")
+    assert found.returncode == 1
+    assert "0 runs imported" in found.stdout + found.stderr
+
+
+def test_a_parser_that_fills_the_memory_ends() -> None:
+    with pytest.raises((MemoryError, InputError)):
+        guarded(lambda: len(bytearray(64 << 30)), what="a file", seconds=60)
+
+
+@pytest.mark.parametrize("name", [".git", ".git/HEAD", ".git/config"])
+def test_a_pipe_in_place_of_a_repository_keeps_nobody_waiting(world: Path, name: str) -> None:
+    pipe = world / name
+    pipe.parent.mkdir(exist_ok=True)
+    os.mkfifo(pipe)
+    models.tiny_model(world / "m.onnx")
+    program = world / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {world}/asked\n")
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    found = trtbench("bench", "m.onnx", *QUICK, "--json", folder=world, PATH=path)
+    assert '"git_commit": null' in found.stdout, found.stderr
+    assert not (world / "asked").exists()
