@@ -18,6 +18,7 @@ import records
 from commands import typed
 from made_runs import full_runs
 
+import models
 from trtbench.cli import show_error
 from trtbench.core.codec import json_from_value, record_from_json
 from trtbench.core.errors import InputError, JobError
@@ -260,3 +261,30 @@ def test_a_small_file_that_unpacks_to_lists_of_nothing_ends() -> None:
         found = read_log(io.BytesIO(packed), where="x.gz")  # the square would take hours
         assert not [run for run in found.runs if run.summary]
     assert log._text_in_json(lists) is None
+
+
+@pytest.mark.parametrize(
+    ("runtime", "options"),
+    [("trtexec", {"binary": "{evil}"}), ("torch", {"trust": "on", "factory": "evil:make"})],
+)
+def test_a_baseline_brings_no_program(world: Path, runtime: str, options: dict[str, str]) -> None:
+    """A gate measures the baseline of a shared store as whoever runs the gate."""
+    evil = world / "evil.sh"
+    evil.write_text(f"#!/bin/sh\ntouch {world}/owned\n")
+    evil.chmod(0o755)
+    (world / "evil.py").write_text(f"open({str(world / 'owned')!r}, 'w')\n")
+    model = str(models.tiny_model(world / "m.onnx", batch=1))
+    quick = ("--duration", "10ms", "--warmup", "1ms", "--no-until-steady")
+    assert typed("bench", model, *quick, "--keep-model", "--tag", "release").returncode == 0
+    file = next((world / "store" / "runs").glob("*/run.json"))
+    raw = json.loads(file.read_text())
+    raw["spec"]["runtime"] = runtime
+    raw["spec"]["options"] = {key: text.format(evil=evil) for key, text in options.items()}
+    raw["spec"]["extra_args"] = [f"--plugins={evil}"]
+    file.write_text(json.dumps(raw))
+    found = typed("gate", model, "--against", "tag:release", "--max-slowdown", "900%")
+    assert found.returncode != 0
+    assert not (world / "owned").exists()
+    said = " ".join((found.stdout + found.stderr).split())
+    for name in (*(f"option {key}" for key in options), "extra args"):
+        assert name in said

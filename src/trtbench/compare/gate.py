@@ -36,6 +36,7 @@ from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fraction, seconds
 from trtbench.requests.measure import GateRequest, OnUnclear
 from trtbench.requests.settings import Config
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 
 ALONE_LAUNCHES = 5  # launches of a candidate that is not compared with a baseline
@@ -169,9 +170,13 @@ def _measure_once(
         if baseline is None:
             sides = Sides.of(compare.side_in_turn(request, against, config, place=(0, 2)), second)
         elif model := kept_model(store, baseline.record.spec.model):
-            first = baseline.record.spec.having(
-                model=model, warmup=WARMUP, launches=1, lock_clocks=second[0].lock_clocks
-            )
+            recorded = baseline.record.spec
+            known = RUNTIMES.load(recorded.runtime).CONDITIONS
+            first, left = recorded.conditions_for(second[0], options=known)
+            first = first.having(model=model, warmup=WARMUP, launches=1)
+            if left:
+                text = f"not taken from the stored run {against}: {', '.join(left)}"
+                execution.listen(Event(kind="note", text=text))
             python = compare.interpreter_of(request, first, config, place=(0, 2))
             sides = Sides.of((first, python), second)
         else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Annotated, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -15,6 +15,8 @@ from trtbench.core.words import Protocol as Protocol
 from trtbench.core.words import Scalar
 
 V = TypeVar("V", bound="Value")
+USER_ONLY = msgspec.Meta(extra={"user_only": True})
+"""Marks fields that no stored run may bring: they name programs, code, files or arguments."""
 ON_DEVICE: tuple[Protocol, ...] = ("gpu", "coldl2")  # no transfers, CUDA graph
 
 
@@ -116,7 +118,7 @@ class RunSpec(Value, frozen=True, kw_only=True):
     runtime: str
     shapes: dict[str, tuple[int, ...]] = {}  # shapes the user gave, by input name
     batch: int | None = None  # for every dynamic leading dimension
-    inputs: InputSpec = InputSpec()
+    inputs: Annotated[InputSpec, USER_ONLY] = InputSpec()
     warmup: Warmup = Warmup()
     stop: Length = Length(seconds=3.0, iterations=10)
     protocol: Protocol = "serve"
@@ -131,14 +133,37 @@ class RunSpec(Value, frozen=True, kw_only=True):
     arrival_times_s: tuple[float, ...] = ()  # of a trace, in records of older versions
     profile_index: int = 0
     telemetry_s: float | None = None  # sampling interval of a separate pass
-    lock_clocks: str | None = None  # while measuring: `base`, `max` or megahertz
+    lock_clocks: Annotated[str | None, USER_ONLY] = None  # while measuring: `base`, `max` or megahertz
     profile: bool = False  # also time layers, in a separate pass
     separate_profile_run: bool = True
     precision: Precision | None = None
     threads: int | None = None
     device: str | None = None
-    options: dict[str, str] = {}  # options of the runtime itself, given as `--opt key=value`
-    extra_args: tuple[str, ...] = ()  # passed on verbatim to runtimes that are programs (trtexec)
+    options: Annotated[dict[str, str], USER_ONLY] = {}  # of the runtime itself: `--opt key=value`
+    extra_args: Annotated[tuple[str, ...], USER_ONLY] = ()  # verbatim, for programs (trtexec)
+
+    def conditions_for(
+        self, user: RunSpec, *, options: Collection[str]
+    ) -> tuple[RunSpec, tuple[str, ...]]:
+        """Return a stored spec as it may be measured again, and the names of what is left out.
+
+        Programs, code, files and arguments are the user's; ``options`` are those options of the
+        runtime that are mere conditions, which the stored spec keeps.
+        """
+        own = user.options if user.runtime == self.runtime else {}
+        kept = {key: value for key, value in self.options.items() if key in options}
+        safe = {**{key: own[key] for key in own.keys() - set(options)}, **kept}
+        hints = get_type_hints(RunSpec, include_extras=True)
+        marked = [
+            name for name, hint in hints.items() if USER_ONLY in getattr(hint, "__metadata__", ())
+        ]
+        taken = {name: getattr(user, name) for name in marked} | {"options": safe}
+        if user.runtime != self.runtime:
+            taken["extra_args"] = ()
+        left = [f"option {key}" for key in self.options if self.options[key] != safe.get(key)]
+        words = (name for name in marked if name not in ("options", "lock_clocks"))
+        left += [name.replace("_", " ") for name in words if getattr(self, name) != taken[name]]
+        return self.having(**taken), tuple(left)
 
 
 class BuildSpec(Value, frozen=True, kw_only=True):

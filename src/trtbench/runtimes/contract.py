@@ -25,6 +25,8 @@ class Runtime(Protocol):
     FORMATS: tuple[ModelFormat, ...]
     OPTIONS: Mapping[str, str] = {}
     """Keys of ``--opt key=value``, with a line of help each."""
+    CONDITIONS: Sequence[str] = ()
+    """Options that are only conditions of a measurement, which a stored run may set."""
     TRAVELS: Mapping[str, str] = {}
     """Options that name files to send to the machine that measures: ``file``, ``files`` (separated
     by commas), or ``code`` (``module:function``)."""

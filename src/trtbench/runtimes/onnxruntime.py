@@ -71,6 +71,7 @@ OPTIONS = {
     "optimization": "disable, basic, extended or all (default: all)",
     "io_binding": "on or off: tensors live on the device (default: on with cuda and tensorrt)",
 }
+CONDITIONS = tuple(OPTIONS)
 
 CPU = "CPUExecutionProvider"
 ON_GPU = ("cuda", "tensorrt", "nvtensorrtrtx")

@@ -13,6 +13,7 @@ CHOSEN_FOR = {"engine": 1}
 FLAVOUR: Flavour = "tensorrt_rtx"
 EXECUTES_ENGINES = True
 OPTIONS = {**_trt_bench.OPTIONS, **_trt_bench.RTX_OPTIONS}
+CONDITIONS = tuple(_trt_bench.RTX_OPTIONS)
 TRAVELS = _trt_bench.TRAVELS
 
 available = partial(_trt_bench.available, FLAVOUR)

@@ -83,6 +83,10 @@ OPTIONS = {
     "factory": "package.module:function that makes the model of a state dict",
     "trust": "on: load a pickle, which may run any code (default: off)",
 }
+CONDITIONS = (
+    "compile", "half", "tf32", "cudnn_benchmark", "channels_last", "imgsz", "channels", "waiting",
+    "dtypes", "seed",
+)  # fmt: skip
 TRAVELS = {"weights": "file", "factory": "code"}
 
 MARK, WHOLE = "trtbench:", "trtbench:query"

@@ -66,6 +66,7 @@ OPTIONS = {
     "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
     "typing": "strong: the types of the ONNX file hold (default: as the version does)",
 }
+CONDITIONS = ("avg_runs", "percentile", "sleep_time", "typing")
 TRAVELS = {"plugins": "files", "load_inputs": "files"}
 
 LOG = "trtexec_stdout.log"
