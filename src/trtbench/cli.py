@@ -24,7 +24,7 @@ from trtbench import verbs
 from trtbench.core import errors
 from trtbench.core.errors import TrtbenchError, UsageError, near_miss
 from trtbench.core.plugins import missing_package
-from trtbench.core.safety import clean_line, clean_text, mask
+from trtbench.core.safety import clean_line, clean_text, mask, remember_secrets
 from trtbench.requests.fields import FILE, Argument, Option, RequestField, VerbRequest, fields_of
 from trtbench.verbs._verb import AnyVerb, Caller, help_parts
 from trtbench.version import __version__
@@ -407,6 +407,8 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and show its errors; only a bug has a traceback."""
+    for word in arguments:
+        remember_secrets(word)
     try:
         # Without arguments, the help: newer releases of click would report an error.
         given = arguments or ["--help"]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 from commands import typed
 
 import models
 from trtbench.core.run import Environment, FailedRun, without_secrets
+from trtbench.core.safety import mask
 from trtbench.core.spec import ModelRef, RunSpec
 
 SECRETS = ("hunter2-in-the-url", "hunter2-in-a-flag", "hunter2-in-an-option", "hunter2-in-the-file")
@@ -157,3 +160,42 @@ def test_places_that_are_shown_or_kept_take_no_secret(
     for each in ("hosts.toml", "s.toml"):
         (world / each).unlink()
     assert leaks(world) == []
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "1234/hunter2", "1234,hunter2", "12;hunter2", "1)hunter2", "8]hunter2", "9'hunter2",
+        'hun"ter2', "hunter 2", "hunter2@home", "hunter2'quoted' x", "%2Fhunter2",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("user", ["bench", "team/bench"])
+def test_no_password_of_a_store_is_kept_whatever_it_consists_of(
+    world: Path, user: str, password: str
+) -> None:
+    store = f"file://{user}:{password}@localhost{world / 'store'}"
+    done = typed("bench", "m.onnx", *QUICK, "--store", store)
+    shown = typed("runs", "show", "last", "--json", "--store", store)
+    broken = typed("bench", "missing.onnx", "--store", store)
+    texts = [path.read_bytes() for path in world.rglob("*") if path.is_file()]
+    texts += [
+        text.encode() for each in (done, shown, broken) for text in (each.stdout, each.stderr)
+    ]
+    for form in (password, quote(password), unquote(password), shlex.quote(password)):
+        assert not [text for text in texts if form.encode() in text]
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "pypi-AgEIcHlwaS5vcmcCJDExMTExMTExLTIyMjI", "ya29.a0AfB_byC-1234567890abcdef",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789", "dapi0123456789abcdef0123456789abcdef",
+        "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "curl -u bench:hunter2-secret https://x",
+        "curl -sS --user 'bench:hunter2 secret' https://x",
+    ],
+)  # fmt: skip
+def test_tokens_of_other_services_are_hidden(token: str) -> None:
+    hidden = mask(f"[I] run by {token} end")
+    assert "hunter2" not in hidden
+    assert "***" in hidden
+    assert hidden.startswith("[I] run by ")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import stat
 import sys
 import unicodedata
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from urllib.parse import quote, quote_plus, unquote
 
 from trtbench.core.errors import InputError, UsageError
 
@@ -262,10 +264,10 @@ def user_name(number: int) -> str:
 SECRET = "***"
 
 _URL = re.compile(
-    r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s/@:'\"]{0,200}):(?!\d{1,9}(?:[/',;)\]]|\s|$))"
+    r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s@:'\"]{0,200}):(?!\d{1,9}[',;)\]]\s)"
     r"[^\s\"]{1,500}@"
 )
-"""Up to the last @ of the word: a password may contain one. Digits and a slash are a port."""
+"""To the last @ of the word: a password may hold one, and begin with digits and a slash."""
 _USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@")
 """A user name of this length is a token."""
 _WORD = (
@@ -296,10 +298,16 @@ _COOKIE = re.compile(
     r"(?P<name>\bcookie)(?P<gap>['\"]?\s{0,9}:\s{0,9}['\"]?)(?P<value>[^\s'\"][^'\"\r\n]*)", re.I
 )
 _TYPED = re.compile(r"(?P<name>\bsshpass)(?P<gap>\s{1,9}-p\s{0,9})" + _VALUE)
+_CURL = re.compile(
+    r"(?P<name>\bcurl\b[^\n|;&]{0,500}?\s(?:-u|--user|--proxy-user))(?P<gap>[= \t]{0,9})" + _VALUE
+)
 _BEARER = re.compile(r"(?P<name>\b(?:bearer|basic))(?P<gap>\s+)(?P<value>[\w.~+/=-]{8,})", re.I)
+_PATTERNS = (_HEADER, _COOKIE, _QUOTED, _FLAG, _ASSIGNED, _QUERY, _TYPED, _CURL, _BEARER)
 _KNOWN = re.compile(
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bhf_\w{20,}"
     r"|\bglpat-[\w-]{16,}|\bsk-[\w-]{20,}|\bxox[abp]-[\w-]{10,}|\bnvapi-[\w-]{20,}"
+    r"|\bpypi-[\w-]{16,}|\bya29\.[\w-]{16,}|\bnpm_\w{20,}|\bdapi[0-9a-f]{20,}"
+    r"|\b[srp]k_(?:live|test)_\w{10,}"
     r"|\bAIza[\w-]{30,}|\beyJ[\w-]{10,2000}\.[\w-]{10,2000}\.[\w-]{0,2000}"
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,4000}?(?:-----END [A-Z ]{0,30}KEY-----|\Z)"
 )
@@ -308,27 +316,48 @@ _KNOWN = re.compile(
 _SUSPECT = (
     *("://", "secret", "token", "key", "credential", "pwd", "sig", "auth"),
     *("bearer", "basic", "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-    *("hf_", "glpat-", "sk-", "xox", "eyj", "nvapi-", "aiza", "cookie"),
+    *("hf_", "glpat-", "sk-", "xox", "eyj", "nvapi-", "aiza", "cookie", "curl"),
+    *("pypi-", "ya29.", "npm_", "dapi", "k_live_", "k_test_"),
     *("passw", "passphrase", "passcode", "_pass", "?pass", "&pass", "sshpass"),
 )
 """Every secret that is found here contains one of these, in lower case; most lines have none."""
 
 
+_remembered: dict[str, str] = {}
+"""Texts that are secret because a URL that was parsed has them, and what is written instead."""
+
+
+def remember_secrets(url: str) -> None:
+    """Have :func:`mask` hide the password of a URL wherever it stands, whatever it consists of."""
+    _, mark, rest = url.partition("://")
+    user, at, _ = rest.rpartition("@")
+    name, colon, password = user.partition(":")
+    if mark and at and colon and password:
+        _remembered[f"{mark}{user}@"] = f"{mark}{name}:{SECRET}@"
+        if len(password) >= 4:  # a shorter one stands in many words
+            # As it is, as URLs and shells write it, and as a database's driver reads it.
+            forms = [password, quote(password), quote_plus(password), unquote(password)]
+            forms += [shlex.quote(form)[1:-1] for form in forms]
+            _remembered.update(dict.fromkeys(filter(None, forms), SECRET))
+
+
 def may_hold_secret(text: str) -> bool:
     """Whether a text contains any word that occurs in secrets; a quick test."""
-    small = text.casefold()
-    return any(map(small.__contains__, _SUSPECT))  # ten times as fast as one pattern
+    small = text.casefold()  # ten times as fast as one pattern
+    return any(map(small.__contains__, _SUSPECT)) or any(map(text.__contains__, _remembered))
 
 
 def mask(text: str) -> str:
     """Mask passwords, tokens and credentials of URLs in a command or any other text."""
     if not may_hold_secret(text):
         return text
+    for known, instead in _remembered.items():
+        text = text.replace(known, instead)
     # The name of a user with a password is not a secret.
     text = _URL.sub(lambda found: f"{found['scheme']}{found['user']}:{SECRET}@", text)
     text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
     text = _KNOWN.sub(SECRET, text)
-    for pattern in (_HEADER, _COOKIE, _QUOTED, _FLAG, _ASSIGNED, _QUERY, _TYPED, _BEARER):
+    for pattern in _PATTERNS:
         text = pattern.sub(_masked_value, text)
     return text
 

@@ -133,7 +133,7 @@ class RunSpec(Value, frozen=True, kw_only=True):
     arrival_times_s: tuple[float, ...] = ()  # of a trace, in records of older versions
     profile_index: int = 0
     telemetry_s: float | None = None  # sampling interval of a separate pass
-    lock_clocks: Annotated[str | None, USER_ONLY] = None  # while measuring: `base`, `max` or megahertz
+    lock_clocks: Annotated[str | None, USER_ONLY] = None  # `base`, `max` or megahertz
     profile: bool = False  # also time layers, in a separate pass
     separate_profile_run: bool = True
     precision: Precision | None = None

@@ -133,6 +133,7 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
         merged = merged.having(runs=None)  # it belongs to the store in the file
     for name, value in given.items():
         if value:
+            safety.remember_secrets(value)
             merged = merged.having(**{name: value})
             origins[name] = f"environment {VARIABLES[name]}"
     if store is not None:
@@ -183,6 +184,8 @@ def _read(path: Path) -> ConfigFile:
     }
     try:
         content = msgspec.convert(raw, type=ConfigFile)
+        for url in filter(None, (content.store, content.runs)):
+            safety.remember_secrets(url)
         known = [(name, kind, None) for name, kind in flags.items()]
         defaults = msgspec.defstruct("Defaults", known, forbid_unknown_fields=True)
         whole = msgspec.defstruct("Whole", [("defaults", defaults)])

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from trtbench.core.errors import InputError, StoreError, UnavailableError, UsageError
-from trtbench.core.safety import check_name, expand_home, inside, mask
+from trtbench.core.safety import check_name, expand_home, inside, mask, remember_secrets
 from trtbench.store.directory import RECORD, own_files, partial_directory
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def place_from_text(store: str, *, runs: str | None = None, home: Path | None = 
     A store is a folder, ``file:///folder``, ``sqlite:///file`` or ``postgresql://user@host/db``.
     Runs are next to the index, or in the folder or at the fsspec URL that ``runs`` names.
     """
+    for url in filter(None, (store, runs)):
+        remember_secrets(url)
     index_folder: Path | None = None
     if _scheme(store) in ("postgresql", "postgres", DRIVER):
         url = f"{DRIVER}://{store.partition('://')[2]}"
@@ -119,7 +121,13 @@ def _folder(text: str) -> Path | None:
     """Return the folder of a path or a ``file://`` URL; ``None`` for other URLs."""
     if not is_url(text):
         return expand_home(text)
-    return Path(unquote(urlsplit(text).path)) if _scheme(text) in ("file", "local") else None
+    if _scheme(text) not in ("file", "local"):
+        return None
+    rest = text.partition("://")[2]
+    user, _, behind = rest.rpartition("@")
+    if ":" in user and not rest.startswith("/"):  # a user's password may hold any character
+        rest = behind
+    return Path(unquote(f"/{rest.partition('/')[2]}"))
 
 
 class RemoteRuns:
