@@ -21,7 +21,7 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("TRTBENCH_STORE", raising=False)
     monkeypatch.delenv("SUDO_UID", raising=False)
-    shared = tmp_path / "shared"
+    shared = tmp_path / "top" / "shared"
     (shared / "mine").mkdir(parents=True)
     python = shared / "python"
     python.write_text(f"#!/bin/sh\ntouch {tmp_path / 'owned'}\n")
@@ -36,13 +36,22 @@ def make_strange(trap: Path, how: str) -> None:
         (trap / "trtbench.toml").chmod(0o666)
     elif how == "folder":
         trap.chmod(0o777)
+    elif how == "above":
+        trap.parent.chmod(0o777)
     elif os.getuid() != 0:
         pytest.skip("only root can give files away")
+    elif how.startswith("group"):
+        path = trap if how == "group's folder" else trap / "trtbench.toml"
+        os.chown(path, 0, STRANGER)
+        path.chmod(0o775)
     else:
         os.chown(trap / "trtbench.toml", STRANGER, STRANGER)
 
 
-@pytest.mark.parametrize("how", ["owner", "writable", "folder"])
+HOW = ("owner", "writable", "folder", "above", "group", "group's folder")
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_settings_of_others_are_refused_until_they_are_trusted(trap: Path, how: str) -> None:
     make_strange(trap, how)
     with pytest.raises(UsageError, match="are not trusted") as found:
@@ -51,7 +60,7 @@ def test_settings_of_others_are_refused_until_they_are_trusted(trap: Path, how: 
     assert found.value.fix.startswith(f"trtbench doctor --trust {trap / 'trtbench.toml'}")
     assert trust_settings(trap) == trap / "trtbench.toml"
     assert load_config().python_for("onnxruntime") == str(trap / "python")
-    assert stat.S_IMODE((trap.parent / "config" / "trtbench").stat().st_mode) == 0o700
+    assert stat.S_IMODE((trap.parents[1] / "config" / "trtbench").stat().st_mode) == 0o700
 
 
 def test_doctor_alone_does_not_run_the_interpreter_of_a_stranger(trap: Path) -> None:
@@ -59,7 +68,13 @@ def test_doctor_alone_does_not_run_the_interpreter_of_a_stranger(trap: Path) -> 
     done = trtbench("doctor")
     assert "are not trusted" in done.stdout
     assert "trtbench doctor --trust" in done.stdout
-    assert not (trap.parent / "owned").exists()
+    assert not (trap.parents[1] / "owned").exists()
+
+
+def test_doctor_says_what_a_project_sets_before_it_starts_any_of_it(trap: Path) -> None:
+    first, again = trtbench("doctor"), trtbench("doctor")
+    assert f"sets runtimes.onnxruntime.python to {trap / 'python'}" in first.stderr
+    assert "said once" not in again.stderr
 
 
 def test_trusting_is_listed_and_taken_back(trap: Path) -> None:
@@ -76,7 +91,7 @@ def test_trusting_is_listed_and_taken_back(trap: Path) -> None:
 def test_a_list_of_trust_that_everyone_can_write_counts_for_nothing(trap: Path) -> None:
     make_strange(trap, "writable")
     trust_settings(trap)
-    (trap.parent / "config" / "trtbench" / "trusted.json").chmod(0o666)
+    (trap.parents[1] / "config" / "trtbench" / "trusted.json").chmod(0o666)
     assert trusted_settings() == ()
     with pytest.raises(UsageError, match="are not trusted"):
         load_config()

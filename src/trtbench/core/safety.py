@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
 import re
 import shlex
 import stat
@@ -235,26 +237,40 @@ def why_untrusted(path: Path) -> str | None:
     """Return why a file must not control what this user runs; ``None`` if it may.
 
     The file and its folder must belong to this user, to the user who called sudo, or to root, and
-    no one else may write to them. A sticky folder such as /tmp protects files from replacement.
+    no one else may write to them or to a folder above. A sticky folder such as /tmp protects files
+    from replacement. A group that only this user is in, and group 0, count as this user.
     """
     trusted, caller = {os.getuid(), 0}, os.environ.get("SUDO_UID", "")
     if os.getuid() == 0 and caller.isdecimal():
         trusted.add(int(caller))
-    folder = path.absolute().parent
-    for each, facts in ((path, path.lstat()), (path, path.stat()), (folder, folder.stat())):
-        if facts.st_uid not in trusted:
+    folders = dict.fromkeys([*path.absolute().parents, *path.resolve().parents])
+    own = (path, path.lstat()), (path, path.stat())
+    for each, facts in (*own, *((folder, folder.stat()) for folder in folders)):
+        near = each in (path, path.absolute().parent)
+        if near and facts.st_uid not in trusted:
             return f"{each} belongs to {user_name(facts.st_uid)}, not to {user_name(os.getuid())}"
         sticky = stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_ISVTX
-        link = stat.S_ISLNK(facts.st_mode)
-        if facts.st_mode & stat.S_IWOTH and not sticky and not link:
+        if sticky or stat.S_ISLNK(facts.st_mode):
+            continue
+        if facts.st_mode & stat.S_IWOTH:
             return f"{each} can be written by everyone"
+        if facts.st_mode & stat.S_IWGRP and (group := _others_in(facts.st_gid)):
+            return f"{each} can be written by the group {group}"
     return None
+
+
+def _others_in(number: int) -> str | None:
+    """Return the name of a group that other users may be in; ``None`` if only this user is."""
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
+    except KeyError:
+        return str(number)
+    alone = group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    return None if number == 0 or alone else group.gr_name
 
 
 def user_name(number: int) -> str:
     """Return the name of a user, or ``user NUMBER`` if there is none."""
-    import pwd
-
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
@@ -267,7 +283,7 @@ _URL = re.compile(
     r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s@:'\"]{0,200}):(?!\d{1,9}[',;)\]]\s)"
     r"[^\s\"]{1,500}@"
 )
-"""To the last @ of the word: a password may hold one, and begin with digits and a slash."""
+"""Up to the last @ of the word: a password may contain one, and begin with digits and /."""
 _USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@")
 """A user name of this length is a token."""
 _WORD = (

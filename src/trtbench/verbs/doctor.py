@@ -50,7 +50,7 @@ def run(request: DoctorRequest, caller: Caller) -> Diagnosis:
     from trtbench.workflows.doctor import diagnose
 
     with caller.progress("doctor"):
-        return diagnose()
+        return diagnose(caller.say)
 
 
 def show(diagnosis: Diagnosis, request: DoctorRequest, view: JsonView) -> int | None:

@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -70,13 +70,15 @@ class Diagnosis(ShortView, Value, frozen=True, kw_only=True):
         return tuple(c.name for c in self.group(WORKING).checks if c.status == "ok")
 
 
-def diagnose() -> Diagnosis:
+def diagnose(say: Callable[[str], None] = lambda line: None) -> Diagnosis:
     """Check this machine and its settings, without changing anything."""
     from trtbench.requests.settings import load_config
 
     settings: dict[str, str] = {}
     try:
         config = load_config()
+        for line in config.news:  # before anything that the settings name is started
+            say(f"{line} (said once)")
         settings = config.settings()
         shown = [
             Check(name, "info", value, origin=config.origins.get(name))
