@@ -74,7 +74,7 @@ def test_doctor_alone_does_not_run_the_interpreter_of_a_stranger(trap: Path) -> 
 def test_doctor_says_what_a_project_sets_before_it_starts_any_of_it(trap: Path) -> None:
     first, again = trtbench("doctor"), trtbench("doctor")
     assert f"sets runtimes.onnxruntime.python to {trap / 'python'}" in first.stderr
-    assert "said once" not in again.stderr
+    assert "shown once" not in again.stderr
 
 
 def test_trusting_is_listed_and_taken_back(trap: Path) -> None:

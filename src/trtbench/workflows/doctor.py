@@ -77,8 +77,8 @@ def diagnose(say: Callable[[str], None] = lambda line: None) -> Diagnosis:
     settings: dict[str, str] = {}
     try:
         config = load_config()
-        for line in config.news:  # before anything that the settings name is started
-            say(f"{line} (said once)")
+        for line in config.unseen:  # before anything that the settings name is started
+            say(f"{line} (shown once)")
         settings = config.settings()
         shown = [
             Check(name, "info", value, origin=config.origins.get(name))
