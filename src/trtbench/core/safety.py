@@ -280,8 +280,7 @@ def user_name(number: int) -> str:
 SECRET = "***"
 
 _URL = re.compile(
-    r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s@:'\"]{0,200}):(?!\d{1,9}[',;)\]]\s)"
-    r"[^\s\"]{1,500}@"
+    r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s@:'\"]{0,200}):(?P<password>[^\s\"]{1,500})@"
 )
 """Up to the last @ of the word: a password may contain one, and begin with digits and /."""
 _USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@")
@@ -370,7 +369,7 @@ def mask(text: str) -> str:
     for known, instead in _remembered.items():
         text = text.replace(known, instead)
     # The name of a user with a password is not a secret.
-    text = _URL.sub(lambda found: f"{found['scheme']}{found['user']}:{SECRET}@", text)
+    text = _URL.sub(_masked_url, text)
     text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
     text = _KNOWN.sub(SECRET, text)
     for pattern in _PATTERNS:
@@ -391,6 +390,14 @@ def mask_values(values: Mapping[str, str]) -> dict[str, str]:
     """Mask the values of names such as ``password``, and secrets within other values."""
     is_secret = re.compile(_WORD, re.I).fullmatch
     return {name: SECRET if is_secret(name) else mask(value) for name, value in values.items()}
+
+
+def _masked_url(found: re.Match[str]) -> str:
+    if found["scheme"].lower().startswith("http") and re.match(
+        r"\d{1,5}[/',;)\]]", found["password"]
+    ):
+        return found[0]  # a port, and an @ in the path
+    return f"{found['scheme']}{found['user']}:{SECRET}@"
 
 
 def _masked_value(found: re.Match[str]) -> str:
