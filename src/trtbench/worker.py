@@ -24,25 +24,9 @@ import trtbench.one_thread  # noqa: F401 - before the first import of numpy
 import msgspec
 import numpy as np
 
+from trtbench.core import jobs
 from trtbench.core.codec import job_from_json, json_from_value
 from trtbench.core.errors import FULL, TrtbenchError
-from trtbench.core.jobs import (
-    DONE,
-    NO_MEMORY,
-    PROGRESS_MARK,
-    BenchJob,
-    BenchOutcome,
-    BuildJob,
-    DuetJob,
-    ExportJob,
-    InferJob,
-    Job,
-    LocalizeJob,
-    QuantizeJob,
-    ReportedError,
-    Stage,
-    VerifyJob,
-)
 from trtbench.core.plugins import missing_package
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Value
@@ -52,15 +36,15 @@ PROGRESS_S = 0.2
 """Seconds between two reports of progress in a stage; a builder takes thousands of steps."""
 EXIT_REPORTED = 3
 """The exit status when ``error.json`` says what went wrong."""
-_FUNCTIONS: Mapping[type[Job], tuple[str, str]] = {
-    LocalizeJob: ("accuracy.search", "localize"),
-    ExportJob: ("convert.export", "export"),
-    QuantizeJob: ("convert.quantize", "quantize"),
-    VerifyJob: ("convert.verify", "verify"),
+_FUNCTIONS: Mapping[type[jobs.Job], tuple[str, str]] = {
+    jobs.LocalizeJob: ("accuracy.search", "localize"),
+    jobs.ExportJob: ("convert.export", "export"),
+    jobs.QuantizeJob: ("convert.quantize", "quantize"),
+    jobs.VerifyJob: ("convert.verify", "verify"),
 }
 
 
-class Events(Stage):
+class Events(jobs.Stage):
     """Writes the name of each stage to the parent process, if that listens."""
 
     def __init__(self, descriptor: int | None) -> None:
@@ -78,7 +62,7 @@ class Events(Stage):
         now = time.monotonic()
         if now - self._reported_at >= PROGRESS_S:
             self._reported_at = now
-            self.write(f"{PROGRESS_MARK}{done:.3f} {' '.join(text.split())[:200]}".encode())
+            self.write(f"{jobs.PROGRESS_MARK}{done:.3f} {' '.join(text.split())[:200]}".encode())
 
     def write(self, line: bytes) -> None:
         if self.descriptor is None:
@@ -95,7 +79,7 @@ def main(arguments: list[str]) -> int:
     events = Events(int(arguments[2]) if len(arguments) > 2 else None)
     try:
         job = job_from_json(job_file.read_bytes(), where=str(job_file))
-        if isinstance(job, BenchJob):
+        if isinstance(job, jobs.BenchJob):
             if job.spec.inputs.task is not None:
                 from trtbench.runtimes._session import image_readers
                 from trtbench.tasks._feed import image_inputs
@@ -105,7 +89,7 @@ def main(arguments: list[str]) -> int:
             outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
             events("save")
             _save(outcome, times, folder, launch=job.launch)
-        elif isinstance(job, DuetJob):
+        elif isinstance(job, jobs.DuetJob):
             from trtbench.runtimes._turns import run_duet
 
             results = run_duet(job, events, list(map(int, arguments[3:])))
@@ -113,7 +97,7 @@ def main(arguments: list[str]) -> int:
             for side, (outcome, times) in results.items():
                 (folder / f"side-{side}").mkdir()
                 _save(outcome, times, folder / f"side-{side}", launch=job.launch)
-            events(DONE)
+            events(jobs.DONE)
         else:
             value = _run_job(job, folder=folder, events=events)
             events("save")
@@ -130,9 +114,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run_job(job: Job, *, folder: Path, events: Events) -> Value:
+def _run_job(job: jobs.Job, *, folder: Path, events: Events) -> Value:
     """Run a job, importing only what it needs: PyTorch may be installed without ONNX Runtime."""
-    if isinstance(job, InferJob):
+    if isinstance(job, jobs.InferJob):
         from trtbench.host.machine import library_versions
         from trtbench.runtimes._stream import stream
         from trtbench.tasks import TASKS
@@ -150,17 +134,17 @@ def _run_job(job: Job, *, folder: Path, events: Events) -> Value:
             open_batch=feed.open_batch,
         )
         return outcome.having(versions=library_versions(), python=sys.version.split()[0])
-    if isinstance(job, BuildJob):
+    if isinstance(job, jobs.BuildJob):
         from trtbench.convert.builders import BUILDERS
 
         return BUILDERS.load(job.spec.runtime).build(job.spec, folder=folder, stage=events)
     module, name = _FUNCTIONS[type(job)]
     function: Callable[..., Value] = getattr(importlib.import_module(f"trtbench.{module}"), name)
-    assert not isinstance(job, DuetJob)
+    assert not isinstance(job, jobs.DuetJob)
     return function(job.spec, folder=folder, stage=events)
 
 
-def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:
+def _save(outcome: jobs.BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:
     np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
     if launch == 0:  # the first launch of a run records the versions of its libraries
         from trtbench.host.machine import library_versions
@@ -171,12 +155,12 @@ def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path, *, launch:
     (folder / "outcome.json").write_bytes(json_from_value(outcome))
 
 
-def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> ReportedError:
+def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> jobs.ReportedError:
     """Classify an exception: one of our errors, out of memory, a full disk, or a bug."""
     missing = missing_package(problem) if isinstance(problem, ModuleNotFoundError) else None
     known = missing or problem
     if isinstance(known, TrtbenchError):
-        return ReportedError.from_error(known, stage=stage)
+        return jobs.ReportedError.from_error(known, stage=stage)
     memory = isinstance(problem, MemoryError)
     with contextlib.suppress(OSError):
         if not memory:
@@ -184,10 +168,10 @@ def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> Reported
         elif str(problem):  # how much memory was requested
             sys.stderr.write(f"{problem}\n")
     if memory:
-        return ReportedError(kind=NO_MEMORY, message="out of memory", stage=stage)
+        return jobs.ReportedError(kind=jobs.NO_MEMORY, message="out of memory", stage=stage)
     if isinstance(problem, OSError) and problem.errno in FULL:
-        return ReportedError(kind="StoreError", message="the disk is full", stage=stage)
-    return ReportedError(kind="bug", message=repr(problem), stage=stage)
+        return jobs.ReportedError(kind="StoreError", message="the disk is full", stage=stage)
+    return jobs.ReportedError(kind="bug", message=repr(problem), stage=stage)
 
 
 def exit_at_once(status: int) -> NoReturn:

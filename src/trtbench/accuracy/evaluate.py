@@ -9,15 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.accuracy.check import (
-    EvalSide,
-    eval_sides,
-    preparation_findings,
-    unique_names,
-    unreadable_findings,
-    vanilla_name,
-    write_files,
-)
+from trtbench.accuracy import check
 from trtbench.analysis.pass_times import Evaluated, Evaluation, describe_times, split_from_columns
 from trtbench.core.errors import StoreError, TrtbenchError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
@@ -52,7 +44,7 @@ def run_evaluation(
     config: Config,
     execution: Execution | None = None,
     open_batch: int | None = None,
-    sides: Sequence[EvalSide] = (),
+    sides: Sequence[check.EvalSide] = (),
 ) -> Evaluation:
     """Run every model over the data and score it.
 
@@ -85,7 +77,7 @@ def run_evaluation(
 def _evaluate(
     request: EvalRequest,
     names: Sequence[str],
-    sides: Sequence[EvalSide],
+    sides: Sequence[check.EvalSide],
     open_batch: int | None,
     store: Store,
     config: Config,
@@ -97,7 +89,7 @@ def _evaluate(
         kind="task", task=request.task, settings=settings, count=request.limit,
         open_batch=open_batch,
     )  # fmt: skip
-    sides = sides or eval_sides(request, names, config=config)
+    sides = sides or check.eval_sides(request, names, config=config)
     with store.scratch() as folder:
         passes, failed = [], Failures(len(sides))
         for number, side in enumerate(sides):
@@ -108,9 +100,9 @@ def _evaluate(
         ran, outcomes, found, predicted = map(list, zip(*passes, strict=True))
         labels = [model.label for model in found]
         if request.names == "vanilla":
-            labels = [vanilla_name(model.runtime, model.precision) for model in found]
-        labels = unique_names(labels, [side.spec for side in ran])
-        findings = [*unreadable_findings(list(zip(labels, outcomes, strict=True)))]
+            labels = [check.vanilla_name(model.runtime, model.precision) for model in found]
+        labels = check.unique_names(labels, [side.spec for side in ran])
+        findings = [*check.unreadable_findings(list(zip(labels, outcomes, strict=True)))]
         source = open_feed_of_pass(feed, outcomes[0], spec=ran[0].spec)
         named = [replace(each, label=label) for each, label in zip(predicted, labels, strict=True)]
         judgement = task.judge(source, named, settings, folder=Path(request.output))
@@ -119,7 +111,7 @@ def _evaluate(
         # Stored with the scores, for readers without the task's plug-in.
         own = (each.having(better=each.declared.better, kind=each.declared.kind) for each in scores)
         models.append(model.having(label=label, scores=tuple(own)))
-        findings += preparation_findings(label, model.model, model.preparation)
+        findings += check.preparation_findings(label, model.model, model.preparation)
     notes = list(judgement.notes)
     if len({each.inputs_sha256 for each in outcomes}) > 1:
         notes.append(
@@ -150,7 +142,7 @@ def _evaluate(
 
 
 def _run_pass(
-    side: EvalSide,
+    side: check.EvalSide,
     feed: Feed,
     work: Path,
     place: int,
@@ -273,4 +265,4 @@ def _write_scores(evaluation: Evaluation, model: Evaluated, folder: Path) -> Non
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write ``eval.json`` and ``eval.md``."""
-    return write_files(folder / "eval", evaluation, document_from_evaluation(evaluation))
+    return check.write_files(folder / "eval", evaluation, document_from_evaluation(evaluation))

@@ -43,18 +43,8 @@ from trtbench.core.results import Localized, LocalizeSpec, NodeGroup, Numbers
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import TensorSpec
 from trtbench.host.arrays import Chunks, ChunkWriter
+from trtbench.models import onnx_model
 from trtbench.models.inputs import fixed_batch, has_rows
-from trtbench.models.onnx_model import (
-    input_specs,
-    keep_nodes,
-    load_onnx,
-    opset_of,
-    read_onnx,
-    reads_of,
-    save_onnx,
-    sort_nodes,
-    subgraphs,
-)
 from trtbench.tasks._feed import TaskJudge, open_feed
 from trtbench.tasks.contract import DataSource
 
@@ -130,7 +120,7 @@ class Graph:
         self.readers: dict[str, list[int]] = defaultdict(list)
         self.active: set[str] = set(self.inputs)  # tensors that depend on the inputs
         for index, node in enumerate(self.nodes):
-            reads = reads_of(node)
+            reads = onnx_model.reads_of(node)
             for name in reads:
                 self.readers[name].append(index)
             self.producers |= {name: index for name in node.output if name}
@@ -177,7 +167,7 @@ class Graph:
             if index is None or index in seen:
                 continue
             seen.add(index)
-            for each in reads_of(self.nodes[index]):
+            for each in onnx_model.reads_of(self.nodes[index]):
                 (reads if each in stop or each in self.inputs else waiting).append(each)
         return sorted(seen), list(dict.fromkeys(reads))
 
@@ -333,7 +323,7 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
             copy = type(node)()
             copy.CopyFrom(node)
             copy.input[:] = [input_name(name) if name else "" for name in node.input]
-            for body in subgraphs(copy):
+            for body in onnx_model.subgraphs(copy):
                 rename_reads(body, input_name)
             copy.output[:] = [output_name(name) if name else "" for name in node.output]
             nodes[node.name] = copy
@@ -349,10 +339,10 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
         index = producers.get(waiting.pop())
         if index is not None and index not in needed:
             needed.add(index)
-            waiting.extend(reads_of(every[index]))
-    keep_nodes(made.graph, [every[index] for index in sorted(needed)])
+            waiting.extend(onnx_model.reads_of(every[index]))
+    onnx_model.keep_nodes(made.graph, [every[index] for index in sorted(needed)])
     drop_unused(made.graph)
-    sort_nodes(made.graph)
+    onnx_model.sort_nodes(made.graph)
     del made.graph.value_info[:]
     taken: set[str] = set()
     for node in made.graph.node:
@@ -377,7 +367,7 @@ def rename_inlined_tensors(model: ModelProto) -> ModelProto:
     for node in graph.node:
         node.input[:] = [new_name(name) for name in node.input]
         node.output[:] = [new_name(name) for name in node.output]
-        for body in subgraphs(node):
+        for body in onnx_model.subgraphs(node):
             rename_reads(body, new_name)
     return model
 
@@ -538,7 +528,7 @@ class Comparison:
 
     def boundaries(self, spec: LocalizeSpec, progress: _Progress) -> dict[str, Drift]:
         """Compare all boundaries, a few at a time, and return the drift at each."""
-        known = read_onnx(Path(spec.reference), batch=self.batches.size)
+        known = onnx_model.read_onnx(Path(spec.reference), batch=self.batches.size)
         sizes = {t.name: t for node in known.nodes for t in node.outputs}
         first, other = (stand_in(g.model) for g in (self.pair.reference, self.pair.candidate))
         matches = {part.tensor: part.match for part in self.pair.parts}
@@ -642,11 +632,13 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
 
     stage("load")
     paths = (Path(spec.reference), Path(spec.candidate))
-    models = [rename_inlined_tensors(prepared(load_onnx(path))) for path in paths]
-    newest = max(opset_of(model) or opset_of(model, "ai.onnx") or 0 for model in models)
+    models = [rename_inlined_tensors(prepared(onnx_model.load_onnx(path))) for path in paths]
+    newest = max(
+        onnx_model.opset_of(model) or onnx_model.opset_of(model, "ai.onnx") or 0 for model in models
+    )
     first, second = (at_opset(model, newest, what="the other model") for model in models)
     pair = divide_graphs(Graph(first), Graph(second))
-    tensors = input_specs(pair.reference.model)
+    tensors = onnx_model.input_specs(pair.reference.model)
     source, lost = open_feed(spec.feed, tensors, spec=spec.run), dict[int, str]()
     for place, name in enumerate(source.names):
         try:
@@ -825,7 +817,7 @@ def _repair(
         made = trials.restored_model(chosen)
         entry = made.metadata_props.add()
         entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
-        save_onnx(made, Path(spec.repair))
+        onnx_model.save_onnx(made, Path(spec.repair))
     return found.having(
         met=True,
         minimal=minimal,

@@ -9,14 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from trtbench.analysis.distributions import (
-    LEVEL,
-    difference,
-    incomplete_beta,
-    normal_quantile,
-    t_quantile,
-    trimmed_count,
-)
+from trtbench.analysis import distributions
 from trtbench.analysis.verdict import MARGIN, THRESHOLD, incomparable, judge, verdict_from_effects
 from trtbench.core.results import Comparison, ShortView, Verdict
 from trtbench.core.samples import EngineGraph
@@ -110,7 +103,7 @@ def spread_from_draws(draws: Sequence[Draw]) -> Spread | None:
         p = 0.0 if among > 0 else 1.0
         if inside:
             x = second / (second + first * among / inside)
-            p = incomplete_beta(x, second / 2, first / 2)
+            p = distributions.incomplete_beta(x, second / 2, first / 2)
     known = math.hypot(between, within / launches**0.5)
     return Spread(
         builds=builds,
@@ -127,14 +120,14 @@ def spread_from_draws(draws: Sequence[Draw]) -> Spread | None:
 
 def builds_needed(claim: float, spread: float) -> int:
     """Return the builds per side needed to find a difference, given the spread of builds."""
-    goal, level = math.log1p(claim), (1 + LEVEL) / 2
+    goal, level = math.log1p(claim), (1 + distributions.LEVEL) / 2
     # Start from the normal distribution: Student's t is slow to compute and needs a few more.
-    factor = normal_quantile(level) + normal_quantile(POWER)
+    factor = distributions.normal_quantile(level) + distributions.normal_quantile(POWER)
     builds = max(2, math.ceil(2 * (factor * spread / goal) ** 2))
     while builds < MAX_BUILDS:
-        cut = trimmed_count(builds)
+        cut = distributions.trimmed_count(builds)
         df = 2 * (builds - 2 * cut) - 2
-        factor = t_quantile(level, df=df) + t_quantile(POWER, df=df)
+        factor = distributions.t_quantile(level, df=df) + distributions.t_quantile(POWER, df=df)
         if factor * spread * math.sqrt((TRIMMED_VARIANCE if cut else 1.0) * 2 / builds) <= goal:
             return builds
         builds += max(1, builds // 50)
@@ -185,7 +178,7 @@ def latency_aspect(spread: Spread) -> Aspect:
         words = f"within {100 * THRESHOLD:g} % of each other"
         return Aspect(name="latency", same=True, text=words)
     far = f"the slowest takes {100 * spread.range:.1f} % longer than the fastest"
-    if spread.p is not None and spread.p < 1 - LEVEL:
+    if spread.p is not None and spread.p < 1 - distributions.LEVEL:
         return Aspect(name="latency", same=False, text=far)
     words = f"{far}, which launches of one build may explain"
     return Aspect(name="latency", same=None, text=words)
@@ -206,7 +199,9 @@ def verdict_over_builds(
         effects = [math.log(new / old) for old, new in both if old and new]
         if len(effects) > 1:
             return verdict_from_effects(effects, metric=metric, design="builds", margin=margin)
-    estimate = difference(*([math.log(each) for each in side if each] for side in (before, after)))
+    estimate = distributions.difference(
+        *([math.log(each) for each in side if each] for side in (before, after))
+    )
     if estimate is None or paired:
         return incomparable(metric, reason="fewer than two builds of each side were measured")
     meaning = "99 % for the ratio over builds on this machine"

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from trtbench.analysis import summary as statistics
 from trtbench.analysis.comparability import (
     Difference,
     across_devices,
@@ -24,16 +25,6 @@ from trtbench.analysis.comparability import (
 )
 from trtbench.analysis.distributions import LEVEL, t_quantile
 from trtbench.analysis.distributions import difference as trimmed_difference
-from trtbench.analysis.summary import (
-    COARSE,
-    COMPARED_STATISTICS,
-    QUANTILES,
-    quantiles_of,
-    reported_rate,
-    reported_statistics,
-    summary_from_run,
-    torch_benchmark_metrics,
-)
 from trtbench.analysis.verdict import (
     MARGIN,
     decide,
@@ -180,14 +171,16 @@ def coarse_reason(metric: str, *runs: Run) -> str | None:
     if metric != "enqueue" or step is None:
         return None
     shortest = min(min(_launch_values(run, metric, "median"), default=0.0) for run in runs)
-    if step <= COARSE * shortest:
+    if step <= statistics.COARSE * shortest:
         return None
     return f"enqueue times are only known in steps of {step * 1e6:g} µs"
 
 
 def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, tuple[list[float], list[float]]]:
     """Return the statistic and one value per launch of both runs: medians, else means."""
-    printed = [reported_statistics(run.record, metric) for run in runs if not len(run.times)]
+    printed = [
+        statistics.reported_statistics(run.record, metric) for run in runs if not len(run.times)
+    ]
     lacking = any("median" not in each for each in printed)
     statistic = "mean" if lacking and all("mean" in each for each in printed) else "median"
     first, second = (_launch_values(run, metric, statistic) for run in runs)
@@ -198,9 +191,9 @@ def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
     rates = metric == "throughput"
     if not len(run.times):  # printed statistics count as one launch
         value = (
-            reported_rate(run.record)
+            statistics.reported_rate(run.record)
             if rates
-            else reported_statistics(run.record, metric).get(statistic)
+            else statistics.reported_statistics(run.record, metric).get(statistic)
         )
         return [] if value is None else [value]
     if not rates:
@@ -211,7 +204,7 @@ def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
     parts = run.times.by_launch(run.times.headline)
     if len(walls) == len(parts) and all(walls):
         return [len(part) / wall for part, wall in zip(parts, walls, strict=True) if wall]
-    rate = summary_from_run(run).queries_per_s
+    rate = statistics.summary_from_run(run).queries_per_s
     if rate is None or run.times.host is None or len(parts) == 1:
         return [] if rate is None else [rate]
     return [len(part) / float(part.sum()) for part in run.times.by_launch("host")]
@@ -223,7 +216,7 @@ def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]
     def columns(run: Run) -> list[str]:
         if len(run.times):
             return [*run.times.durations()]
-        printed = {name: reported_statistics(run.record, name) for name in DURATIONS}
+        printed = {name: statistics.reported_statistics(run.record, name) for name in DURATIONS}
         return [name for name in DURATIONS if printed[name].keys() & {"median", "mean"}]
 
     second = columns(candidate)
@@ -275,7 +268,7 @@ def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
         printed = run.record.reported
         rate, wall = (printed.get(name) for name in ("throughput_qps", "total_host_walltime_s"))
         if not isinstance(rate, (int, float)):
-            rate = summary_from_run(run).queries_per_s
+            rate = statistics.summary_from_run(run).queries_per_s
         if not isinstance(wall, (int, float)):
             wall = None if run.times.host is None else float(np.sum(run.times.host))
         numbers.append([None if each is None else float(each) for each in (rate, wall)])
@@ -289,7 +282,7 @@ def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
     for column in COMPARISON_COLUMNS:
         (before, few), (after, too_few) = (_metrics(run, column) for run in runs)
         lacking = {**few, **too_few}
-        for statistic in COMPARED_STATISTICS:
+        for statistic in statistics.COMPARED_STATISTICS:
             note = "; ".join(filter(None, (notes[column], lacking.get(statistic))))
             values = before.get(statistic), after.get(statistic)
             rows.append(_row(f"{column}_{statistic}", *values, note=note))
@@ -316,13 +309,15 @@ def _metrics(run: Run, column: str) -> tuple[dict[str, float], dict[str, str]]:
     name = "latency" if column == "host" and run.times.host is None else column
     values: Column | None = getattr(run.times, name)
     if values is None or not len(values):
-        printed = reported_statistics(run.record, column)
+        printed = statistics.reported_statistics(run.record, column)
         if not printed and column == "host":
-            printed = reported_statistics(run.record, "latency")
+            printed = statistics.reported_statistics(run.record, "latency")
         return {statistic: value * 1e3 for statistic, value in printed.items()}, {}
-    known = quantiles_of(run.times.by_launch(name), [q for q in QUANTILES if q > 0.5])
+    known = statistics.quantiles_of(
+        run.times.by_launch(name), [q for q in statistics.QUANTILES if q > 0.5]
+    )
     lacking = {q.name: f"{q.name} needs n={q.needed}" for q in known if q.value is None}
-    return torch_benchmark_metrics(values), lacking
+    return statistics.torch_benchmark_metrics(values), lacking
 
 
 Certainty = Literal["measured", "at most", "by exclusion", "stated"]

@@ -16,17 +16,7 @@ from trtbench.analysis import verdict as judge
 from trtbench.analysis.comparability import CLOCK_TOLERANCE, blocking_reasons, differences
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, PairFacts
-from trtbench.compare.turns import (
-    WARMUP,
-    Duet,
-    Side,
-    Sides,
-    make_duet,
-    measure_until_clear,
-    pair_design,
-    paired_columns,
-    resolve_turns,
-)
+from trtbench.compare import turns
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.core.results import Compared, Comparison, VerdictKind
@@ -72,7 +62,7 @@ def compare(
             return compare_runs(first, second, request, store=store)
         if first is None and second is None:
             one, other = (side_in_turn(request, names[p[0]], settings, place=p) for p in places)
-            sides = Sides.of(one, other)
+            sides = turns.Sides.of(one, other)
             return measure_in_turn(sides, store=store, request=request, execution=execution)
         # The side that is a file is measured with the batch of the stored run.
         fresh, known = (0, second) if first is None else (1, first)
@@ -102,18 +92,18 @@ def compare(
 
 
 def measure_in_turn(
-    sides: Sides,
+    sides: turns.Sides,
     *,
     store: Store,
     request: PairFields,
     execution: Execution,
-    measure: Callable[[Duet], None] | None = None,
+    measure: Callable[[turns.Duet], None] | None = None,
 ) -> Compared:
     """Measure two sides in turn on the executor's machine; ``measure`` runs the local launches."""
 
     def measure_here() -> Compared:
-        duet = make_duet(sides, store=store, request=request, execution=execution)
-        (measure or partial(measure_until_clear, request=request))(duet)
+        duet = turns.make_duet(sides, store=store, request=request, execution=execution)
+        (measure or partial(turns.measure_until_clear, request=request))(duet)
         return compare_runs(*duet.store_runs(), request, mode=duet.mode)
 
     def store_run(source: Path, spec: RunSpec) -> Run:
@@ -130,7 +120,7 @@ def measure_in_turn(
     def measure_remotely() -> Compared:
         """Measure both sides on another machine, and store both runs."""
         store.open()  # fail before measuring if the store cannot be used
-        mode, own = resolve_turns(sides, request)
+        mode, own = turns.resolve_turns(sides, request)
         files = InputFiles()
         raise_if_changed(own.candidate.model)
         fields = ("launches", "max_launches", "pairs", "margin", "seed")
@@ -159,18 +149,20 @@ def side_alone(
     *,
     place: tuple[int, int],
     launches: int | None = None,
-) -> Side:
+) -> turns.Side:
     """Return the spec and the interpreter of one side."""
     runtime = value_of_side(request.runtime, *place, what="-r")
     spec = side_spec(request, name, runtime, config, launches=launches, place=place)
     return spec, interpreter_of(request, spec, config, place=place)
 
 
-def side_in_turn(request: PairFields, name: str, config: Config, *, place: tuple[int, int]) -> Side:
+def side_in_turn(
+    request: PairFields, name: str, config: Config, *, place: tuple[int, int]
+) -> turns.Side:
     """Return one side with a short, fixed warm-up, unless the request sets another."""
     spec, python = side_alone(request, name, config, place=place)
     if request.warmup is None and request.warmup_iterations is None:
-        spec = spec.having(warmup=WARMUP)
+        spec = spec.having(warmup=turns.WARMUP)
     return spec, python
 
 
@@ -216,7 +208,7 @@ def comparison_from_runs(
     store: Store | None = None,
 ) -> Comparison:
     """Compare two runs, measured in turn or apart; the drift of runs apart is read from a store."""
-    design = pair_design(baseline, candidate)
+    design = turns.pair_design(baseline, candidate)
     if design is None:
         records = (baseline.record, candidate.record)
         drift = drift_from_store(store, *records) if store is not None else None
@@ -231,7 +223,7 @@ def comparison_from_runs(
     if refused is not None and refused.metric == headline:
         comparison = Comparison(baseline=one, candidate=other, design=design, verdicts=(refused,))
         return with_findings(comparison, baseline, candidate, accept)
-    pairs = paired_columns(baseline, candidate, headline)
+    pairs = turns.paired_columns(baseline, candidate, headline)
     comparison = judge.duet_comparison(
         pairs, baseline=one, candidate=other, metric=headline, design=design, margin=margin
     )
@@ -240,14 +232,14 @@ def comparison_from_runs(
         coarse = stored.coarse_reason(name, baseline, candidate)
         blocked = blocking_reasons(found, metric=name) or coarse
         if name != headline and blocked is None:
-            pairs = paired_columns(baseline, candidate, name)
+            pairs = turns.paired_columns(baseline, candidate, name)
             effects = [judge.pair_effect(a, b, design=design) for a, b in pairs]
             verdict = judge.verdict_from_effects(effects, metric=name, design=design, margin=margin)
             further.append(verdict)
     launches = (baseline.record.launches, candidate.record.launches)
     if any(each.metric == judge.GPU for each in further):
         # GPU time is judged by bursts if there were any, and comes first.
-        pairs = paired_columns(baseline, candidate, judge.GPU)
+        pairs = turns.paired_columns(baseline, candidate, judge.GPU)
         single_effects = [judge.pair_effect(a, b, design="bursts") for a, b in pairs]
         bursts = judge.burst_verdict(*launches, single_effects=single_effects, margin=margin)
         if bursts is not None:

@@ -14,14 +14,9 @@ import numpy as np
 
 from trtbench.analysis.inspection import parameter_count
 from trtbench.analysis.onnx_graph import PREPARATION, text_from_preparation
+from trtbench.convert import conversions
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import item_limit
-from trtbench.convert.conversions import (
-    input_shapes,
-    refuse_folder,
-    refuse_without_task,
-    task_items,
-)
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import (
     InputError,
@@ -43,22 +38,12 @@ from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
 from trtbench.host.locks import hold
 from trtbench.host.tensorrt import preparation_of_scales
 from trtbench.host.workers import check_interpreter
-from trtbench.measure.bench import (
-    environment_of,
-    fail_if_model_changed,
-    read_outcome,
-    run_job,
-)
+from trtbench.measure import bench
+from trtbench.measure.bench import run_job
 from trtbench.measure.model_facts import preparation_of_onnx, random_data_notes_of_onnx
 from trtbench.measure.remote import run_verb_remotely
+from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import model_ref, raise_if_changed, sha256_of
-from trtbench.models.inputs import (
-    assumption,
-    refuse_open,
-    with_assumed_shapes,
-    with_ones,
-    with_same_dims,
-)
 from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
 from trtbench.models.onnx_outline import sides_of
 from trtbench.requests.execution import Event, Execution
@@ -129,7 +114,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     spans = {**fixed, **profiles_from_input_shapes(request.input_shapes, model), **first}
     assumed, note = _assumed_spans(model, spans, batch=request.batch)
     calibration, cache = _absolute(request.calibration), _absolute(request.calibration_cache)
-    refuse_without_task(calibration, request.task)
+    conversions.refuse_without_task(calibration, request.task)
     scales = Path(cache) if cache is not None and calibration is None else None
     timing = _absolute(request.timing_cache)
     if timing is None and module.TIMING_CACHE:
@@ -165,7 +150,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
 def _engine_path(request: BuildRequest) -> Path:
     usual = Path(request.model).with_suffix(".engine")
     engine = Path(request.output or usual).absolute()
-    refuse_folder(engine, name=usual.name)
+    conversions.refuse_folder(engine, name=usual.name)
     return engine
 
 
@@ -208,7 +193,7 @@ def profiles_from_input_shapes(texts: Sequence[str], model: Path) -> dict[str, S
     -1 is a batch of 1 to 256, best at 128, as in the toolkits; other shapes are fixed.
     """
     spans = {}
-    for given in input_shapes(texts):
+    for given in conversions.input_shapes(texts):
         (first, *rest), name = given.shape, given.name
         if any(dim < 0 for dim in rest):
             raise UsageError(
@@ -219,7 +204,9 @@ def profiles_from_input_shapes(texts: Sequence[str], model: Path) -> dict[str, S
         if name is None:
             inputs = input_specs(load_onnx(model, weights=False))
             if len(inputs) != 1:
-                flags = (f"--input-shape {shlex.quote(with_ones(each))}" for each in inputs)
+                flags = (
+                    f"--input-shape {shlex.quote(model_inputs.with_ones(each))}" for each in inputs
+                )
                 raise UsageError(
                     "the model has several inputs: the shape needs the name of its input",
                     facts={"inputs": ", ".join(each.name for each in inputs)},
@@ -248,12 +235,12 @@ def _assumed_spans(
             else with_batch(each, batch)
             for each in inputs
         ]
-        filled = with_same_dims(inputs, known)
-        settled = with_assumed_shapes(filled, sides=sides_of(model, filled))
-        refuse_open(settled, flag="--shape-opt")
+        filled = model_inputs.with_same_dims(inputs, known)
+        settled = model_inputs.with_assumed_shapes(filled, sides=sides_of(model, filled))
+        model_inputs.refuse_open(settled, flag="--shape-opt")
         ends.append({t.name: tuple(d for d in t.shape if isinstance(d, int)) for t in settled})
         if end == "opt":
-            note = assumption(filled, settled)
+            note = model_inputs.assumption(filled, settled)
     spans = {
         each.name: _span([end[each.name] for end in ends])
         for each in inputs
@@ -267,7 +254,7 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
     execution = execution or Execution()
     if execution.python is not None:
         check_interpreter(execution.python)
-    engine, environment = Path(spec.output), environment_of(execution)
+    engine, environment = Path(spec.output), bench.environment_of(execution)
     device = BUILDERS.load(spec.runtime).device(spec)
     what = execution.command or f"trtbench build {engine.name}"
     with writing(engine):
@@ -307,10 +294,10 @@ def _build_in(
         python=execution.python,
         on_stage=listen,
     )
-    end = fail_if_model_changed(end, spec.model)
+    end = bench.fail_if_model_changed(end, spec.model)
     if not end.ok:
         raise _failure(end, spec, folder)
-    outcome = read_outcome(folder, BuildOutcome)
+    outcome = bench.read_outcome(folder, BuildOutcome)
     if spec.assumed:
         outcome = outcome.having(notes=(*outcome.notes, spec.assumed))
     made = Path(inner.output)
@@ -336,7 +323,7 @@ def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
         each.having(shape=spec.shapes[each.name].opt) if each.name in spec.shapes else each
         for each in input_specs(load_onnx(Path(spec.model.path), weights=False))
     ]
-    items, prepared = task_items(
+    items, prepared = conversions.task_items(
         str(spec.calibration), inputs, task=spec.task, settings=spec.task_settings,
         limit=item_limit(spec), seed=0,
     )  # fmt: skip

@@ -17,18 +17,8 @@ from trtbench.core.run import Scalar
 from trtbench.core.samples import Array
 from trtbench.core.spec import BuildSpec, TensorSpec
 from trtbench.host.arrays import read_arrays
+from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import index_limits
-from trtbench.models.inputs import (
-    assumption,
-    batch_place,
-    fixed_batch,
-    has_rows,
-    random_inputs,
-    refuse_open,
-    refuse_other_than_tensors,
-    with_assumed_shapes,
-    with_same_dims,
-)
 from trtbench.models.onnx_outline import sides_of
 
 FeedArrays = dict[str, Array]
@@ -67,7 +57,7 @@ class Items:
 
 def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: int = 8) -> int:
     """Return the batch of a model: its fixed one, else the requested one."""
-    fixed = fixed_batch(inputs)
+    fixed = model_inputs.fixed_batch(inputs)
     if fixed is None:
         return requested or default
     if requested is not None and requested != fixed:
@@ -85,25 +75,25 @@ def given_items(
     given = [
         each.having(
             shape=shapes[each.name]
-            if batch_place(each)
+            if model_inputs.batch_place(each)
             else (each.shape[0], *shapes[each.name][1:])
         )
         if each.name in shapes and each.shape
         else each
         for each in inputs
     ]
-    return list(with_same_dims(inputs, given))
+    return list(model_inputs.with_same_dims(inputs, given))
 
 
 def resolved_items(
     inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], *, model: Path | str
 ) -> tuple[tuple[TensorSpec, ...], str | None]:
     """Return inputs with all dimensions but the batch, and a note on those that are assumed."""
-    refuse_other_than_tensors(inputs)
+    model_inputs.refuse_other_than_tensors(inputs)
     given = given_items(inputs, shapes)
-    settled = with_assumed_shapes(given, batch=False, sides=sides_of(model, given))
-    refuse_open(settled, batch=False)
-    return settled, assumption(given, settled)
+    settled = model_inputs.with_assumed_shapes(given, batch=False, sides=sides_of(model, given))
+    model_inputs.refuse_open(settled, batch=False)
+    return settled, model_inputs.assumption(given, settled)
 
 
 def random_items(
@@ -116,14 +106,14 @@ def random_items(
     limits: Mapping[str, int] | None = None,
 ) -> Items:
     """Return seeded random items; dynamic dimensions that were not given are assumed."""
-    rows = [each for each in inputs if has_rows(each, inputs)]
+    rows = [each for each in inputs if model_inputs.has_rows(each, inputs)]
     settled, _ = resolved_items(inputs, shapes, model=model)
     settled = tuple(
         each.having(shape=(count, *each.shape[1:])) if was in rows else each
         for was, each in zip(inputs, settled, strict=True)
     )
     try:
-        arrays = dict(random_inputs(settled, seed=seed, limits=limits))
+        arrays = dict(model_inputs.random_inputs(settled, seed=seed, limits=limits))
     except (ValueError, TypeError) as problem:
         raise InputError(
             f"random values cannot be generated: {problem}",
@@ -139,11 +129,11 @@ def random_items(
 def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
     """Read items from an ``.npz`` or ``.npy``, checked against the inputs."""
     opened = [
-        each.having(shape=(None, *each.shape[1:])) if has_rows(each, inputs) else each
+        each.having(shape=(None, *each.shape[1:])) if model_inputs.has_rows(each, inputs) else each
         for each in inputs
     ]
     arrays = dict(read_arrays(source, opened))
-    rows = {each.name: arrays[each.name] for each in inputs if has_rows(each, inputs)}
+    rows = {each.name: arrays[each.name] for each in inputs if model_inputs.has_rows(each, inputs)}
     lengths = {name: len(array) for name, array in rows.items()}
     if len(set(lengths.values())) > 1 or not all(lengths.values()):
         raise InputError(
@@ -217,7 +207,7 @@ def save_calibration(
     seed: int = 0,
 ) -> CalibrationRef:
     """Write the calibration batches, and return a description of them."""
-    feeds = items.feeds(batch=batch, fixed=fixed_batch(inputs) is not None)
+    feeds = items.feeds(batch=batch, fixed=model_inputs.fixed_batch(inputs) is not None)
     if not feeds:
         raise InputError(
             "there is less than one full batch of calibration data",

@@ -18,15 +18,7 @@ from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import JobError, TrtbenchError, UnavailableError, writing
 from trtbench.core.jobs import ReportedError
 from trtbench.core.spec import Value
-from trtbench.executors._node import (
-    RUN,
-    MachineLost,
-    Slot,
-    SlotExecutor,
-    error_from_machine,
-    interrupt_if_closed,
-    run_node,
-)
+from trtbench.executors import _node
 from trtbench.executors._transfer import (
     Upload,
     blob_path,
@@ -77,7 +69,7 @@ class Answer(Value, frozen=True, kw_only=True):
     error: ReportedError | None = None
 
 
-class RayExecutor(SlotExecutor):
+class RayExecutor(_node.SlotExecutor):
     """Sends jobs to nodes, one at a time per device; retries a job only if its node is lost."""
 
     def __init__(self, settings: ExecutorSettings) -> None:
@@ -101,14 +93,14 @@ class RayExecutor(SlotExecutor):
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
         upload = upload_from_job(job)
 
-        def run_in(slot: Slot) -> None:
+        def run_in(slot: _node.Slot) -> None:
             answer = self._run_task(slot, upload, notify)
             if answer.run is not None:
                 with temporary_folder() as own:
                     (own / "run.tar").write_bytes(answer.run)
                     unpack(own / "run.tar", folder)
             if answer.error is not None:
-                raise error_from_machine(answer.error, where=slot.title)
+                raise _node.error_from_machine(answer.error, where=slot.title)
 
         self.run_in_slot(job.needs, run_in, notify=notify, retries=RETRIES)
 
@@ -154,7 +146,7 @@ class RayExecutor(SlotExecutor):
                 fix=fix,
             )
 
-    def _list_nodes(self) -> Iterator[Slot]:
+    def _list_nodes(self) -> Iterator[_node.Slot]:
         for node in self._ray.nodes():
             if not node["Alive"]:
                 continue
@@ -163,7 +155,7 @@ class RayExecutor(SlotExecutor):
             slots = [(None, number) for number in range(self._beside if has.get("CPU") else 0)]
             slots += [(index, 0) for index in range(int(has.get("GPU", 0)))]  # type: ignore[misc]
             for gpu, number in slots:
-                yield Slot(
+                yield _node.Slot(
                     machine=node["NodeID"],
                     title=node["NodeManagerHostname"] + f" ({node['NodeID'][:6]})",
                     gpu=gpu,
@@ -173,7 +165,7 @@ class RayExecutor(SlotExecutor):
                 )
 
     def _put_contents(
-        self, slot: Slot, contents: Mapping[str, Path], notify: Notify
+        self, slot: _node.Slot, contents: Mapping[str, Path], notify: Notify
     ) -> dict[str, list[ObjectRef[bytes]]]:
         """Put contents that a node lacks into the cluster; returns their chunks by hash."""
         fresh = tuple(contents.keys() - self._contents.keys())
@@ -194,7 +186,7 @@ class RayExecutor(SlotExecutor):
                         self._contents[sha256] = [self._ray.put(chunk) for chunk in chunks]
         return {each: self._contents[each] for each in contents if each in self._contents}
 
-    def _run_task(self, slot: Slot, upload: Upload, notify: Notify) -> Answer:
+    def _run_task(self, slot: _node.Slot, upload: Upload, notify: Notify) -> Answer:
         errors = importlib.import_module("ray.exceptions")
         job, needs = upload.job, upload.job.needs
         contents = self._put_contents(slot, upload.contents, notify)
@@ -216,16 +208,16 @@ class RayExecutor(SlotExecutor):
                 "the job timed out", facts={"where": slot.title, "limit": f"{limit_s:g} s"}
             ) from None
         except errors.RayError as problem:
-            interrupt_if_closed(self._closed)
+            _node.interrupt_if_closed(self._closed)
             reason = str(problem).strip().splitlines()[-1]
             error = JobError(
                 "Ray could not run the job", facts={"where": slot.title, "reason": reason}
             )
             if self._is_gone(slot.machine):
-                raise MachineLost(error) from None
+                raise _node.MachineLost(error) from None
             raise error from None
         except BaseException:  # interrupted: nothing may go on measuring
-            interrupt_if_closed(self._closed)
+            _node.interrupt_if_closed(self._closed)
             self._ray.cancel(reference, force=True)
             raise
         return answer
@@ -302,11 +294,11 @@ def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: i
                 if THREADS not in (context.runtime_env.get("env_vars") or {}) and not set_there:
                     environment[THREADS] = None
             try:
-                run_node(job, folder=folder / "work", environment=environment)
+                _node.run_node(job, folder=folder / "work", environment=environment)
             except TrtbenchError as problem:
                 answer = answer.having(error=ReportedError.from_error(problem))
-            if (folder / "work" / RUN).is_dir():  # a failed job leaves its log there
-                pack(folder / "work" / RUN, folder / "run.tar")
+            if (folder / "work" / _node.RUN).is_dir():  # a failed job leaves its log there
+                pack(folder / "work" / _node.RUN, folder / "run.tar")
                 answer = answer.having(run=(folder / "run.tar").read_bytes())
             return answer
     except TrtbenchError as problem:

@@ -23,15 +23,7 @@ from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UnavailableError, UsageError, reading
 from trtbench.core.spec import Value
 from trtbench.core.units import bytes_from_text
-from trtbench.executors._node import (
-    LOOK_S,
-    RUN,
-    MachineLost,
-    Slot,
-    SlotExecutor,
-    interrupt_if_closed,
-    result_of,
-)
+from trtbench.executors import _node
 from trtbench.executors._transfer import Upload, text_of_files, unpack, upload_from_job
 from trtbench.executors.contract import ExecutorSettings, Notify, RemoteJob
 from trtbench.host.files import temporary_folder
@@ -139,14 +131,14 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
     return hosts
 
 
-def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
+def slots_of(host: Host, *, beside: int = 1) -> list[_node.Slot]:
     names = ("",) * host.gpus if isinstance(host.gpus, int) else host.gpus
     given = {"memory": host.memory, "gpu_memory": host.gpu_memory}
     sizes = {name: bytes_from_text(size) for name, size in given.items() if size}
     devices: list[tuple[int | None, int, str]] = [(None, number, "") for number in range(beside)]
     devices += [(index, 0, name) for index, name in enumerate(names)]
     return [
-        Slot(
+        _node.Slot(
             machine=host.title,
             title=host.title,
             gpu=gpu,
@@ -246,8 +238,8 @@ class Shell:
             script = f'exec "$@" </dev/fd/{reader} >/dev/fd/{{events}}'
             full = ["sh", "-c", script, "sh", *self._ssh(command)]
             start = partial(Child, full, log=log, pass_fds=(reader,), on_line=notify)
-            check = partial(interrupt_if_closed, closed)
-            ended = run_together([start], timeout_s=limit_s, tick_s=LOOK_S, on_tick=check)[0]
+            check = partial(_node.interrupt_if_closed, closed)
+            ended = run_together([start], timeout_s=limit_s, tick_s=_node.LOOK_S, on_tick=check)[0]
             self._lost = ended.status == _LOST
             if self._lost:
                 raise self._unreachable(tail(log, lines=3))
@@ -327,7 +319,7 @@ class Shell:
         )
 
 
-class SshExecutor(SlotExecutor):
+class SshExecutor(_node.SlotExecutor):
     """Copies jobs and models to hosts, runs the jobs, and fetches the run directories."""
 
     def __init__(self, settings: ExecutorSettings) -> None:
@@ -342,7 +334,7 @@ class SshExecutor(SlotExecutor):
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
         upload = upload_from_job(job)
 
-        def run_in(slot: Slot) -> None:
+        def run_in(slot: _node.Slot) -> None:
             """Run the job on one host; a host that cannot be used gets no more jobs."""
             shell, there = self._shells[slot.machine], f"work/{job.id}-{token_hex(3)}"
             try:
@@ -361,21 +353,21 @@ class SshExecutor(SlotExecutor):
                 with temporary_folder() as own:
                     shell.transfer("pack", there, target=own / "left.tar")
                     unpack(own / "left.tar", own / "left")
-                    if (own / "left" / RUN).is_dir():  # a failed job leaves its log there
-                        shutil.copytree(own / "left" / RUN, folder, dirs_exist_ok=True)
-                    result_of(own / "left", where=slot.title, how=how)
+                    if (own / "left" / _node.RUN).is_dir():  # a failed job leaves its log there
+                        shutil.copytree(own / "left" / _node.RUN, folder, dirs_exist_ok=True)
+                    _node.result_of(own / "left", where=slot.title, how=how)
                 return
             except UnavailableError as problem:
                 if shell.usable:  # the host was reached, and reported the error itself
                     raise
-                lost = MachineLost(problem)
+                lost = _node.MachineLost(problem)
             finally:
                 if shell.prepared:
                     with contextlib.suppress(UnavailableError):  # an earlier error says more
                         shell.transfer("remove", there)
             if not shell.usable:
                 self.unusable[slot.machine] = lost.problem
-            interrupt_if_closed(self._closed)
+            _node.interrupt_if_closed(self._closed)
             raise lost
 
         self.run_in_slot(job.needs, run_in, notify=notify, retries=RETRIES)

@@ -27,17 +27,8 @@ from typing import Protocol
 from trtbench.core.run import Scalar
 from trtbench.core.samples import TelemetrySample
 from trtbench.core.spec import Value
+from trtbench.host import nvml
 from trtbench.host.files import temporary_folder
-from trtbench.host.nvml import (
-    CLOCK_MEMORY,
-    CLOCK_SM,
-    MHZ,
-    TEMPERATURE_GPU,
-    Device,
-    opened,
-    scaled,
-    slice_in_use,
-)
 from trtbench.host.process import Child, program_output, run_on_death, tail
 
 POLICIES = ("power", "thermal", "sync_boost", "board", "low_utilization", "reliability")
@@ -97,7 +88,7 @@ class TelemetrySource(Protocol):
 class NvmlSource:
     """Reads samples and counters of a GPU through NVML."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: nvml.Device) -> None:
         self._device = device
         self._others = frozenset(pid for kind in _RUNNING for pid, _ in self._processes(kind))
         """Processes that ran before, whose memory does not count."""
@@ -112,9 +103,9 @@ class NvmlSource:
             memory_util=None if rates is None else rates.memory / 100,
             memory_used_bytes=None if memory is None else int(getattr(memory, "used", 0)) or None,
             sm_clock_hz=self._device.sm_clock_hz(),
-            memory_clock_hz=scaled(ask("nvmlDeviceGetClockInfo", CLOCK_MEMORY), MHZ),
-            power_w=scaled(ask("nvmlDeviceGetPowerUsage"), 1e-3),
-            temperature_c=scaled(ask("nvmlDeviceGetTemperature", TEMPERATURE_GPU), 1.0),
+            memory_clock_hz=nvml.scaled(ask("nvmlDeviceGetClockInfo", nvml.CLOCK_MEMORY), nvml.MHZ),
+            power_w=nvml.scaled(ask("nvmlDeviceGetPowerUsage"), 1e-3),
+            temperature_c=nvml.scaled(ask("nvmlDeviceGetTemperature", nvml.TEMPERATURE_GPU), 1.0),
             event_reasons=self._reasons(),
             process_memory_bytes=self.process_memory(),
             energy_j=self._energy(),
@@ -159,7 +150,7 @@ class NvmlSource:
         return None
 
     def _energy(self) -> float | None:
-        return scaled(self._device.ask("nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
+        return nvml.scaled(self._device.ask("nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
 
     def process_memory(self) -> int | None:
         """Return the memory of processes that were started later, such as the measured one."""
@@ -270,7 +261,7 @@ def source_of(index: int) -> Iterator[TelemetrySource | None]:
                 child.end()
                 child.close()
         return
-    with opened(index, part=slice_in_use(index)) as device:
+    with nvml.opened(index, part=nvml.slice_in_use(index)) as device:
         yield None if device is None else NvmlSource(device)
 
 
@@ -343,7 +334,7 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
         yield Lock(locked=pinned, note=note)
         return
     with ExitStack() as stack:
-        device = stack.enter_context(opened(index))
+        device = stack.enter_context(nvml.opened(index))
         if device is None:
             yield Lock(locked=False, note=f"{_NOT_LOCKED}: NVML does not list GPU {index}")
             return
@@ -353,7 +344,7 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
         # The base clock is the one that the GPU sustains within its power limit.
         ask = "nvmlDeviceGetDefaultApplicationsClock"
         ask = "nvmlDeviceGetMaxClockInfo" if wish == "max" else ask
-        found = int(wish) if wish.isdecimal() else device.ask(ask, CLOCK_SM)
+        found = int(wish) if wish.isdecimal() else device.ask(ask, nvml.CLOCK_SM)
         if found is None:
             other = "a number of MHz" if wish == "max" else "max or a number of MHz"
             reason = f"the GPU does not report its {wish} clock; give {other}"
@@ -375,6 +366,6 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
 
 
 if __name__ == "__main__":
-    with opened(int(sys.argv[1])) as gpu:
+    with nvml.opened(int(sys.argv[1])) as gpu:
         if gpu is not None:
             gpu.command(_UNLOCK)

@@ -28,22 +28,12 @@ from trtbench.formats.toolkit import (
 )
 from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
+from trtbench.trtexec import exports
+from trtbench.trtexec import times as exported_times
 from trtbench.trtexec.conditions import log_from_metadata
-from trtbench.trtexec.exports import (
-    documents_from_json,
-    graph_from_json,
-    profiles_from_json,
-)
 from trtbench.trtexec.log import is_packed, read_log
 from trtbench.trtexec.log_values import LogRun, LogText
 from trtbench.trtexec.sniff import is_archive, kind_of_stream
-from trtbench.trtexec.times import (
-    DEFAULT_WARMUP_MS,
-    TimesArray,
-    TimesFile,
-    read_times,
-    statistics_as_printed,
-)
 from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
 
 T = TypeVar("T")
@@ -217,7 +207,7 @@ class FilePart:
     text: LogText | None = None
     shelf: TimesCache | None = None
 
-    def times(self) -> TimesArray:
+    def times(self) -> exported_times.TimesArray:
         """The rows of a times array, including the warm-up."""
         assert self.shelf is not None
         return self.shelf.read(self.file).arrays[self.index]
@@ -240,11 +230,13 @@ class TimesCache:
         printed, warmup_ms = run.summary.metrics, warmup_ms_of(run)
         if run.summary.derived or not printed:
             return None
-        warmup_ms = DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
+        warmup_ms = exported_times.DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
         key = (times.file.path, times.index, warmup_ms)
         if key not in self._statistics:  # many logs may be compared with one array
             columns = self.read(times.file).arrays[times.index].columns
-            self._statistics[key] = statistics_as_printed(columns, warmup_ms=warmup_ms)
+            self._statistics[key] = exported_times.statistics_as_printed(
+                columns, warmup_ms=warmup_ms
+            )
         pairs = [
             (value, other)
             for label, statistics in self._statistics[key].items()
@@ -254,15 +246,15 @@ class TimesCache:
         same = all(math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=1e-5) for pair in pairs)
         return same if pairs else None
 
-    def read(self, found: FoundFile) -> TimesFile:
+    def read(self, found: FoundFile) -> exported_times.TimesFile:
         """Return the times of a file with its warm-up rows, from the cache if possible."""
         is_small = found.path.stat().st_size <= self.LARGEST_BYTES
         return self._held(found) if is_small else _times_file(found)
 
 
-def _times_file(found: FoundFile) -> TimesFile:
+def _times_file(found: FoundFile) -> exported_times.TimesFile:
     with open(found.path, "rb") as stream:
-        return read_times(stream, where=found.shown, warmup_ms=0.0)
+        return exported_times.read_times(stream, where=found.shown, warmup_ms=0.0)
 
 
 def parts_from_file(found: FoundFile, shelf: TimesCache) -> list[FilePart]:
@@ -280,14 +272,14 @@ def parts_from_file(found: FoundFile, shelf: TimesCache) -> list[FilePart]:
     if kind == "times":
         values *= len(shelf.read(found).arrays)
     elif kind == "profile":
-        profiles = profiles_from_json(data_of(found), where=where)
+        profiles = exports.profiles_from_json(data_of(found), where=where)
         values = [tuple(layer.name for layer in each.layers) for each in profiles]
     elif kind == "layers":
-        graph = graph_from_json(data_of(found), where=where)
+        graph = exports.graph_from_json(data_of(found), where=where)
         slot, values = "graph", [tuple(layer.name for layer in graph.layers)]
     elif kind == "output":
         expected = "the tensors of trtexec --exportOutput"
-        values *= len(documents_from_json(data_of(found), where=where, expected=expected))
+        values *= len(exports.documents_from_json(data_of(found), where=where, expected=expected))
     elif kind == "metadata":
         document = _decoded(found, dict[str, Any])
         slot, values = "build_metadata", [document]

@@ -37,15 +37,7 @@ from trtbench.core.spec import (
     Warmup,
 )
 from trtbench.core.units import counted, text_from_seconds
-from trtbench.formats.toolkit import (
-    BLOCKS,
-    EngineMetadata,
-    RunConfig,
-    StatisticsBlock,
-    ToolkitSummary,
-    TorchBenchmark,
-    layers_from_csv,
-)
+from trtbench.formats import toolkit as toolkits
 from trtbench.importing.files import SHARED, Draft, data_of, plain, series_of, warmup_ms_of
 from trtbench.layers.join import computing_types
 from trtbench.measure.model_facts import check_precision_against_layers
@@ -171,7 +163,7 @@ def log_of(draft: Draft) -> LogRun:
     if part := draft.parts.get("build_metadata"):
         found.append(log_from_metadata(part.value, where=part.file.shown))
     if part := draft.parts.get("run_config"):
-        config: RunConfig = part.value
+        config: toolkits.RunConfig = part.value
         graph = config.use_cuda_graph
         options = {
             "CUDA Graph": None if graph is None else "Enabled" if graph else "Disabled",
@@ -207,7 +199,7 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
     if part := draft.parts.get("profile"):
         layers = profiles_from_json(data_of(part.file), where=part.file.shown)[part.index]
     elif layers is None and (part := draft.parts.get("layer_csv")):
-        layers = layers_from_csv(data_of(part.file).decode("utf-8", "replace"))
+        layers = toolkits.layers_from_csv(data_of(part.file).decode("utf-8", "replace"))
     part = draft.parts.get("graph")
     graph = graph_from_json(data_of(part.file), where=part.file.shown) if part else None
     inputs, outputs = log.inputs, log.outputs
@@ -289,7 +281,7 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun
 
 def _created(draft: Draft, log: LogRun, stated: Stated) -> tuple[str, str]:
     """Return when a run was made, and the source; printed times count as local time."""
-    config: RunConfig | None = draft.value("run_config")
+    config: toolkits.RunConfig | None = draft.value("run_config")
     when, known_by = stated.date, "stated"
     if when is None:
         with contextlib.suppress(ValueError):
@@ -317,7 +309,7 @@ def _times(
         array = without_warmup(part.times().columns, warmup_ms)
         return times_from_file(TimesFile(arrays=(array,))), array
     columns: dict[str, Column] = {}
-    for theirs, ours in {"latency": "latency", **BLOCKS}.items():
+    for theirs, ours in {"latency": "latency", **toolkits.BLOCKS}.items():
         if part := draft.parts.get(f"{theirs}_series"):
             columns[ours] = series_of(part.file)[1]
     if not columns:
@@ -365,7 +357,7 @@ def _conditions(
         unknown = [key for key in _OF_THE_BUILD if conditions[key].source == "unknown"]
         conditions |= {key: built[key] for key in unknown}
     if draft.of_torch:
-        torch: TorchBenchmark = draft.value("torch")
+        torch: toolkits.TorchBenchmark = draft.value("torch")
         conditions |= {k: Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
         recorded: dict[str, Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
         for name, value in recorded.items():
@@ -467,9 +459,11 @@ def numbers_of(draft: Draft) -> dict[str, Scalar]:
         queries = {} if log.queries is None else {"queries": log.queries}
         return reported_from_log(log) | queries
     numbers: dict[str, Scalar] = {}
-    torch: TorchBenchmark | None = draft.value("torch")
+    torch: toolkits.TorchBenchmark | None = draft.value("torch")
     summaries = (draft.value(slot) for slot in _SUMMARIES)
-    toolkit: ToolkitSummary | None = next((each for each in summaries if each is not None), None)
+    toolkit: toolkits.ToolkitSummary | None = next(
+        (each for each in summaries if each is not None), None
+    )
     if torch is not None:
         numbers["throughput_qps"] = torch.throughput_qps
         numbers["total_host_walltime_s"] = torch.total_host_walltime_s
@@ -482,7 +476,7 @@ def numbers_of(draft: Draft) -> dict[str, Scalar]:
         numbers["toolkit_throughput_qps"] = toolkit.throughput_qps
         numbers["samples"] = toolkit.samples
         for theirs, ours in _TOOLKIT_COLUMNS.items():
-            block: StatisticsBlock | None = getattr(toolkit, theirs)
+            block: toolkits.StatisticsBlock | None = getattr(toolkit, theirs)
             if block is not None:
                 for name in ("min", "max", "mean", "median"):
                     numbers[f"{ours}_{name}_ms"] = getattr(block, f"{name}_ms")
@@ -507,7 +501,7 @@ def _spec(draft: Draft, log: LogRun, conditions: Mapping[str, Fact], stated: Sta
     averages = (log.option("Averages") or "").split(" ")[0]
     if averages.isdecimal():
         options["avg_runs"] = averages
-    config: RunConfig | None = draft.value("run_config")
+    config: toolkits.RunConfig | None = draft.value("run_config")
     binary = config.trtexec_binary if config else None
     if binary := binary or (log.arguments[0] if log.arguments else None):
         options["binary"] = str(binary)
@@ -546,7 +540,7 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
     for slot in ("plan", "onnx"):
         if part := draft.parts.get(slot):
             return model_ref(part.file.path)
-    engine: EngineMetadata | None = draft.value("engine_metadata")
+    engine: toolkits.EngineMetadata | None = draft.value("engine_metadata")
     if engine is not None:
         path = engine.path or engine.filename or "unknown"
     elif draft.of_torch:
@@ -579,7 +573,7 @@ def _facts(
     conditions: dict[str, Fact],
     reported: dict[str, Scalar],
 ) -> dict[str, Scalar]:
-    config: RunConfig | None = draft.value("run_config")
+    config: toolkits.RunConfig | None = draft.value("run_config")
     given = _given(log)
     engines = [given.get(flag) for flag in ("--loadEngine", "--saveEngine")]
     engines += [log.option(label) for label in ("Load engine", "Save engine")]

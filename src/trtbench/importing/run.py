@@ -25,6 +25,7 @@ from trtbench.core.safety import mask, read_bytes
 from trtbench.core.units import counted
 from trtbench.formats.toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.host.files import write_bytes
+from trtbench.importing import make as making
 from trtbench.importing.archives import Unpacking
 from trtbench.importing.files import (
     KINDS,
@@ -39,13 +40,6 @@ from trtbench.importing.files import (
     found_from_path,
     parts_from_file,
     plain,
-)
-from trtbench.importing.make import (
-    Stated,
-    failure_from_draft,
-    log_of,
-    run_from_draft,
-    stated_from_request,
 )
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import cache_summary, summary_of
@@ -272,7 +266,7 @@ def import_artefacts(
 def _import(
     request: ImportRequest, store: Store | None, listen: Listener, unpacking: Unpacking
 ) -> ImportResult:
-    stated = stated_from_request(request)
+    stated = making.stated_from_request(request)
     known = identities_in(store) if store is not None and not request.again else {}
     target = None if request.dry_run else store
     drafts, unused = _drafts(request, listen, unpacking)
@@ -296,7 +290,7 @@ def _import(
             text = f"importing {plain(first.file.path.name)}{_place(first)}"
             listen(Event(kind="stage", text=text, done=done))
             try:
-                log, identity = log_of(draft), identity_of(draft)
+                log, identity = making.log_of(draft), identity_of(draft)
                 warnings += [f"{first.file.shown}: {x}" for x in stated.warnings(draft, log)]
                 found, run = _make(draft, log, stated, request, target, known.get(identity))
                 made.append(found)
@@ -411,7 +405,7 @@ def _in_archive(
 def _make(
     draft: Draft,
     log: LogRun,
-    stated: Stated,
+    stated: making.Stated,
     request: ImportRequest,
     store: Store | None,
     known: str | None,
@@ -424,7 +418,7 @@ def _make(
             run_id = new_id()  # many runs are imported within one second
     elif store is not None and known is not None and stated.tags:
         store.tag(known, add=stated.tags)
-    make = failure_from_draft if draft.failed else run_from_draft
+    make = making.failure_from_draft if draft.failed else making.run_from_draft
     run: Run | FailedRun = make(draft, stated, run_id=run_id, log=log)
     if store is not None and known is None:
         run = _store(run, draft, store=store, pictures=request.pictures)

@@ -14,18 +14,8 @@ from functools import lru_cache
 from trtbench.core.run import name_from_types, types_of
 from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime, TensorInfo
 from trtbench.core.units import text_from_shape
+from trtbench.layers import table as tables
 from trtbench.layers.cost import NodeCosts, flops_of, traffic_of
-from trtbench.layers.table import (
-    QUANTIZED,
-    Basis,
-    Layer,
-    LayerTable,
-    Role,
-    myelin_ends,
-    nodes_between,
-    nodes_from_name,
-    target_of_reformat,
-)
 
 _OPERANDS = {
     "f16": "fp16", "bf16": "bf16", "f32": "fp32", "tf32": "tf32", "f64": "fp64",
@@ -52,7 +42,7 @@ _WEIGHTS = {
 """Types of weights, by the inspector's name for them."""
 _NUMBER = re.compile(r"^(?:0x[0-9a-fA-F]+|-?\d+)$")
 
-_ROLES: dict[str, Role] = {
+_ROLES: dict[str, tables.Role] = {
     "constant": "constant", "noop": "nothing", "shape_call": "nothing", "shape": "nothing",
     "memcpy": "copy",
 }  # fmt: skip
@@ -75,19 +65,19 @@ def _name_and_kind(name: str) -> tuple[str, str] | None:
     return (name[: named.start()].rstrip(), named[1] or named[2]) if named else None
 
 
-def _role(name: str, info: LayerInfo | None) -> Role:
+def _role(name: str, info: LayerInfo | None) -> tables.Role:
     """Return the role of a layer; the name alone identifies reformats and DLA copies."""
     if _NVM.search(name):
         return "copy"
     kind = (info.type or "").lower() if info else ""
     if kind in _ROLES:
         return _ROLES[kind]
-    named = target_of_reformat(name) or _REFORMATTER.search(name)
+    named = tables.target_of_reformat(name) or _REFORMATTER.search(name)
     if kind not in _REFORMATS and (kind or not named):
         return "compute"
     taken, given = _edge_types(info)
     if taken and given and taken != given:
-        return "quantize" if taken in QUANTIZED or given in QUANTIZED else "cast"
+        return "quantize" if taken in tables.QUANTIZED or given in tables.QUANTIZED else "cast"
     origin = str(info.extra.get("Origin", "")) if info else ""
     return "quantize" if origin == "QDQ" else "cast" if origin == "CAST" else "reformat"
 
@@ -101,7 +91,9 @@ def _edge_types(info: LayerInfo | None) -> tuple[str | None, str | None]:
     return taken, given
 
 
-def _computing_type(info: LayerInfo | None, role: Role) -> tuple[str | None, Basis | None]:
+def _computing_type(
+    info: LayerInfo | None, role: tables.Role
+) -> tuple[str | None, tables.Basis | None]:
     """Return the type a layer computes in, and what that is derived from."""
     if info is None or role != "compute":
         return None, None
@@ -112,7 +104,7 @@ def _computing_type(info: LayerInfo | None, role: Role) -> tuple[str | None, Bas
             if (found := _WEIGHTS.get(str(value.get("Type", "")).lower())) is not None:
                 return found, "weights"
             break
-    edges: tuple[tuple[tuple[TensorInfo, ...], Basis], ...] = (
+    edges: tuple[tuple[tuple[TensorInfo, ...], tables.Basis], ...] = (
         (info.inputs, "inputs"),
         (info.outputs, "outputs"),
     )
@@ -170,7 +162,7 @@ def join_layers(
     graph: EngineGraph | None = None,
     *,
     costs: NodeCosts | None = None,
-) -> LayerTable:
+) -> tables.LayerTable:
     """Join layer times, the inspector's layer information and the cost of ONNX nodes."""
     times = profile.layers if profile is not None else ()
     notes: list[str] = []
@@ -219,7 +211,7 @@ def join_layers(
         if own:
             note = "layer names do not match the ONNX model: operations are not counted"
         notes.append(note)
-    return LayerTable(
+    return tables.LayerTable(
         layers=tuple(layers),
         count=profile.count if profile else None,
         timed=bool(times),
@@ -235,24 +227,24 @@ def _layer(
     info: LayerInfo | None,
     total: float,
     costs: NodeCosts | None,
-) -> Layer:
+) -> tables.Layer:
     name = info.name if info else time.name if time else ""
     role, named, region = _role(name, info), _name_and_kind(name), _REGION.search(name)
     precision, basis = _computing_type(info, role)
     taken, given = _edge_types(info)
     # The ONNX nodes: from the inspector, else from the layer's name and the model.
-    nodes, ends = info.origin if info else (), myelin_ends(name)
+    nodes, ends = info.origin if info else (), tables.myelin_ends(name)
     if not nodes and ends is not None and costs is not None:
-        nodes = nodes_between(*ends, costs.order)
+        nodes = tables.nodes_between(*ends, costs.order)
     if not nodes and info is None and costs is not None and named is not None:
         nodes = costs.nodes_computing(*named)
     elif not nodes:
-        nodes = nodes_from_name(name)
+        nodes = tables.nodes_from_name(name)
     types, kinds = (costs.types, costs.nodes) if costs else ({}, {})
     asked = next((types[node] for node in nodes if node in types), None)
     if costs is None or role != "compute":
         # By the name alone: ``w + QuantizeLinear_7 + Conv_9`` has quantized weights.
-        parts, known = name.split(" + "), nodes_from_name(name)
+        parts, known = name.split(" + "), tables.nodes_from_name(name)
         quantizes = any("QuantizeLinear" in part for part in parts)
         works = any("QuantizeLinear" not in part and part in known for part in parts)
         asked = "int8" if quantizes and works else None
@@ -264,7 +256,7 @@ def _layer(
     for tensors in (info.inputs, info.outputs) if info else ((), ()):
         dims = next((each.dimensions for each in tensors if each.dimensions), ())
         shapes.append(text_from_shape([None if dim < 0 else dim for dim in dims]) if dims else None)
-    return Layer(
+    return tables.Layer(
         index=index,
         name=name,
         kind=str(kind) if kind else None,

@@ -15,18 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from trtbench.analysis import load as load_search
 from trtbench.analysis.distributions import samples_needed
 from trtbench.analysis.findings import findings_from_run
-from trtbench.analysis.load import (
-    LOOKS,
-    MIN_QUERIES,
-    next_rate,
-    point_from_windows,
-    slo_from_text,
-    window_from_run,
-    with_point,
-)
+from trtbench.analysis.load import MIN_QUERIES
 from trtbench.analysis.summary import nearest_rank, summary_from_run
+from trtbench.core import jobs
 from trtbench.core.codec import value_from_json
 from trtbench.core.errors import (
     InputError,
@@ -37,17 +31,6 @@ from trtbench.core.errors import (
     UsageError,
     write_error,
     writing,
-)
-from trtbench.core.jobs import (
-    CHANGED,
-    NO_MEMORY,
-    BenchJob,
-    BenchOutcome,
-    InferJob,
-    Job,
-    JobEnd,
-    ReportedError,
-    progress_from_line,
 )
 from trtbench.core.properties import variables_from_text, without_tf32
 from trtbench.core.results import Failed, Feed, InferOutcome
@@ -86,22 +69,7 @@ from trtbench.models.identity import changed, raise_if_changed
 from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
 from trtbench.requests.settings import cached_from_run
 from trtbench.runtimes import RUNTIMES, device_of
-from trtbench.store.directory import (
-    LOAD,
-    PROFILE,
-    RECORD,
-    SCORES,
-    TELEMETRY,
-    new_id,
-    now,
-    read_layers,
-    read_record,
-    read_run,
-    read_samples,
-    write_json,
-    write_record,
-    write_samples,
-)
+from trtbench.store import directory
 from trtbench.store.store import Store
 from trtbench.trtexec.exports import profile_json
 from trtbench.trtexec.times import times_json
@@ -127,14 +95,14 @@ STREAM_PATIENCE_S = 24 * 3600.0
 
 
 def run_job(
-    job: Job,
+    job: jobs.Job,
     *,
     folder: Path,
     execution: Execution,
     patience_s: float,
     python: str | None = None,
     on_stage: Callable[[str], None] | None = None,
-) -> JobEnd:
+) -> jobs.JobEnd:
     """Run a job in a fresh process, which writes its files and ``log.txt`` to the folder."""
     return run_jobs(
         [Assignment(job=job, folder=folder, python=python)],
@@ -197,7 +165,7 @@ def stream(
     """Run a model over all items of a feed; writes its outputs and times to the folder."""
 
     def show_progress(line: str) -> None:
-        progress = progress_from_line(line)
+        progress = jobs.progress_from_line(line)
         if progress is not None:
             on_progress(*progress)
         elif line == "load":
@@ -208,7 +176,7 @@ def stream(
     raise_if_changed(spec.model)
     with hold_device(spec, execution):
         end = run_job(
-            InferJob(spec=spec, feed=feed, decode=decode),
+            jobs.InferJob(spec=spec, feed=feed, decode=decode),
             folder=folder,
             execution=execution,
             patience_s=STREAM_PATIENCE_S,
@@ -224,7 +192,7 @@ def stream(
 
 def write_scores(folder: Path, scores: Scores) -> None:
     """Write scores, with the hash of the artefact they belong to, into a run directory."""
-    write_json(folder / SCORES, scores)
+    directory.write_json(folder / directory.SCORES, scores)
 
 
 class Failures:
@@ -252,7 +220,7 @@ def raise_if_failed(failed: Sequence[Failed], *, what: str) -> None:
         raise JobError(what, facts={each.model: each.reason for each in failed})
 
 
-def fail_if_model_changed(end: JobEnd, *models: ModelRef) -> JobEnd:
+def fail_if_model_changed(end: jobs.JobEnd, *models: ModelRef) -> jobs.JobEnd:
     """Return the end of a job, as a failure if a model file changed in the meantime.
 
     A crash counts too: weights that are mapped from the disk disappear while they are in use.
@@ -262,13 +230,13 @@ def fail_if_model_changed(end: JobEnd, *models: ModelRef) -> JobEnd:
         if (what := changed(model)) is not None:
             message = f"{model.name} changed while it was in use: {what}"
             fix = "wait until the file is complete, and run the command again"
-            error = ReportedError(kind=CHANGED, message=message, fix=fix, stage=end.stage)
+            error = jobs.ReportedError(kind=jobs.CHANGED, message=message, fix=fix, stage=end.stage)
             return end.having(error=error)
     return end
 
 
 def raise_job_error(
-    end: JobEnd,
+    end: jobs.JobEnd,
     spec: RunSpec,
     environment: Environment,
     *,
@@ -279,22 +247,22 @@ def raise_job_error(
     """Raise an error that a worker reported as refused; else store a failed run and raise that."""
     if end.refused is not None:
         raise end.refused
-    failed = failed_run(end, spec, new_id(), environment, execution)
+    failed = failed_run(end, spec, directory.new_id(), environment, execution)
     target = store.directory(failed.id)
     with store.new_run(failed.id) as folder:
         with contextlib.suppress(OSError):
             shutil.copyfile(work / "log.txt", folder / "log.txt")
-        write_record(folder, failed)
+        directory.write_record(folder, failed)
     store.add(failed, path=target)
     raise job_error(failed, target)
 
 
 def failed_run(
-    end: JobEnd, spec: RunSpec, run_id: str, environment: Environment, execution: Execution
+    end: jobs.JobEnd, spec: RunSpec, run_id: str, environment: Environment, execution: Execution
 ) -> FailedRun:
     return FailedRun(
         id=run_id,
-        created=now(),
+        created=directory.now(),
         spec=spec,
         environment=environment,
         tags=execution.tags,
@@ -317,7 +285,7 @@ def job_error(failed: FailedRun, path: Path) -> JobError:
         "record": path,
     }
     fix = f"see {next(path.glob('*.log'), path / 'log.txt')}" if failed.log_tail else None
-    if failed.cause == NO_MEMORY:
+    if failed.cause == jobs.NO_MEMORY:
         fix = "use a smaller --batch or --shape, or provide more memory"
     return JobError(
         f"the measurement did not finish: {failed.reason}",
@@ -329,12 +297,14 @@ def job_error(failed: FailedRun, path: Path) -> JobError:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    outcome: BenchOutcome
+    outcome: jobs.BenchOutcome
     times: IterationTimes
 
     @classmethod
     def read(cls, folder: Path) -> Launch:
-        return cls(outcome=read_outcome(folder, BenchOutcome), times=read_samples(folder))
+        return cls(
+            outcome=read_outcome(folder, jobs.BenchOutcome), times=directory.read_samples(folder)
+        )
 
     def with_telemetry(self, watch: Watch) -> Launch:
         return replace(self, outcome=watch.with_telemetry(self.outcome))
@@ -345,13 +315,13 @@ def run_bench(spec: RunSpec, *, store: Store, execution: Execution | None = None
     execution = execution or Execution()
 
     def run_remotely() -> Run:
-        run_id = execution.run_id or new_id()
+        run_id = execution.run_id or directory.new_id()
         job = job_from_spec(spec, run_id, execution)
         target = store.directory(run_id, output=execution.output)
         with store.new_run(run_id, output=execution.output) as folder:
             send_job(job, folder, execution)
             # The record keeps the local path of the model; the environment names the machine.
-            write_record(folder, read_returned_record(run_id, folder).having(spec=spec))
+            directory.write_record(folder, read_returned_record(run_id, folder).having(spec=spec))
         return add_returned_run(store, target)
 
     return execution.executor.do(partial(_run_here, spec, store, execution), run_remotely)
@@ -361,7 +331,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
     if execution.python is not None:
         check_interpreter(execution.python)
     check_runtime_available(spec, execution.python)
-    run_id = execution.run_id or new_id()
+    run_id = execution.run_id or directory.new_id()
     target = store.directory(run_id, output=execution.output)
     begun = False
     with hold_device(spec, execution):
@@ -384,14 +354,14 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
                 error = write_error(target, problem) if isinstance(problem, OSError) else problem
                 if begun:  # index what is on disk, or store the failure, as far as the disk allows
                     with contextlib.suppress(StoreError, InputError):
-                        if (target / RECORD).is_file():
-                            store.add(read_record(target), path=target)
+                        if (target / directory.RECORD).is_file():
+                            store.add(directory.read_record(target), path=target)
                         else:
-                            reported = ReportedError(kind="StoreError", message=error.message)
-                            end = JobEnd(seconds=0.0, stage="save", error=reported)
+                            reported = jobs.ReportedError(kind="StoreError", message=error.message)
+                            end = jobs.JobEnd(seconds=0.0, stage="save", error=reported)
                             failed = failed_run(end, spec, run_id, environment, execution)
                             with store.new_run(run_id) as folder:
-                                write_record(folder, failed)
+                                directory.write_record(folder, failed)
                             store.add(failed, path=store.directory(run_id))
                 raise error from None
     try:
@@ -412,7 +382,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
 
 def add_returned_run(store: Store, target: Path) -> Run:
     """Add a run that another machine sent back to the index; raises the error of a failed one."""
-    kept = read_run(target)
+    kept = directory.read_run(target)
     if isinstance(kept, FailedRun):
         store.add(kept, path=target)
         raise job_error(kept, target)
@@ -427,10 +397,10 @@ def run_launch(
     folder: Path,
     execution: Execution,
     on_stage: Callable[[str], None] | None = None,
-) -> JobEnd:
+) -> jobs.JobEnd:
     """Run one launch in a fresh process, which writes its results to the folder."""
     end = run_job(
-        BenchJob(spec=spec, launch=number),
+        jobs.BenchJob(spec=spec, launch=number),
         folder=folder,
         execution=execution,
         patience_s=expected_s(spec) + PATIENCE_S,
@@ -454,7 +424,7 @@ def _measure_launches(
 
     def launch_once(
         spec: RunSpec, number: int, work: Path, on_stage: Callable[[str], None], note: str = ""
-    ) -> JobEnd:
+    ) -> jobs.JobEnd:
         def show_stage(stage: str) -> None:
             on_stage(stage)
             counter = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
@@ -484,13 +454,13 @@ def _measure_launches(
                     _move_runtime_files(work, folder, number=number, several=bool(launches))
             shutil.rmtree(work, ignore_errors=True)
             if launches:
-                write_samples(folder, join_launches([each.times for each in launches]))
+                directory.write_samples(folder, join_launches([each.times for each in launches]))
             failed = failed_run(end, spec, run_id, environment, execution)
-            write_record(folder, failed)
+            directory.write_record(folder, failed)
             return failed
         launch = Launch.read(work)
         if launch.outcome.layers is not None:
-            (work / PROFILE).write_bytes(profile_json(launch.outcome.layers))
+            (work / directory.PROFILE).write_bytes(profile_json(launch.outcome.layers))
         _append_log(work, folder)
         _move_runtime_files(work, folder, number=number, several=spec.launches > 1)
         shutil.rmtree(work)
@@ -498,7 +468,7 @@ def _measure_launches(
     telemetry: tuple[TelemetrySample, ...] = ()
     if spec.telemetry_s is not None:  # a separate launch, whose times are not stored
 
-        def run(on_stage: Callable[[str], None], work: Path) -> JobEnd:
+        def run(on_stage: Callable[[str], None], work: Path) -> jobs.JobEnd:
             bare, last = spec.having(profile=False), spec.launches - 1
             return launch_once(bare, last, work, on_stage, " (with telemetry)")
 
@@ -507,7 +477,7 @@ def _measure_launches(
         telemetry = watch.sample_launch(spec, run, folder=work, gpu=gpu)
         shutil.rmtree(work, ignore_errors=True)
         if telemetry:
-            write_json(folder / TELEMETRY, telemetry)
+            directory.write_json(folder / directory.TELEMETRY, telemetry)
     contention = counters_between(before, read_counters())
     record = record_from_launches(spec, run_id, environment, contention, execution, launches)
     command = record.reported.get("command")
@@ -543,16 +513,16 @@ def _write_run(
 ) -> Run:
     """Write all files of a run, its record first, so that the measurement is kept in any case."""
     times = join_launches([each.times for each in launches])
-    layers, graph = read_layers(folder)
+    layers, graph = directory.read_layers(folder)
     record = check_precision_against_layers(record, graph)
-    write_samples(folder, times)
-    write_record(folder, record)
+    directory.write_samples(folder, times)
+    directory.write_record(folder, record)
     run = Run(
         record=record, times=times, path=target, layers=layers, graph=graph, telemetry=telemetry
     )
     run = replace(run, record=record.having(findings=findings_from_run(run)))
     write_run_files(run, folder)
-    write_record(folder, run.record)
+    directory.write_record(folder, run.record)
     return run
 
 
@@ -594,7 +564,7 @@ def record_from_launches(
         work["claimed_precision"] = recorded  # the types in the file contradict it
     return RunRecord(
         id=run_id,
-        created=now(),
+        created=directory.now(),
         spec=spec,
         environment=environment.having(
             python=first.python, versions=first.versions, extra={**environment.extra, **contention}
@@ -672,7 +642,7 @@ def store_run(
     watch: Watch | None = None,
 ) -> Run:
     """Store the launches of one side as an ordinary run."""
-    run_id = new_id()
+    run_id = directory.new_id()
     spec, target = spec.having(launches=len(launches)), store.directory(run_id)
     record = record_from_launches(spec, run_id, environment, contention, execution, launches)
     record = record.having(duet=duet)
@@ -735,7 +705,7 @@ def check_search(spec: RunSpec, slo: str, *, output: object = None) -> Slo:
         raise UsageError("--slo has its own arrival times, without --gap", fix="leave out --gap")
     if (check := RUNTIMES.load(spec.runtime).check) is not None:
         check(spec.having(rate_hz=spec.rate_hz or 1.0, stop=Length(iterations=1)))
-    return slo_from_text(slo)
+    return load_search.slo_from_text(slo)
 
 
 def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution) -> Run:
@@ -758,7 +728,7 @@ def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution)
         best = search.highest_hz
         run = run or first_runs[search.points[0].rate_hz if best is None else best]
         if run.path is not None:
-            write_json(run.path / LOAD, search)
+            directory.write_json(run.path / directory.LOAD, search)
             store.publish(run.path)
         return replace(run, load=search)
 
@@ -773,7 +743,7 @@ def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution)
     if nearest_rank(unloaded.times.host, 0.5) > slo.limit_s:
         return finish(search, unloaded)  # too slow even without load
     until = time.monotonic() + LONGEST_S
-    while (rate := next_rate(search, most_hz=most)) is not None:
+    while (rate := load_search.next_rate(search, most_hz=most)) is not None:
         if search.points and time.monotonic() > until:
             return finish(search.having(complete=False))
         own = part(text_from_rate(rate, digits=3), len(search.points))
@@ -789,7 +759,7 @@ def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution)
                 execution.listen(Event(kind="note", text=text))
             raise
         first_runs[rate] = run
-        search = with_point(search, point, most_hz=most)
+        search = load_search.with_point(search, point, most_hz=most)
     return finish(search)
 
 
@@ -797,7 +767,10 @@ def _measure_rate(
     spec: RunSpec, slo: Slo, *, least: int, until: float, store: Store, execution: Execution
 ) -> tuple[RatePoint, Run]:
     """Measure windows at one rate until they decide or time is up; arrivals differ in each."""
-    looks = (max(LOOKS[0], least), *(each for each in LOOKS if each > max(LOOKS[0], least)))
+    looks = (
+        max(load_search.LOOKS[0], least),
+        *(each for each in load_search.LOOKS if each > max(load_search.LOOKS[0], least)),
+    )
     # Enough queries for two windows to estimate the percentile.
     queries = max(spec.stop.iterations or 0, MIN_QUERIES, samples_needed(slo.q))
     runs: list[Run] = []
@@ -809,8 +782,8 @@ def _measure_rate(
             )
             runs.append(run_bench(window, store=store, execution=execution))
         columns = [run.times.host for run in runs if run.times.host is not None]
-        windows = list(map(window_from_run, runs))
-        point = point_from_windows(spec.rate_hz or 0.0, windows, columns, slo)
+        windows = list(map(load_search.window_from_run, runs))
+        point = load_search.point_from_windows(spec.rate_hz or 0.0, windows, columns, slo)
         if point.decision != "unclear" or time.monotonic() > until:
             break
     return point, runs[0]

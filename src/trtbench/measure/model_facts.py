@@ -31,16 +31,7 @@ from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.files import scratch_directory
 from trtbench.layers.join import computing_types, contradicting_types
-from trtbench.models.identity import (
-    changed,
-    external_files,
-    files_elsewhere,
-    model_ref,
-    read_sidecar,
-    record_of_engine,
-    source_of,
-    with_parts,
-)
+from trtbench.models import identity
 from trtbench.models.onnx_model import load_onnx, read_onnx
 from trtbench.models.onnx_outline import outline_of
 from trtbench.runtimes._session import assumed_dimensions, check_random_types
@@ -51,7 +42,7 @@ LARGEST_COUNTED_BYTES = 1 << 30
 
 
 def random_data_notes_of_engine(model: ModelRef) -> tuple[str, ...]:
-    record = record_of_engine(model)
+    record = identity.record_of_engine(model)
     return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
 
 
@@ -76,7 +67,7 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
         if recorded is not None and matches_precision(recorded, held):
             return {"precision": Fact(value=recorded)}
         return {"precision": Fact(value=name_from_types(held), source="implied")}
-    record = record_of_engine(model)
+    record = identity.record_of_engine(model)
     if record is None:
         return {}
     known = record.conditions
@@ -92,7 +83,7 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
 
 def recorded_precision(model: ModelRef) -> str | None:
     """Return the precision that a conversion recorded for this ONNX file, if it is unchanged."""
-    sidecar = read_sidecar(Path(model.path)) if model.format == "onnx" else None
+    sidecar = identity.read_sidecar(Path(model.path)) if model.format == "onnx" else None
     return sidecar.precision if sidecar and sidecar.sha256 == model.sha256 else None
 
 
@@ -140,7 +131,7 @@ def preparation_of_model(model: ModelRef) -> dict[str, Scalar]:
     """Return how the calibration images of a model were prepared; empty if unknown."""
     if model.format == "onnx":
         return preparation_of_onnx(Path(model.path))
-    record = record_of_engine(model)
+    record = identity.record_of_engine(model)
     return preparation_from_text(record.facts.get(PREPARATION)) if record is not None else {}
 
 
@@ -157,7 +148,7 @@ def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Sc
 
     The ONNX file of an engine is the one that its record names, if that is unchanged.
     """
-    source = source_of(model)
+    source = identity.source_of(model)
     path = Path(source.path if source is not None else "")
     if source is None or path.stat().st_size > LARGEST_COUNTED_BYTES:
         return {}
@@ -195,7 +186,7 @@ def keep_model(store: Store, model: ModelRef) -> Path:
         with scratch_directory(target.parent.parent) as folder:
             work = folder / "model"
             work.mkdir()
-            for name in (source.name, *external_files(source)):
+            for name in (source.name, *identity.external_files(source)):
                 place = work / (target.name if name == source.name else name)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source.parent / name, place)
@@ -208,13 +199,13 @@ def kept_model(store: Store, model: ModelRef) -> ModelRef | None:
     """Return a model whose bytes still exist, at its path or in the store; else ``None``."""
     if model.sha256 is None:
         return None
-    if Path(model.path).is_file() and not changed(model):
+    if Path(model.path).is_file() and not identity.changed(model):
         return model
     copy = _path_in_store(store, model)
     if not copy.is_file():
         return None
-    own = model_ref(copy, whole=False)
-    kept = with_parts(own, files_elsewhere(model), made_with=model.made_with)
+    own = identity.model_ref(copy, whole=False)
+    kept = identity.with_parts(own, identity.files_elsewhere(model), made_with=model.made_with)
     return kept if kept.sha256 == model.sha256 else None
 
 

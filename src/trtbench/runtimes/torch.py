@@ -33,17 +33,8 @@ from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.cuda import index_of
+from trtbench.models import torch_models
 from trtbench.models.inputs import is_not_index
-from trtbench.models.torch_models import (
-    INSTALL,
-    LoadedModel,
-    code_of_factory,
-    code_of_hub,
-    import_torch,
-    is_named,
-    load_model,
-    rows_of_tables,
-)
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._loop import SERIAL, bench_session, check_protocol
 from trtbench.runtimes._session import (
@@ -113,7 +104,7 @@ def available() -> str | None:
 
 
 def fix() -> str | None:
-    return INSTALL
+    return torch_models.INSTALL
 
 
 def device(spec: RunSpec) -> str:
@@ -122,16 +113,16 @@ def device(spec: RunSpec) -> str:
 
 
 def load_library() -> None:
-    import_torch()
+    torch_models.import_torch()
 
 
 def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the files of weights and code, and the options, that define a module."""
     weights, factory = options.get("weights", "default"), options.get("factory")
-    files = tuple(map(str, code_of_factory(factory or "")[1]))
+    files = tuple(map(str, torch_models.code_of_factory(factory or "")[1]))
     made_with: tuple[str, ...] = (f"factory={factory}",) if factory else ()
-    made_with += (f"code={code}",) if (code := code_of_hub(model)) else ()
-    if weights == "none" and is_named(model):
+    made_with += (f"code={code}",) if (code := torch_models.code_of_hub(model)) else ()
+    if weights == "none" and torch_models.is_named(model):
         made_with += ("weights=none", f"seed={_number(options, 'seed', 0)}")
     return files if weights in ("default", "none") else (weights, *files), made_with
 
@@ -232,7 +223,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     if waiting is not None:
         refuse_other_choice("waiting", waiting, ("passive",))
         os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
-    torch, wanted = import_torch(), device(spec)
+    torch, wanted = torch_models.import_torch(), device(spec)
     if wanted != "cpu":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if index_of(wanted) >= count:
@@ -246,7 +237,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
                 fix="--device cuda:0" if count else "--device cpu",
             )
     torch.manual_seed(_number(spec.options, "seed", 0))
-    loaded = load_model(
+    loaded = torch_models.load_model(
         spec.model.path,
         weights=spec.options.get("weights", "default"),
         trust=_switch(spec, "trust"),
@@ -267,7 +258,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
 bench = partial(bench_session, open_session)
 
 
-def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
+def inputs_of(loaded: torch_models.LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
     """Return the inputs with names, types and shapes: as the user gave them, else the model's.
 
     With ``--opt half``, floating-point inputs are FP16 too.
@@ -300,7 +291,7 @@ def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
     return tuple(tensors)
 
 
-def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec:
+def _image(tensor: TensorSpec, spec: RunSpec, loaded: torch_models.LoadedModel) -> TensorSpec:
     """Return an image input with its shape: as requested, else as the model was trained."""
     own = tensor.shape or ("batch", 3, None, None)
     if len(own) != 4:
@@ -333,7 +324,7 @@ class TorchSession(Session):
     def __init__(
         self,
         torch: ModuleType,
-        loaded: LoadedModel,
+        loaded: torch_models.LoadedModel,
         spec: RunSpec,
         *,
         settings: TorchSettings,
@@ -358,7 +349,7 @@ class TorchSession(Session):
         self._tensors: list[Tensor] = []
         self.inputs = inputs
         free = [t.name for t in inputs if t.dtype.startswith("int") and not is_not_index(t.name)]
-        self.index_limits = rows_of_tables(loaded.module, free)
+        self.index_limits = torch_models.rows_of_tables(loaded.module, free)
         self.outputs: tuple[TensorSpec, ...] = ()
         self.notes = loaded.notes
         self.evidence: dict[str, Scalar] = {}

@@ -18,28 +18,12 @@ from trtbench.core.run import LaunchFacts, Scalar
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, Protocol, RunSpec, ShapeProfile, TensorSpec
 from trtbench.core.units import text_from_shape
-from trtbench.host.process import (
-    INSTALL,
-    help_text,
-    run_logged,
-    status_of,
-    text_of_exit,
-    trtexec_binary,
-    trtexec_missing,
-)
+from trtbench.host import process as programs
 from trtbench.models.identity import record_of_engine
 from trtbench.models.onnx_outline import UNKNOWN_TYPE, outline_of
 from trtbench.runtimes._session import assumed_dimensions, items_per_query, shapes_of_batch
+from trtbench.trtexec import conditions
 from trtbench.trtexec.command import bench_command
-from trtbench.trtexec.conditions import (
-    build_metadata_from_log,
-    conditions_from_log,
-    error_from_log,
-    last_run,
-    profile_metadata_from_log,
-    reported_from_log,
-    warnings_from_log,
-)
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.times import read_times, times_from_file
@@ -72,11 +56,11 @@ TRAVELS = {"plugins": "files", "load_inputs": "files"}
 LOG = "trtexec_stdout.log"
 
 
-available = trtexec_missing
+available = programs.trtexec_missing
 
 
 def fix() -> str | None:
-    return INSTALL
+    return programs.INSTALL
 
 
 def device(spec: RunSpec) -> str:
@@ -85,7 +69,7 @@ def device(spec: RunSpec) -> str:
 
 def command_lines(spec: RunSpec) -> list[str]:
     """Return the commands that would be run, ready to paste; they write to the working folder."""
-    target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
+    target = target_from_options(spec.options, find=programs.trtexec_binary, ask=programs.help_text)
     command = _command(spec, target.binary, target.abilities, ".")
     return [*([target.note] if target.note else []), shlex.join(command)]
 
@@ -93,8 +77,8 @@ def command_lines(spec: RunSpec) -> list[str]:
 def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
     """Measure one launch; trtexec writes its files and its log to the folder."""
     stage("load")
-    binary = trtexec_binary(spec.options.get("binary"))
-    abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
+    binary = programs.trtexec_binary(spec.options.get("binary"))
+    abilities = abilities_from_help(programs.help_text(binary), where=f"{binary} --help")
     command = _command(spec, binary, abilities, folder)
     warmup_s = spec.warmup.floor.seconds or 0.0
     reached, started, rest = "load", 0.0, ""
@@ -115,21 +99,25 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
             reached = "profile"
             stage(reached)
 
-    end = run_logged(command, log=folder / LOG, on_text=watch)
+    end = programs.run_logged(command, log=folder / LOG, on_text=watch)
     data = (folder / LOG).read_bytes()
-    run = last_run(data, where=LOG)
+    run = conditions.last_run(data, where=LOG)
     result = run.outcome if run is not None else None
     files = ["times.json", *(["profile.json"] if spec.profile else [])]
     missing = [name for name in files if not _has_content(folder / name)]
     problem = None
     if end.status != 0:
-        problem = text_of_exit(end) + (", but its log says PASSED" if result == "passed" else "")
+        problem = programs.text_of_exit(end) + (
+            ", but its log says PASSED" if result == "passed" else ""
+        )
     elif result == "failed":
         problem = "ended with status 0, but its log says FAILED"
     elif missing:
         problem = f"ended with status 0, but did not write {' and '.join(missing)}"
     if problem is not None:
-        raise error_from_log(f"trtexec {problem}", data=data, status=status_of(end))
+        raise conditions.error_from_log(
+            f"trtexec {problem}", data=data, status=programs.status_of(end)
+        )
     try:  # a damaged file is an error of trtexec, not of the user
         with open(folder / "times.json", "rb") as file:
             found = read_times(file, where="times.json", warmup_ms=warmup_s * 1e3)
@@ -139,17 +127,17 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
         if _has_content(folder / "graph.json"):
             graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
     except ParseError as damage:
-        raise error_from_log(
+        raise conditions.error_from_log(
             f"trtexec wrote a file that cannot be read: {damage.message}",
             data=data,
-            status=status_of(end),
+            status=programs.status_of(end),
             facts=dict(damage.facts),
         ) from None
     if run is not None:
-        profiled = json_from_value(profile_metadata_from_log(run))
+        profiled = json_from_value(conditions.profile_metadata_from_log(run))
         (folder / "profile.metadata.json").write_bytes(profiled)
         if spec.model.format == "onnx":
-            built = json_from_value(build_metadata_from_log(run))
+            built = json_from_value(conditions.build_metadata_from_log(run))
             (folder / "build.metadata.json").write_bytes(built)
     for name in ("build.metadata.json", "build.log"):
         record = Path(f"{spec.model.path}.{name}")
@@ -260,9 +248,10 @@ def _outcome(
         ),
         inputs=run.inputs,
         outputs=run.outputs,
-        conditions=conditions_from_log(run),
+        conditions=conditions.conditions_from_log(run),
         versions={"tensorrt": version} if version else {},
         notes=tuple(dict.fromkeys(notes)),
-        reported={**reported_from_log(run), **reported},
-        evidence=warnings_from_log(run) | items_per_query(declared, run.inputs, batch=spec.batch),
+        reported={**conditions.reported_from_log(run), **reported},
+        evidence=conditions.warnings_from_log(run)
+        | items_per_query(declared, run.inputs, batch=spec.batch),
     )

@@ -33,41 +33,21 @@ from trtbench.core.spec import RunSpec, Value
 from trtbench.executors import cache_folder
 from trtbench.executors.contract import AGAIN, HERE
 from trtbench.host.files import exclusive, temporary_folder
+from trtbench.measure import remote
 from trtbench.measure.bench import add_returned_run, run_bench, write_scores
-from trtbench.measure.remote import (
-    InputFiles,
-    needs_gpu,
-    read_returned_record,
-    send_verb,
-    value_from_answer,
-)
 from trtbench.models.identity import identity_of
 from trtbench.models.onnx_model import input_specs, load_onnx
+from trtbench.requests import models
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fields_of
 from trtbench.requests.measure import SweepRequest
-from trtbench.requests.models import (
-    BuildRequest,
-    EvalRequest,
-    ExportRequest,
-    QuantizeRequest,
-    build_settings,
-)
 from trtbench.requests.run_spec import first_choice
 from trtbench.requests.settings import Config, cached_from_run
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import RECORD, new_id, now, read_record, write_record
 from trtbench.store.store import Store
+from trtbench.sweep import plan as plans
 from trtbench.sweep.matrix import MACHINE, Case, Matrix, check_matrix
-from trtbench.sweep.plan import (
-    MODEL_STEPS,
-    SweepPlan,
-    digest,
-    error_line,
-    plan_sweep,
-    prepares_calibration,
-    preprocessing_of,
-)
 from trtbench.sweep.records import (
     Cache,
     Journal,
@@ -136,7 +116,7 @@ def run_sweep(
     folder = folder.absolute()
     outline = read_outline(folder)
     away = execution.executor.elsewhere
-    plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
+    plan = plans.plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.locked():
         kept = Cache(store)
@@ -172,7 +152,7 @@ class Sweep:
 
     folder: Path
     outline: SweepOutline
-    plan: SweepPlan
+    plan: plans.SweepPlan
     journal: Journal
     _store: Store
     _config: Config
@@ -222,7 +202,7 @@ class Sweep:
         """Do the steps that make the measured models; a failed step fails only its own cases."""
         wanted = {key for each in self.plan.cases for key in each.chain}
         steps = [step for step in self.plan.steps.values() if step.key in wanted]
-        for step in sorted(steps, key=lambda each: MODEL_STEPS.index(each.kind)):
+        for step in sorted(steps, key=lambda each: plans.MODEL_STEPS.index(each.kind)):
             failed = self._broken.get(step.source)
             places = [k for k, each in enumerate(self.plan.cases) if step.key in each.chain]
             if failed is None:
@@ -236,7 +216,7 @@ class Sweep:
                 except StoreError:
                     raise
                 except TrtbenchError as problem:
-                    failed = Failure(step.kind, error_line(problem))
+                    failed = Failure(step.kind, plans.error_line(problem))
             self._broken[step.key] = failed
             self.failures.update(dict.fromkeys(places, failed))
 
@@ -267,7 +247,7 @@ class Sweep:
 
     def _export(self, step: SweepStep, source: Path | str, folder: Path) -> _StepOutput:
         loading = step.settings["loading"]
-        request = ExportRequest(
+        request = models.ExportRequest(
             source=source,
             output=folder / f"{step.network}.onnx",
             input_shapes=step.settings["inputs"],
@@ -283,7 +263,7 @@ class Sweep:
     def _quantize(self, step: SweepStep, source: Path | str, folder: Path) -> _StepOutput:
         precision, execution = step.settings["precision"], self._here
         calibrated = VIA[precision] != "cast"
-        request = QuantizeRequest(
+        request = models.QuantizeRequest(
             model=source,
             precision=precision,
             output=folder / f"{step.network}.{precision}.onnx",
@@ -320,9 +300,11 @@ class Sweep:
         given: dict[str, Any] = {
             **self._preprocessing(calibration is not None),
             **shapes,
-            **build_settings({key: str(value) for key, value in settings["options"].items()}),
+            **models.build_settings(
+                {key: str(value) for key, value in settings["options"].items()}
+            ),
         }
-        request = BuildRequest(
+        request = models.BuildRequest(
             model=source,
             output=folder / f"{step.network}{kind}{precision}.engine",
             runtime=settings["builder"],
@@ -339,9 +321,9 @@ class Sweep:
     def _preprocessing(self, calibrated: bool) -> dict[str, Any]:
         """Return the preprocessing of calibration data, which is the same as for evaluation."""
         matrix = self.plan.matrix
-        if not calibrated or not prepares_calibration(matrix):
+        if not calibrated or not plans.prepares_calibration(matrix):
             return {}
-        return {"task": matrix.task, "settings": preprocessing_of(matrix)}
+        return {"task": matrix.task, "settings": plans.preprocessing_of(matrix)}
 
     def measure(self) -> None:
         """Measure every case in every round, each in another random order."""
@@ -380,8 +362,8 @@ class Sweep:
             except StoreError:
                 raise
             except TrtbenchError as problem:
-                self.journal.add("failed", key, number, reason=error_line(problem))
-                self.failures[place] = Failure("bench", error_line(problem))
+                self.journal.add("failed", key, number, reason=plans.error_line(problem))
+                self.failures[place] = Failure("bench", plans.error_line(problem))
                 return
             remark = self.remarks.get(place) if self.plan.elsewhere else None
             seconds = time.monotonic() - began
@@ -424,15 +406,15 @@ class Sweep:
             None if (value := case.settings.get(key)) is None else str(value)
             for key in ("device", MACHINE)
         )
-        gpu = needs_gpu(case.model, case.runtime, device=device or None, options=options)
+        gpu = remote.needs_gpu(case.model, case.runtime, device=device or None, options=options)
         with temporary_folder() as own:
-            answer = send_verb(
+            answer = remote.send_verb(
                 "case", arguments, own, files=files, execution=execution, gpu=gpu,
                 title=case.name, machine=machine,
             )  # fmt: skip
-            done = value_from_answer(answer, CaseResult, files=files, output=own)
+            done = remote.value_from_answer(answer, CaseResult, files=files, output=own)
             measured = own / "output" / _RUN
-            record = read_returned_record(run_id, measured)
+            record = remote.read_returned_record(run_id, measured)
             with self._store.new_run(run_id) as target:
                 shutil.copytree(measured, target, dirs_exist_ok=True)
                 write_record(target, record.having(spec=done.spec, tags=execution.tags))
@@ -463,7 +445,7 @@ class Sweep:
             except StoreError:
                 raise
             except TrtbenchError as problem:
-                problems = [error_line(problem)] * len(groups)
+                problems = [plans.error_line(problem)] * len(groups)
             for places, reason in zip(groups, problems, strict=True):
                 if reason is not None:
                     remark(places, f"no accuracy: {reason}")
@@ -492,7 +474,7 @@ class Sweep:
         ids = [each.id for own in runs for each in own] if drawn else []
         if ids or len(sides) != len(step.settings["sides"]):
             named = [(side.label, side.spec.model.identity, side.spec.runtime) for side in sides]
-            step = step.having(key=digest({"step": step.key, "sides": named, "runs": ids}))
+            step = step.having(key=plans.digest({"step": step.key, "sides": named, "runs": ids}))
         made = self._kept.find(step) or self._evaluate(step, sides)
         folder, name = self._kept.folder(step), plan.model_name(groups[0][0])
         self.judged.append(SweepEvaluation(folder=folder, made=made, network=name))
@@ -555,7 +537,7 @@ class Sweep:
         assert matrix.data is not None
         most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
         folder = self._kept.folder(step)
-        request = EvalRequest(
+        request = models.EvalRequest(
             models=[sides[place].spec.model.path for place in usable],
             task=matrix.task,
             data=matrix.data,
@@ -599,9 +581,11 @@ class CaseResult(Value, frozen=True, kw_only=True):
     remark: str | None = None
 
 
-def case_arguments(matrix: Matrix, case: Case, run_id: str) -> tuple[dict[str, object], InputFiles]:
+def case_arguments(
+    matrix: Matrix, case: Case, run_id: str
+) -> tuple[dict[str, object], remote.InputFiles]:
     """Return a case, and the matrix with only its model, as plain values, and its files."""
-    files = InputFiles(task=matrix.task, settings=matrix.task_settings)
+    files = remote.InputFiles(task=matrix.task, settings=matrix.task_settings)
     travels = {each.name: each.about.travels for each in fields_of(SweepRequest)}
     named = {
         name: files.add_value(travels[name], value)
@@ -638,7 +622,7 @@ def run_case(
     if not named and (reason := runtime.available()) is not None:  # another machine may have it
         message = f"the machine lacks what {case.runtime} needs"
         raise UnavailableError(message, facts={"reason": reason}, fix=runtime.fix())
-    plan = plan_sweep(matrix, config=config, only=case)
+    plan = plans.plan_sweep(matrix, config=config, only=case)
     if not plan.cases:
         raise InputError("the matrix does not contain the case")
     [planned] = plan.cases

@@ -18,16 +18,7 @@ from trtbench.core.safety import MAX_BYTES, expand_home, read_text
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.host.files import yaml_from_text
 from trtbench.host.images import find_images, image_size, read_image, scaled
-from trtbench.tasks._images import (
-    LETTERBOX_SCALING,
-    ImageFiles,
-    Loaded,
-    format_note,
-    image_input,
-    letterboxed,
-    normalized,
-    relative_names,
-)
+from trtbench.tasks import _images
 from trtbench.tasks.contract import Settings, Tensors
 
 JsonTable = dict[str, Any]
@@ -84,7 +75,7 @@ class CocoFile:
         Images are sorted by id as in pycocotools, where the order breaks ties between equal
         scores.
         """
-        names = relative_names(root, paths)
+        names = _images.relative_names(root, paths)
         ids = [self.image_id(path) for path in paths]
         numbered = [(id, path) for path, id in zip(paths, ids, strict=True) if id is not None]
         if all(isinstance(id, int) for id, _ in numbered):
@@ -106,7 +97,9 @@ class CocoFile:
             "images without annotation": [n for n, i in zip(names, ids, strict=True) if i is None],
             "annotated images not found": [n for n, id in self.files.items() if id not in seen],
         }
-        notes = tuple(format_note(what, missing) for what, missing in kinds.items() if missing)
+        notes = tuple(
+            _images.format_note(what, missing) for what, missing in kinds.items() if missing
+        )
         return [path for _, path in numbered], notes
 
 
@@ -338,7 +331,7 @@ SIZE = 640
 
 
 @dataclass
-class DetectionImage(Loaded):
+class DetectionImage(_images.Loaded):
     """One decoded image, and the number of classes of its data set."""
 
     target: tuple[int, int] = (SIZE, SIZE)  # height and width of the input
@@ -360,7 +353,7 @@ def find_dataset(settings: Settings) -> YoloData:
     return YoloData(root=path, paths=find_images(path) if path.is_dir() else [path], names={})
 
 
-class DetectionImages(ImageFiles):
+class DetectionImages(_images.ImageFiles):
     """Images with annotated objects."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
@@ -368,13 +361,13 @@ class DetectionImages(ImageFiles):
         self._sizes = [t.name for t in tensors if len(t.shape) == 2 and t.shape[1] == 2]
         if len(self._sizes) + 1 != len(tensors):
             images = list(tensors)  # image_input raises an error for the other inputs
-        takes = image_input(images, asked=settings.get("size"), default=SIZE)
+        takes = _images.image_input(images, asked=settings.get("size"), default=SIZE)
         self._fit = str(settings.get("fit") or "letterbox")
         self._colour = str(settings.get("colour") or "rgb")
         self.set_preparation(
             takes, str(settings.get("normalize") or "none"), fit=self._fit,
             size="x".join(map(str, takes.size)), colour=self._colour,
-            interpolation="bilinear" if self._fit == "stretch" else LETTERBOX_SCALING,
+            interpolation="bilinear" if self._fit == "stretch" else _images.LETTERBOX_SCALING,
         )  # fmt: skip
         data = find_dataset(settings)
         self.paths = data.paths
@@ -397,9 +390,9 @@ class DetectionImages(ImageFiles):
                     "no image has a label file",
                     facts={"looked for": next(iter(labels.files.values()), "none")},
                 )
-        self.names = relative_names(data.root, self.paths)
+        self.names = _images.relative_names(data.root, self.paths)
 
-    def load(self, index: int) -> Loaded:
+    def load(self, index: int) -> _images.Loaded:
         pixels = read_image(self.paths[index], channels=self._input.channels)
         ids = self.truth.ids if self.truth is not None and self.truth.named else ()
         return DetectionImage(
@@ -407,7 +400,7 @@ class DetectionImages(ImageFiles):
             classes=len(ids) or None,
         )  # fmt: skip
 
-    def prepare(self, loaded: Loaded) -> Arrays:
+    def prepare(self, loaded: _images.Loaded) -> Arrays:
         target = self._input.size
         high, wide = loaded.pixels.shape[:2]
         if self._fit == "stretch":
@@ -416,9 +409,9 @@ class DetectionImages(ImageFiles):
             loaded.geometry = Letterbox(**scales, left=0, top=0)
         else:
             centred = self._fit != "corner"
-            pixels, loaded.geometry = letterboxed(loaded.pixels, target, centred=centred)
+            pixels, loaded.geometry = _images.letterboxed(loaded.pixels, target, centred=centred)
         ordered = pixels[:, :, ::-1] if self._colour == "bgr" else pixels
-        arrays = {self._input.name: normalized(ordered, self._normalize, self._input)}
+        arrays = {self._input.name: _images.normalized(ordered, self._normalize, self._input)}
         # Networks that scale boxes to the image get the input's size as the image size, so that
         # all boxes are scaled back alike; PaddleDetection takes a scale, or height and width.
         for name in self._sizes:

@@ -16,18 +16,7 @@ from trtbench.core.results import Feed, InferOutcome, LoadedItem
 from trtbench.core.samples import Array, Arrays
 from trtbench.core.spec import RunSpec, TensorSpec
 from trtbench.host.arrays import Chunks, ChunkWriter, read_arrays
-from trtbench.models.inputs import (
-    assumption,
-    batch_place,
-    checked_shape,
-    has_rows,
-    is_not_index,
-    random_inputs,
-    refuse_open,
-    refuse_other_than_tensors,
-    with_assumed_shapes,
-    with_same_dims,
-)
+from trtbench.models import inputs as model_inputs
 from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import DataSource, Predicted, Tensors
@@ -40,17 +29,17 @@ Inputs without a batch dimension use the seed of the first item."""
 
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     """Return the items as inputs for a model with these tensors."""
-    refuse_other_than_tensors(tensors)
+    model_inputs.refuse_other_than_tensors(tensors)
     settled = []
     for tensor in tensors:  # apply the user's dimensions; a leading batch dimension is kept
         given, shape = spec.shapes.get(tensor.name), tensor.shape
-        if given is not None and shape and batch_place(tensor):
-            tensor = tensor.having(shape=checked_shape(tensor, given))
+        if given is not None and shape and model_inputs.batch_place(tensor):
+            tensor = tensor.having(shape=model_inputs.checked_shape(tensor, given))
         elif given is not None and shape:
             opened = tensor.having(shape=(None, *shape[1:]))
-            tensor = tensor.having(shape=(shape[0], *checked_shape(opened, given)[1:]))
+            tensor = tensor.having(shape=(shape[0], *model_inputs.checked_shape(opened, given)[1:]))
         settled.append(tensor)
-    settled = list(with_same_dims(tensors, settled))
+    settled = list(model_inputs.with_same_dims(tensors, settled))
     if feed.kind == "task":
         assert feed.task is not None
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
@@ -65,7 +54,7 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
         )
     same = not theirs or set(own) == set(theirs)
     known = dict(zip(own, own if same else theirs, strict=True))
-    rows = {each.name for each in tensors if has_rows(each, tensors)}
+    rows = {each.name for each in tensors if model_inputs.has_rows(each, tensors)}
     if feed.kind == "random":
         return RandomItems(feed, settled, known, rows, sides=sides_of(spec.model.path, settled))
     assert spec.inputs.source is not None
@@ -115,11 +104,11 @@ class RandomItems(DataSource):
         sides: tuple[int, int] | None = None,
     ) -> None:
         self._feed, self._known, self._rows = feed, known, rows
-        whole = with_assumed_shapes(tensors, batch=False, sides=sides)
-        refuse_open(whole, batch=False)
+        whole = model_inputs.with_assumed_shapes(tensors, batch=False, sides=sides)
+        model_inputs.refuse_open(whole, batch=False)
         self._items = [t.having(shape=t.shape[1:]) if t.name in rows else t for t in whole]
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
-        note = assumption(tensors, whole)
+        note = model_inputs.assumption(tensors, whole)
         self.notes = (note,) if note else ()
 
     def load(self, index: int) -> LoadedItem:
@@ -147,7 +136,7 @@ class RandomItems(DataSource):
         limit = None if is_float else self._feed.limits.get(name)
         try:
             limits = {} if limit is None else {name: limit}
-            values = random_inputs((wanted,), seed=seed, limits=limits)[name]
+            values = model_inputs.random_inputs((wanted,), seed=seed, limits=limits)[name]
         except (ValueError, TypeError) as problem:
             raise InputError(
                 f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
@@ -161,7 +150,7 @@ class RandomItems(DataSource):
                     f"{low:g} to {high:g} is not a valid range of random values", fix="--range 0:1"
                 )
             return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
-        if ends is None or values.dtype.kind not in "iu" or is_not_index(name):
+        if ends is None or values.dtype.kind not in "iu" or model_inputs.is_not_index(name):
             return values
         # Integers without a known meaning are mapped into the range, both ends included.
         kind = np.iinfo(values.dtype.name)

@@ -20,29 +20,9 @@ from trtbench.core.run import Scalar, Score
 from trtbench.core.safety import MAX_BYTES, read_text
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
-from trtbench.host.arrays import (
-    DAMAGE,
-    archive_names,
-    check_inputs_exist,
-    check_npz,
-    read_archive,
-    read_npy,
-)
+from trtbench.host import arrays as array_files
 from trtbench.host.images import find_images, scaled
-from trtbench.tasks._images import (
-    ImageFiles,
-    Loaded,
-    draw_image,
-    find_item,
-    format_note,
-    image_input,
-    item_to_show,
-    make_grid,
-    normalize_flag,
-    normalized,
-    relative_names,
-    save_figure,
-)
+from trtbench.tasks import _images
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -62,7 +42,7 @@ FLAGS = (
          help="Size of the centre crop (default: the size of the input, else 224)."),
     Flag(name="interpolation", default="bilinear", choices=("bilinear", "bicubic"),
          preprocessing=True, help="Interpolation for scaling images."),
-    normalize_flag("imagenet"),
+    _images.normalize_flag("imagenet"),
     Flag(name="show", help="Name of the item whose ten best classes are listed (default: first)."),
     Flag(name="output-name", help="Output with the class scores, if there are several outputs."),
 )  # fmt: skip
@@ -77,11 +57,11 @@ NO_CLASS = -1  # the predicted class if scores contain NaN or Inf
 TOP = 5
 
 
-class ImageFolder(ImageFiles):
+class ImageFolder(_images.ImageFiles):
     """Images in one folder per class, like torchvision's ImageFolder."""
 
     def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:
-        takes = image_input(tensors, asked=settings.get("crop"), default=SIZE)
+        takes = _images.image_input(tensors, asked=settings.get("crop"), default=SIZE)
         self._crop = takes.size
         usual = round(min(self._crop) * MARGIN)
         self._resize = int(settings.get("resize") or usual)
@@ -99,12 +79,12 @@ class ImageFolder(ImageFiles):
             crop="x".join(map(str, self._crop)), interpolation=self._how,
         )  # fmt: skip
         self.paths = find_images(root) if root.is_dir() else [root]
-        self.names = relative_names(root, self.paths)
+        self.names = _images.relative_names(root, self.paths)
         self.folders: tuple[str, ...] = ()
         self.class_names: dict[int, str] = {}
         self.labels = None if settings.get("unlabelled") else self._labels(root)
 
-    def prepare(self, loaded: Loaded) -> Arrays:
+    def prepare(self, loaded: _images.Loaded) -> Arrays:
         # Scale the shorter side, then cut out the centre: torchvision's Resize and CenterCrop.
         high, wide = loaded.pixels.shape[:2]
         short = min(high, wide)
@@ -119,7 +99,7 @@ class ImageFolder(ImageFiles):
             round((have - want) / 2) for have, want in zip(moved.shape[:2], self._crop, strict=True)
         )
         part = moved[top : top + self._crop[0], left : left + self._crop[1]]
-        return {self._input.name: normalized(part, self._normalize, self._input)}
+        return {self._input.name: _images.normalized(part, self._normalize, self._input)}
 
     def _labels(self, root: Path) -> NDArray[np.int64]:
         """Return the class of every image: by --classes, the folder's number, or folder order."""
@@ -136,7 +116,7 @@ class ImageFolder(ImageFiles):
         )
         empty = [folder for folder in self.folders if folder not in own]
         if empty:
-            self.notes = (*self.notes, format_note("classes without an image", empty))
+            self.notes = (*self.notes, _images.format_note("classes without an image", empty))
         numbers = {folder: index for index, folder in enumerate(self.folders)}
         if self._classes:
             numbers = read_classes(Path(str(self._classes)))
@@ -214,14 +194,14 @@ class LabelledArrays(DataSource):
         if len(set(counts.values())) > 1:
             raise InputError("the arrays do not hold the same number of items", facts=counts)
         if labels is not None:
-            check_inputs_exist(Path(labels))
+            array_files.check_inputs_exist(Path(labels))
             try:
                 if labels.endswith(".npy"):
-                    found = read_npy(Path(labels))
+                    found = array_files.read_npy(Path(labels))
                 else:
                     lines = read_text(Path(labels), most=MAX_BYTES).split()
                     found = np.array([int(line) for line in lines], np.int64)
-            except DAMAGE as problem:
+            except array_files.DAMAGE as problem:
                 raise InputError(f"{labels} has no labels", facts={"reason": problem}) from None
         count = next(iter(counts.values()))
         if found is not None:
@@ -295,7 +275,7 @@ class LabelledArrays(DataSource):
 
 def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray | None]:
     """Return an array for every input, and the labels if the file contains them."""
-    check_inputs_exist(path)
+    array_files.check_inputs_exist(path)
     labels = None
     if path.suffix == ".npy":
         if len(tensors) > 1:
@@ -304,10 +284,10 @@ def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], Any
                 facts={"inputs": ", ".join(tensor.name for tensor in tensors)},
                 fix="np.savez(file, labels=..., **arrays), with arrays by input name",
             )
-        found = {tensors[0].name: read_npy(path)}
+        found = {tensors[0].name: array_files.read_npy(path)}
     else:
-        check_npz(path)
-        names = archive_names(path)
+        array_files.check_npz(path)
+        names = array_files.archive_names(path)
         labelled = next((name for name in LABELS if name in names), None)
         rest = [name for name in names if name not in LABELS]
         # Arrays are matched to inputs by name; a single input takes the usual or the only array.
@@ -324,7 +304,9 @@ def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], Any
                     facts={"arrays": ", ".join(rest)},
                     fix=f"name it {'images' if len(tensors) == 1 else tensor.name}",
                 )
-        arrays = read_archive(path, wanted={*chosen.values(), *filter(None, [labelled])})
+        arrays = array_files.read_archive(
+            path, wanted={*chosen.values(), *filter(None, [labelled])}
+        )
         found = {name: arrays[own] for name, own in chosen.items()}
         labels = arrays[labelled] if labelled else None
     if any(array.ndim == 0 for array in found.values()):
@@ -342,7 +324,9 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
                 fix="--data FOLDER with images, or --data FILE.npz",
             )
         images = ImageFolder(path, settings, tensors)
-        find_item(images.names, settings.get("show"))  # raises errors before any model is run
+        _images.find_item(
+            images.names, settings.get("show")
+        )  # raises errors before any model is run
         return images
     labels = str(settings["labels"]) if settings.get("labels") else None
     return LabelledArrays(path, tensors, labels=labels, unlabelled=bool(settings.get("unlabelled")))
@@ -392,7 +376,7 @@ def judge(
     scores: list[tuple[Score, ...]] = []
     pairs: list[tuple[Scalar, ...]] = []
     pictures: list[PictureValue] = []
-    item, notes = item_to_show(source.names, settings)
+    item, notes = _images.item_to_show(source.names, settings)
     notes = (*source.notes, *notes)
     for number, (model, tally) in enumerate(zip(models, tallies, strict=True)):
         own = [top_k(tally.ranks), *([top_k(tally.ranks, k=TOP)] if tally.classes > TOP else [])]
@@ -412,13 +396,15 @@ def judge(
         if source.scores_only or not len(worst) or source.picture(int(worst[0])) is None:
             continue
         title = f"Most confident mistakes of {model.label}"
-        figure, axes = make_grid(-(-len(worst) // 4), min(len(worst), 4), title=title)
+        figure, axes = _images.make_grid(-(-len(worst) // 4), min(len(worst), 4), title=title)
         for axis, place in zip(axes, worst, strict=False):
             best, sure = tally.best[place], tally.confidence[place]
             said = "no class" if best == NO_CLASS else f"{best} ({sure:.0%})"
             name = Path(source.names[place]).name
-            draw_image(axis, source.picture(int(place)), f"{name}\n{said}, is {labels[place]}")
-        path = save_figure(figure, folder / f"classification_worst_{number}.png")
+            _images.draw_image(
+                axis, source.picture(int(place)), f"{name}\n{said}, is {labels[place]}"
+            )
+        path = _images.save_figure(figure, folder / f"classification_worst_{number}.png")
         pictures.append(PictureValue(path=str(path), title=title, model=number))
     tables = [_top_table(models, source, item), _class_table(models, tallies, labels, source)]
     if len(models) > 1:

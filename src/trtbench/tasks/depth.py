@@ -28,19 +28,7 @@ from trtbench.core.run import Scalar, Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import counted, text_from_seconds, text_from_shape
 from trtbench.host.images import READERS, read_image, read_map, scaled
-from trtbench.tasks._images import (
-    ImageFiles,
-    Loaded,
-    draw_image,
-    find_item,
-    format_note,
-    image_input,
-    item_to_show,
-    make_grid,
-    normalize_flag,
-    normalized,
-    save_figure,
-)
+from trtbench.tasks import _images
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -78,17 +66,17 @@ FLAGS = (
          help=f"Input size, if it is dynamic in the network (default {SIZE})."),
     Flag(name="interpolation", default="bicubic", choices=("bilinear", "bicubic"),
          preprocessing=True, help="Interpolation for scaling images."),
-    normalize_flag("imagenet"),
+    _images.normalize_flag("imagenet"),
     Flag(name="show", help="Name of the image in depth_comparison.png (default: the first)."),
 )  # fmt: skip
 
 
-class DepthImages(ImageFiles):
+class DepthImages(_images.ImageFiles):
     """Images, with files of ground truth for some or all of them."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         self.find_files(settings)
-        takes = image_input(tensors, asked=settings.get("size"), default=SIZE)
+        takes = _images.image_input(tensors, asked=settings.get("size"), default=SIZE)
         self.settings = settings
         self._how: Literal["bilinear", "bicubic"] = (
             "bilinear" if settings.get("interpolation") == "bilinear" else "bicubic"
@@ -101,9 +89,9 @@ class DepthImages(ImageFiles):
         matched = self._match(Path(str(truth))) if truth else {}
         self.truths = {self.paths[index]: file for index, file in matched.items()}
 
-    def prepare(self, loaded: Loaded) -> Arrays:
+    def prepare(self, loaded: _images.Loaded) -> Arrays:
         pixels = scaled(loaded.pixels, self._input.size, how=self._how)
-        return {self._input.name: normalized(pixels, self._normalize, self._input)}
+        return {self._input.name: _images.normalized(pixels, self._normalize, self._input)}
 
     def truth(self, index: int) -> tuple[NDArray[np.float64] | None, str | None]:
         """Return the ground truth of one image, if any, and the reason if it cannot be read."""
@@ -142,7 +130,7 @@ class DepthImages(ImageFiles):
         for what, rest in (("images without ground truth", without),
                            ("ground truths without image", unused)):  # fmt: skip
             if rest:
-                self.notes = (*self.notes, format_note(what, rest))
+                self.notes = (*self.notes, _images.format_note(what, rest))
         return found
 
 
@@ -150,7 +138,7 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open one image or a folder of them."""
     rules_from_settings(settings)  # raises errors before any model is run
     images = DepthImages(settings, tensors)
-    find_item(images.names, settings.get("show"))
+    _images.find_item(images.names, settings.get("show"))
     return images
 
 
@@ -218,7 +206,7 @@ def judge(
                 shape = (own.shape[0], own.shape[1])
                 if difference := map_differences(resize_map(maps[0], shape), own):
                     tally.differences.append(difference)
-    shown, notes = item_to_show(source.names, settings)
+    shown, notes = _images.item_to_show(source.names, settings)
     notes = (*source.notes, *notes)
     scores: list[tuple[Score, ...]] = []
     rows: list[tuple[Scalar, ...]] = []
@@ -260,7 +248,7 @@ def judge(
     pictures: tuple[PictureValue, ...] = ()
     if not source.scores_only:
         figure = _draw_comparison(source, shown, tallies, rules)
-        path = save_figure(figure, folder / "depth_comparison.png")
+        path = _images.save_figure(figure, folder / "depth_comparison.png")
         pictures = (PictureValue(path=str(path), title=f"Depth: {source.names[shown]}"),)
     return Judgement(
         scores=tuple(scores),
@@ -278,15 +266,17 @@ def _draw_comparison(
     picture = read_image(images.paths[index], channels=3)
     shape = (picture.shape[0], picture.shape[1])
     columns = 1 + (truth is not None) + len(tallies)
-    figure, axes = make_grid(1, columns, title=images.names[index], shape=shape, lines=5)
+    figure, axes = _images.make_grid(1, columns, title=images.names[index], shape=shape, lines=5)
     places = iter(axes)
-    draw_image(next(places), picture, "image")
+    _images.draw_image(next(places), picture, "image")
     if truth is not None:
         depth = to_depth(truth, rules.truth_kind, rules.disparity_scale)
         valid = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
         with np.errstate(divide="ignore"):
             near = np.where(valid, 1.0 / depth, np.nan)
-        draw_image(next(places), near, "ground truth (near is bright)", kind="map", shape=shape)
+        _images.draw_image(
+            next(places), near, "ground truth (near is bright)", kind="map", shape=shape
+        )
     for tally in tallies:
         own = tally.model.chunks.rows(index, index + 1)["depth"][0].astype(np.float64)
         if rules.output_kind == "depth":
@@ -303,7 +293,7 @@ def _draw_comparison(
             lines.append(f"{_format_metrics(mean)}, {count}")
         if result is not None and result.metrics is not None and len(good) > 1:
             lines.append(f"this image: {_format_metrics(result.metrics)}")
-        draw_image(next(places), own, "\n".join(lines), kind="map", shape=shape)
+        _images.draw_image(next(places), own, "\n".join(lines), kind="map", shape=shape)
     return figure
 
 

@@ -15,31 +15,13 @@ from typing import Literal
 
 import numpy as np
 
-from trtbench.analysis.coco import (
-    SIZES,
-    BoxMatches,
-    BoxTally,
-    ClassScores,
-    Objects,
-    boxes_from_corners,
-    match_boxes,
-    mean_precisions,
-    overlaps,
-    suppress,
-)
+from trtbench.analysis import coco
 from trtbench.analysis.summary import statistic_intervals
 from trtbench.core import safety
 from trtbench.core.errors import InputError, UsageError, refuse_unknown, suggest
 from trtbench.core.run import Scalar, Score
 from trtbench.core.samples import AnyArray, Arrays
-from trtbench.tasks._boxes import (
-    SIZE,
-    DetectionImage,
-    DetectionImages,
-    Truth,
-    find_dataset,
-    label_file,
-)
+from trtbench.tasks import _boxes
 from trtbench.tasks._images import MIN_SHOWN_SCORE, normalize_flag
 from trtbench.tasks.contract import (
     DataSource,
@@ -75,7 +57,7 @@ class DetectorOutputs:
     """The outputs of one batch, its images, and the settings of the task."""
 
     arrays: dict[str, AnyArray]  # [batch, ...]
-    items: Sequence[DetectionImage]
+    items: Sequence[_boxes.DetectionImage]
     settings: Settings
 
     @property
@@ -398,7 +380,7 @@ FLAGS = (
          preprocessing=True, help="How images fit the input: scaled and padded on all sides, "
          "scaled and padded at the right and bottom, or stretched."),
     Flag(name="size", kind="whole", preprocessing=True,
-         help=f"Input size, if it is dynamic in the network (default {SIZE})."),
+         help=f"Input size, if it is dynamic in the network (default {_boxes.SIZE})."),
     Flag(name="colour", default="rgb", choices=("rgb", "bgr"), preprocessing=True,
          help="Order of colour channels."),
     normalize_flag("none"),
@@ -407,21 +389,21 @@ FLAGS = (
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open images with COCO or YOLO annotations."""
-    return DetectionImages(settings, tensors)
+    return _boxes.DetectionImages(settings, tensors)
 
 
 def read_beside(settings: Settings) -> Sequence[Path]:
     """Return the custom decoder, folders of images and YOLO labels, and image lists."""
     hook, _, _ = str(settings.get("decoder")).rpartition(":")
-    data = find_dataset(settings)
+    data = _boxes.find_dataset(settings)
     files = list(data.paths)
     if not settings.get("annotations"):
-        files += [label_file(each, None, data.root) for each in data.paths]
+        files += [_boxes.label_file(each, None, data.root) for each in data.paths]
     folders = {each.parent for each in files if each.parent.is_dir()}
     return [*([Path(hook)] if hook.endswith(".py") else []), *sorted({*folders, *data.lists})]
 
 
-def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings) -> Arrays:
+def decode(outputs: Arrays, loaded: Sequence[_boxes.DetectionImage], settings: Settings) -> Arrays:
     """Decode the outputs to boxes in the coordinates of their images.
 
     ``boxes`` are [batch, max_det, 6]; rows without a box have score -1.
@@ -473,7 +455,7 @@ def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings
         if nms == "off":
             kept = np.argsort(-scores, kind="stable")[:most]
         else:
-            kept = suppress(
+            kept = coco.suppress(
                 boxes, scores, classes=classes if nms == "class" else None,
                 iou=found.iou if iou is None else float(iou), most=most,
             )  # fmt: skip
@@ -522,8 +504,8 @@ def _candidates(batch: DetectorOutputs) -> tuple[str, Candidates]:
 
 def class_map(
     rows: Sequence[AnyArray],
-    truth: Truth,
-    truths: Sequence[Objects],
+    truth: _boxes.Truth,
+    truths: Sequence[coco.Objects],
     *,
     classes: int | None,
     asked: str | None,
@@ -592,8 +574,8 @@ def class_map(
 
 
 def _boxes_of_model(
-    model: Predicted, truth: Truth | None, truths: Sequence[Objects], settings: Settings
-) -> tuple[list[Objects], str, str | None]:
+    model: Predicted, truth: _boxes.Truth | None, truths: Sequence[coco.Objects], settings: Settings
+) -> tuple[list[coco.Objects], str, str | None]:
     """Return a model's boxes, with classes as indices of the categories.
 
     Also returns how its outputs and classes were decoded, and an optional note.
@@ -625,7 +607,7 @@ def _boxes_of_model(
         if places is not None:
             labels = np.array([places.get(int(label), -1) for label in labels], np.int64)
             own, labels = own[labels >= 0], labels[labels >= 0]
-        objects.append(boxes_from_corners(own[:, :4], labels, own[:, 4]))
+        objects.append(coco.boxes_from_corners(own[:, :4], labels, own[:, 4]))
     name = settings["decoder"] if decoders[0] == CUSTOM else decoders[0]
     words = f"decoded as {name}, boxes {orders[0] if orders else 'none'}, classes by {how}"
     return objects, words, note
@@ -639,9 +621,9 @@ HIGH_CONF = 0.05  # a higher minimum score truncates the precision-recall curve
 @dataclass(frozen=True, kw_only=True)
 class _Tally:
     label: str
-    matches: list[BoxMatches]
-    boxes: BoxTally
-    classes: list[ClassScores]
+    matches: list[coco.BoxMatches]
+    boxes: coco.BoxTally
+    classes: list[coco.ClassScores]
     summary: Mapping[str, float]
 
 
@@ -649,7 +631,7 @@ def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
     """Compute COCO's average precision, and the similarity to the first model."""
-    assert isinstance(source, DetectionImages)
+    assert isinstance(source, _boxes.DetectionImages)
     truth = source.truth
     truths = [] if truth is None else [truth.boxes(path) for path in source.paths]
     found = [_boxes_of_model(model, truth, truths, settings) for model in models]
@@ -662,8 +644,8 @@ def judge(
         )  # fmt: skip
     tallies = []
     for model, (own, _, _) in zip(models, found, strict=True):
-        matches = [match_boxes(each, true) for each, true in zip(own, truths, strict=True)]
-        boxes = BoxTally(matches)
+        matches = [coco.match_boxes(each, true) for each, true in zip(own, truths, strict=True)]
+        boxes = coco.BoxTally(matches)
         tallies.append(
             _Tally(label=model.label, matches=matches, boxes=boxes, classes=boxes.by_class(),
                    summary=boxes.summary())
@@ -690,11 +672,11 @@ def judge(
 
 def _scores(tally: _Tally, count: int, resamples: int) -> tuple[Score, ...]:
     intervals = statistic_intervals(
-        lambda weights: mean_precisions(tally.boxes.by_class(weights=weights, at=())),
+        lambda weights: coco.mean_precisions(tally.boxes.by_class(weights=weights, at=())),
         examples=count,
         resamples=resamples,
     )
-    wanted = ("mAP", "mAP50", "mAP75", *(f"mAP_{size}" for size in SIZES if size), "AR100")
+    wanted = ("mAP", "mAP50", "mAP75", *(f"mAP_{size}" for size in coco.SIZES if size), "AR100")
     return tuple(
         Score(
             metric="AR" if name == "AR100" else name,
@@ -707,11 +689,11 @@ def _scores(tally: _Tally, count: int, resamples: int) -> tuple[Score, ...]:
     )
 
 
-def _similarity(first: Sequence[Objects], own: Sequence[Objects]) -> tuple[Score, ...]:
+def _similarity(first: Sequence[coco.Objects], own: Sequence[coco.Objects]) -> tuple[Score, ...]:
     """Return the mean IoU of the first model's boxes with the best matching boxes of this one."""
     values: list[float] = []
     for reference, found in zip(first, own, strict=True):
-        similar = overlaps(found, reference)
+        similar = coco.overlaps(found, reference)
         similar[found.classes[:, None] != reference.classes[None]] = 0.0
         similar[found.scores < MIN_SHOWN_SCORE] = 0.0
         values += list(similar.max(axis=0, initial=0.0)[reference.scores >= MIN_SHOWN_SCORE])

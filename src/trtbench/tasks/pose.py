@@ -8,34 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.coco import (
-    BoxMatches,
-    People,
-    average_precision,
-    corners_from_centres,
-    default_sigmas,
-    match_people,
-    oks_matrix,
-    suppress,
-)
+from trtbench.analysis import coco
 from trtbench.analysis.summary import statistic_intervals
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import LoadedItem
 from trtbench.core.run import Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
+from trtbench.tasks import _images
 from trtbench.tasks._boxes import CocoKeypoints
-from trtbench.tasks._images import (
-    LETTERBOX_SCALING,
-    MIN_SHOWN_SCORE,
-    ImageFiles,
-    Loaded,
-    image_input,
-    letterboxed,
-    normalize_flag,
-    normalized,
-    relative_names,
-)
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -59,30 +40,30 @@ FLAGS = (
     Flag(name="sigmas", help="OKS sigmas, comma separated (default: COCO's for 17 key points)."),
     Flag(name="size", kind="whole", preprocessing=True,
          help=f"Input size, if it is dynamic in the network (default {SIZE})."),
-    normalize_flag("none"),
+    _images.normalize_flag("none"),
 )  # fmt: skip
 
 
-class PoseImages(ImageFiles):
+class PoseImages(_images.ImageFiles):
     """Images with annotated people."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         path = self.find_files(settings)
-        takes = image_input(tensors, asked=settings.get("size"), default=SIZE)
+        takes = _images.image_input(tensors, asked=settings.get("size"), default=SIZE)
         self.set_preparation(
             takes, str(settings.get("normalize") or "none"), fit="letterbox",
-            size="x".join(map(str, takes.size)), interpolation=LETTERBOX_SCALING,
+            size="x".join(map(str, takes.size)), interpolation=_images.LETTERBOX_SCALING,
         )  # fmt: skip
         file = settings.get("annotations")
         self.annotations = CocoKeypoints(Path(str(file))) if file else None
         if self.annotations is not None:
             self.paths, notes = self.annotations.keep_annotated(path, self.paths)
             self.notes = (*self.notes, *notes)
-            self.names = relative_names(path, self.paths)
+            self.names = _images.relative_names(path, self.paths)
 
-    def prepare(self, loaded: Loaded) -> Arrays:
-        pixels, loaded.geometry = letterboxed(loaded.pixels, self._input.size)
-        return {self._input.name: normalized(pixels, self._normalize, self._input)}
+    def prepare(self, loaded: _images.Loaded) -> Arrays:
+        pixels, loaded.geometry = _images.letterboxed(loaded.pixels, self._input.size)
+        return {self._input.name: _images.normalized(pixels, self._normalize, self._input)}
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
@@ -114,15 +95,15 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
     suppressed = (width - 6) % 3 == 0  # corners, score, class: the network has applied NMS
     values = width - (6 if suppressed else 5)
     padded = np.full((len(found), most, 5 + values), -1.0, np.float32)
-    item: Loaded
+    item: _images.Loaded
     for place, (rows, item) in enumerate(zip(found, loaded, strict=True)):
         rows = rows[rows[:, 4] >= float_setting(settings, "conf")]
         rows = rows[np.isfinite(rows).all(axis=1)]
-        boxes = rows[:, :4] if suppressed else corners_from_centres(rows)
+        boxes = rows[:, :4] if suppressed else coco.corners_from_centres(rows)
         order = (
             np.argsort(-rows[:, 4], kind="stable")[:most]
             if suppressed
-            else suppress(boxes, rows[:, 4], iou=float_setting(settings, "iou"), most=most)
+            else coco.suppress(boxes, rows[:, 4], iou=float_setting(settings, "iou"), most=most)
         )
         rows, boxes = rows[order], boxes[order]
         # The number of points is given: numpy cannot infer it where there is no person.
@@ -146,14 +127,14 @@ def judge(
     """Compute COCO's OKS average precision, and the similarity to the first model."""
     assert isinstance(source, PoseImages)
     annotations = source.annotations
-    everyone: list[list[People]] = []
+    everyone: list[list[coco.People]] = []
     for model in models:
         everyone.append([])
         for index in range(len(source.names)):
             row = model.chunks.rows(index, index + 1)["people"][0]
             own = row[row[:, 0] >= 0].astype(np.float64)
             boxes, no = own[:, 1:5], np.zeros(len(own), bool)
-            everyone[-1].append(People(
+            everyone[-1].append(coco.People(
                 keypoints=own[:, 5:].reshape(len(own), (own.shape[1] - 5) // 3, 3),
                 boxes=boxes, areas=boxes[:, 2] * boxes[:, 3], scores=own[:, 0], ignored=no,
                 crowd=no,
@@ -164,7 +145,7 @@ def judge(
     if len(set(points.values())) > 1:
         what = "networks" if annotations is None else "the network and the annotations"
         raise InputError(f"{what} do not have the same key points", facts=points)
-    sigmas = default_sigmas(next(iter(points.values())))
+    sigmas = coco.default_sigmas(next(iter(points.values())))
     if annotations is not None and (given := settings.get("sigmas")):
         try:
             sigmas = tuple(float(part) for part in str(given).split(","))
@@ -184,7 +165,10 @@ def judge(
         )  # fmt: skip
     truths = [annotations.people(annotations.image_id(path)) for path in source.paths]
     matches = [
-        [match_people(found, truth, sigmas) for found, truth in zip(people, truths, strict=True)]
+        [
+            coco.match_people(found, truth, sigmas)
+            for found, truth in zip(people, truths, strict=True)
+        ]
         for people in everyone
     ]
     rows = tuple(
@@ -208,31 +192,31 @@ def judge(
     )
 
 
-def _scores(matches: Sequence[BoxMatches], resamples: int) -> tuple[Score, ...]:
+def _scores(matches: Sequence[coco.BoxMatches], resamples: int) -> tuple[Score, ...]:
     intervals = statistic_intervals(
-        lambda weights: average_precision(matches, weights=weights),
+        lambda weights: coco.average_precision(matches, weights=weights),
         examples=len(matches),
         resamples=resamples,
     )
     return tuple(
         Score(metric=name, value=value, interval=intervals.get(name), count=len(matches))
-        for name, value in average_precision(matches).items()
+        for name, value in coco.average_precision(matches).items()
         if not np.isnan(value)  # no person is annotated
     )
 
 
 def _similarity(
-    first: list[People], own: list[People], sigmas: tuple[float, ...]
+    first: list[coco.People], own: list[coco.People], sigmas: tuple[float, ...]
 ) -> tuple[Score, ...]:
     """Return the mean OKS of the first model's people with the best matches of this model."""
     values = []
     for reference, found in zip(first, own, strict=True):
-        sure = reference.scores >= MIN_SHOWN_SCORE
+        sure = reference.scores >= _images.MIN_SHOWN_SCORE
         if not sure.any():
             continue
         points = reference.keypoints.copy()
         points[..., 2] = 1.0
-        similar = oks_matrix(found, replace(reference, keypoints=points), sigmas)
+        similar = coco.oks_matrix(found, replace(reference, keypoints=points), sigmas)
         values += list(similar.max(axis=0, initial=0.0)[sure])
     if not values:
         return ()

@@ -8,16 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from trtbench.analysis.history import (
-    HistoryChange,
-    Point,
-    Series,
-    SeriesKey,
-    epoch_s,
-    facts_from_record,
-    key_from_record,
-    series_from_points,
-)
+from trtbench.analysis import history
 from trtbench.core.run import Run
 from trtbench.core.units import (
     counted,
@@ -55,15 +46,15 @@ CAPTION = (
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Show measurements that were repeated over time, with changes of their level."""
-    groups: dict[SeriesKey, list[Point]] = {}
+    groups: dict[history.SeriesKey, list[history.Point]] = {}
     for run in runs:
         head, record = summary_of(run).head, run.record
         if head and instant_from_text(record.created) is not None:
-            facts, value = facts_from_record(record), head.typical
-            point = Point(run=run.id, created=record.created, median_s=value, facts=facts)
-            groups.setdefault(key_from_record(record), []).append(point)
+            facts, value = history.facts_from_record(record), head.typical
+            point = history.Point(run=run.id, created=record.created, median_s=value, facts=facts)
+            groups.setdefault(history.key_from_record(record), []).append(point)
     found = [
-        series_from_points(key, points)
+        history.series_from_points(key, points)
         for key, points in groups.items()
         if len({point.created for point in points}) >= 3
     ]
@@ -74,7 +65,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     return optional_section("history", "History", blocks)
 
 
-def document_from_series(series: Sequence[Series]) -> Document:
+def document_from_series(series: Sequence[history.Series]) -> Document:
     """Describe the history of each series, in the given order."""
     taken: set[str] = set()
     sections = []
@@ -88,7 +79,7 @@ def document_from_series(series: Sequence[Series]) -> Document:
     return Document(title="History", created=newest, sections=tuple(sections), data=data)
 
 
-def _series_blocks(series: Series, name: str) -> Iterator[Block]:
+def _series_blocks(series: history.Series, name: str) -> Iterator[Block]:
     first, last = series.points[0], series.points[-1]
     yield _figure(series, name)
     # The latest values as block characters.
@@ -105,12 +96,12 @@ def _series_blocks(series: Series, name: str) -> Iterator[Block]:
     if not series.changes:
         return
 
-    def change_cell(change: HistoryChange) -> Cell:
+    def change_cell(change: history.HistoryChange) -> Cell:
         part = change.at.change
         text = text_from_fraction(part, digits=1, signed=True)
         return Cell(part, text, "bad" if part > 0 else "good")
 
-    def causes(change: HistoryChange) -> str:
+    def causes(change: history.HistoryChange) -> str:
         found = (f"{each.name}: {each.before} → {each.after}" for each in change.causes)
         return "; ".join(found) or "nothing recorded"
 
@@ -127,11 +118,11 @@ def _series_blocks(series: Series, name: str) -> Iterator[Block]:
     yield table(f"changes_{name}", series.changes, columns)
 
 
-def _figure(series: Series, name: str) -> Figure:
+def _figure(series: history.Series, name: str) -> Figure:
     """Return a chart of runs over time with their levels and changes."""
     values = sorted(series.values)
     unit, scale = unit_for_seconds(values[len(values) // 2])
-    x = [epoch_s(point.created) for point in series.points]
+    x = [history.epoch_s(point.created) for point in series.points]
     level_x: list[float] = []
     level_y: list[float | None] = []
     for begin, end in series.levels():  # the median of each level

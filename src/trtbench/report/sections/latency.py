@@ -15,20 +15,7 @@ from trtbench.core.properties import protocol_of, streams_of
 from trtbench.core.run import Run
 from trtbench.core.samples import Column
 from trtbench.core.units import counted, text_from_duration, unit_for_seconds
-from trtbench.report.charts import (
-    Axis,
-    Bars,
-    Bins,
-    Box,
-    Boxes,
-    Histogram,
-    Lines,
-    Mark,
-    Panel,
-    bar_group,
-    curves,
-    line,
-)
+from trtbench.report import charts, run_facts
 from trtbench.report.document import (
     Block,
     Figure,
@@ -42,23 +29,13 @@ from trtbench.report.document import (
 from trtbench.report.document import (
     Column as TableColumn,
 )
-from trtbench.report.run_facts import (
-    PHASES,
-    QUANTITIES,
-    Quantity,
-    headline_title,
-    joules_per_item,
-    labelled,
-    protocol_warning,
-    summary_of,
-)
 from trtbench.report.sections.summary import statistics_blocks
 
 ORDER = 30
 
 FIGURES = (
-    ("gpu_utilization", "GPU during the measurement", QUANTITIES[:4]),
-    ("gpu_power", "Power and temperature", QUANTITIES[4:]),
+    ("gpu_utilization", "GPU during the measurement", run_facts.QUANTITIES[:4]),
+    ("gpu_power", "Power and temperature", run_facts.QUANTITIES[4:]),
 )
 
 MOST_PANELS = 6
@@ -79,7 +56,7 @@ LOG_RANGE = 6.0
 def make(runs: Sequence[Run]) -> list[Section]:
     """Show distribution, time series and percentiles of latencies, phases, and telemetry."""
     rows = []
-    for index, (name, run) in enumerate(labelled(runs)):
+    for index, (name, run) in enumerate(run_facts.labelled(runs)):
         samples = run.times.durations().get(run.times.headline, np.empty(0))
         if np.isfinite(samples).any():
             rows.append(_Row(name, f"run:{index}", run, samples[np.isfinite(samples)]))
@@ -107,7 +84,7 @@ def make(runs: Sequence[Run]) -> list[Section]:
     )
     percentiles += [
         each.having(caption=" ".join(filter(None, (caption, each.caption))))
-        for each in statistics_blocks(dict(labelled(runs)), id="percentiles", every=True)
+        for each in statistics_blocks(dict(run_facts.labelled(runs)), id="percentiles", every=True)
         if isinstance(each, Table)
     ]
     made = (
@@ -127,7 +104,7 @@ class _Row(NamedTuple):
     run: Run
     samples: Column
 
-    def outside_text(self, axis: Axis, scale: float) -> str | None:
+    def outside_text(self, axis: charts.Axis, scale: float) -> str | None:
         """Return a text on samples outside the drawn range, or ``None``."""
         low, high = axis.low or 0.0, axis.high or 0.0
         count = int(np.count_nonzero((self.samples < low) | (self.samples > high)))
@@ -147,11 +124,11 @@ def _display_range(columns: Sequence[Column]) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _axis(rows: Sequence[_Row], unit: str) -> Axis:
+def _axis(rows: Sequence[_Row], unit: str) -> charts.Axis:
     low, high = _display_range([row.samples for row in rows])
     log = len(rows) > 1 and low > 0 and high / low > LOG_RANGE
-    title = headline_title([row.run for row in rows])
-    return Axis(title, unit, "log" if log else "linear", low, high)
+    title = run_facts.headline_title([row.run for row in rows])
+    return charts.Axis(title, unit, "log" if log else "linear", low, high)
 
 
 def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
@@ -162,16 +139,18 @@ def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
     groups = []
     for row in rows:
         marks = []
-        if (head := summary_of(row.run).head) is not None:
+        if (head := run_facts.summary_of(row.run).head) is not None:
             text = text_from_duration(head.median, bounds=head.median_interval)
-            marks.append(Mark(head.median / scale, f"median {text}", role="median"))
+            marks.append(charts.Mark(head.median / scale, f"median {text}", role="median"))
             tail = head.quantile(0.99)
             if tail.value is not None:
                 text = f"p99 {text_from_duration(tail.value, bounds=tail.interval)}"
-                marks.append(Mark(tail.value / scale, text))
+                marks.append(charts.Mark(tail.value / scale, text))
         counts = tuple(np.histogram(row.samples, edges)[0].tolist())
-        groups.append(Bins(row.name, row.role, counts, tuple(marks), row.outside_text(axis, scale)))
-    chart = Histogram(axis, Axis("Samples"), tuple(edges.tolist()), tuple(groups))
+        groups.append(
+            charts.Bins(row.name, row.role, counts, tuple(marks), row.outside_text(axis, scale))
+        )
+    chart = charts.Histogram(axis, charts.Axis("Samples"), tuple(edges.tolist()), tuple(groups))
     caption = "Samples per bin; every run on the same axis." if len(groups) > 1 else None
     return Figure("latency_hist", "How latencies are distributed", chart, caption)
 
@@ -188,11 +167,11 @@ def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
         outside = np.sort(row.samples[far & (row.samples <= (axis.high or 0.0))])
         kept = np.linspace(0, len(outside) - 1, min(60, len(outside))).astype(int)
         shown, beyond = tuple(outside[kept].tolist()), row.outside_text(axis, scale)
-        boxes.append(Box(row.name, row.role, low, q1, median, q3, high, shown, beyond))
+        boxes.append(charts.Box(row.name, row.role, low, q1, median, q3, high, shown, beyond))
     title = "Runs side by side" if len(boxes) > 1 else "Latency as a box plot"
     words = "Box: quartiles and median. Whiskers: last sample within 1.5 times the box length."
-    caption = " ".join(filter(None, (words, protocol_warning([row.run for row in rows]))))
-    return Figure("speed_benchmark", title, Boxes(axis, tuple(boxes)), caption)
+    caption = " ".join(filter(None, (words, run_facts.protocol_warning([row.run for row in rows]))))
+    return Figure("speed_benchmark", title, charts.Boxes(axis, tuple(boxes)), caption)
 
 
 def _series(rows: Sequence[_Row], unit: str) -> Figure:
@@ -208,20 +187,22 @@ def _series(rows: Sequence[_Row], unit: str) -> Figure:
         inside = np.flatnonzero((values >= low) & (values <= high))
         above = np.flatnonzero(values > high)
         shown = inside[_points_to_draw(values[inside], 1500)]
-        lines = [line(row.name, row.role, x[shown], values[shown], "points")]
+        lines = [charts.line(row.name, row.role, x[shown], values[shown], "points")]
         if len(above):
             at = x[above[_points_to_draw(values[above], 80)]]
-            lines.append(line("above the range", "outlier", at, [high] * len(at), "beyond"))
+            lines.append(charts.line("above the range", "outlier", at, [high] * len(at), "beyond"))
         stretches = np.array_split(np.arange(len(values)), max(1, min(60, len(values) // 8)))
         medians = [float(np.median(values[part])) for part in stretches]
         middles = np.interp([float(part.mean()) for part in stretches], np.arange(len(x)), x)
-        lines.append(line("running median", "median", middles, medians))
+        lines.append(charts.line("running median", "median", middles, medians))
         launch = np.zeros(len(x)) if times.launch is None else times.launch[finite]
-        marks = tuple(Mark(float(x[k + 1]), "") for k in np.flatnonzero(np.diff(launch)))
-        panels.append(Panel(row.name, low, high, lines=tuple(lines), marks=marks))
-    seconds = Axis("Time since the measurement began", "s")
-    axis = seconds if by_time else Axis("Sample, in order of time")
-    chart = Lines(axis, Axis(headline_title([row.run for row in rows]), unit), tuple(panels))
+        marks = tuple(charts.Mark(float(x[k + 1]), "") for k in np.flatnonzero(np.diff(launch)))
+        panels.append(charts.Panel(row.name, low, high, lines=tuple(lines), marks=marks))
+    seconds = charts.Axis("Time since the measurement began", "s")
+    axis = seconds if by_time else charts.Axis("Sample, in order of time")
+    chart = charts.Lines(
+        axis, charts.Axis(run_facts.headline_title([row.run for row in rows]), unit), tuple(panels)
+    )
     caption = "Triangles: samples above the range. Solid line: running median."
     caption += " Each run has its own range." if len(panels) > 1 else ""
     return Figure("latency_series", "Latency over time", chart, caption)
@@ -242,7 +223,7 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> Figure:
     lines = []
     for row in rows:
         ordered = np.sort(row.samples)
-        count, head = len(ordered), summary_of(row.run).head
+        count, head = len(ordered), run_facts.summary_of(row.run).head
         # A two-sided 95 % interval of a quantile q needs at least ln(0.025) / ln(q) samples.
         supported = math.exp(math.log(0.025) / max(head.effective if head else 1.0, 1.0))
         # Evenly spaced on the tail axis, where the last of n samples is at log10(n).
@@ -252,23 +233,23 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> Figure:
         unsure = ~sure
         if sure.any():
             unsure[np.flatnonzero(sure)[-1]] = True
-            lines.append(line(row.name, row.role, shares[sure], values[sure]))
+            lines.append(charts.line(row.name, row.role, shares[sure], values[sure]))
         if unsure.any():
             label = None if sure.any() else row.name
-            lines.append(line(label, row.role, shares[unsure], values[unsure], "dotted"))
+            lines.append(charts.line(label, row.role, shares[unsure], values[unsure], "dotted"))
     known = [y for each in lines for y in each.y if y is not None]
     wide = min(known) > 0 and max(known) / min(known) > LOG_CURVE_RANGE
     drawn = [row.run for row in rows]
-    y = Axis(headline_title(drawn), unit, "log" if wide else "linear")
+    y = charts.Axis(run_facts.headline_title(drawn), unit, "log" if wide else "linear")
     words = "Dotted: too few independent samples."
-    caption = " ".join(filter(None, (words, protocol_warning(drawn))))
-    chart = curves(Axis("Percentile", scale="tail"), y, lines)
+    caption = " ".join(filter(None, (words, run_facts.protocol_warning(drawn))))
+    chart = charts.curves(charts.Axis("Percentile", scale="tail"), y, lines)
     return Figure("percentiles", "Latency by percentile", chart, caption)
 
 
 def _phases(runs: Sequence[Run]) -> Iterator[Figure]:
     """Show the mean time of each phase, for runs with more than one phase."""
-    found = [(label, run, _phase_means(run)) for label, run in labelled(runs)]
+    found = [(label, run, _phase_means(run)) for label, run in run_facts.labelled(runs)]
     rows = [row for row in found if len(row[2]) > 1]
     if not rows:
         return
@@ -282,14 +263,14 @@ def _phases(runs: Sequence[Run]) -> Iterator[Figure]:
     pairs = list(zip(means, spans, strict=True))
     rest = [max(0.0, each["host"] - span) if "host" in each else None for each, span in pairs]
     unit, scale = unit_for_seconds(max(max(each.get("host", 0.0), span) for each, span in pairs))
-    parts = [(PHASES[name], name, [each.get(name) for each in means]) for name in STACKED]
+    parts = [(run_facts.PHASES[name], name, [each.get(name) for each in means]) for name in STACKED]
     groups = tuple(
-        bar_group(name, role, values, scale=scale)
+        charts.bar_group(name, role, values, scale=scale)
         for name, role, values in (*parts, ("rest of host", "other", rest))
         if any(value is not None for value in values)
     )
-    axis = Axis("Mean time per query", unit, low=0)
-    chart = Bars(axis, "Run", tuple(label for label, *_ in rows[:MOST_PHASES]), groups)
+    axis = charts.Axis("Mean time per query", unit, low=0)
+    chart = charts.Bars(axis, "Run", tuple(label for label, *_ in rows[:MOST_PHASES]), groups)
     yield Figure("phases", "Where the time of a query goes", chart, caption)
 
 
@@ -297,7 +278,7 @@ def _phase_means(run: Run) -> dict[str, float]:
     shown = ("host", *STACKED)
     means = {
         each.column: each.mean
-        for each in summary_of(run).columns
+        for each in run_facts.summary_of(run).columns
         if each.reported and each.column in shown and np.isfinite(each.mean)
     } or {
         name: float(np.nanmean(samples))
@@ -309,7 +290,9 @@ def _phase_means(run: Run) -> dict[str, float]:
 
 def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
     """Show every sampled quantity over time, and a table of means."""
-    seen = [(k, label, run) for k, (label, run) in enumerate(labelled(runs)) if run.telemetry]
+    seen = [
+        (k, label, run) for k, (label, run) in enumerate(run_facts.labelled(runs)) if run.telemetry
+    ]
     for id, title, quantities in FIGURES:
         panels = []
         for quantity in quantities:
@@ -319,19 +302,19 @@ def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
                 values = quantity.values(shown)
                 if any(value is not None for value in values):
                     x = [each.at_s - shown[0].at_s for each in shown]
-                    lines.append(line(label, f"run:{index}", x, values))
+                    lines.append(charts.line(label, f"run:{index}", x, values))
             if lines:
                 top = max(value for each in lines for value in each.y if value is not None)
                 # From zero, so that noise does not look like a change.
                 high, axis = quantity.highest or top * 1.08 or 1.0, quantity.axis
-                panels.append(Panel(quantity.title, 0.0, high, axis, tuple(lines)))
+                panels.append(charts.Panel(quantity.title, 0.0, high, axis, tuple(lines)))
         if panels:
-            x_axis = Axis("Time since the first sample", "s")
-            chart = Lines(x_axis, panels[0].y or Axis(""), tuple(panels))
+            x_axis = charts.Axis("Time since the first sample", "s")
+            chart = charts.Lines(x_axis, panels[0].y or charts.Axis(""), tuple(panels))
             outside = "Sampled from outside the measuring process."
             yield Figure(id, title, chart, f"{outside} Memory is for the whole device.")
 
-    def mean(quantity: Quantity) -> TableColumn:
+    def mean(quantity: run_facts.Quantity) -> TableColumn:
         def value(row: tuple[int, str, Run]) -> float | None:
             values = [each for each in quantity.values(row[2].telemetry) if each is not None]
             return fmean(values) if values else None
@@ -339,12 +322,12 @@ def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
         return column(quantity.key, quantity.axis.label, value, "number")
 
     def energy(row: tuple[int, str, Run]) -> float | None:
-        return joules_per_item(row[2])
+        return run_facts.joules_per_item(row[2])
 
     columns = (
         column("run", get=1),
         column("looks", "Samples", lambda row: len(row[2].telemetry), "right"),
-        *map(mean, QUANTITIES),
+        *map(mean, run_facts.QUANTITIES),
         column("energy_per_item_j", "Energy per item (J)", energy, "number"),
     )
     caption = "Means of the samples; energy from the device's counter, or from the sampled power."
