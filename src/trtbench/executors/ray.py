@@ -18,18 +18,7 @@ from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import JobError, TrtbenchError, UnavailableError, writing
 from trtbench.core.jobs import ReportedError
 from trtbench.core.spec import Value
-from trtbench.executors import _node
-from trtbench.executors._transfer import (
-    Upload,
-    blob_path,
-    cache_folder,
-    pack,
-    place_upload,
-    store_blob,
-    text_of_files,
-    unpack,
-    upload_from_job,
-)
+from trtbench.executors import _node, _transfer
 from trtbench.executors.contract import SIZES, ExecutorSettings, Notify, RemoteJob
 from trtbench.host.files import exclusive, temporary_folder
 
@@ -91,14 +80,14 @@ class RayExecutor(_node.SlotExecutor):
         super().__init__(self._list_nodes, patience_s=settings.patience_s)
 
     def run(self, job: RemoteJob, *, folder: Path, notify: Notify) -> None:
-        upload = upload_from_job(job)
+        upload = _transfer.upload_from_job(job)
 
         def run_in(slot: _node.Slot) -> None:
             answer = self._run_task(slot, upload, notify)
             if answer.run is not None:
                 with temporary_folder() as own:
                     (own / "run.tar").write_bytes(answer.run)
-                    unpack(own / "run.tar", folder)
+                    _transfer.unpack(own / "run.tar", folder)
             if answer.error is not None:
                 raise _node.error_from_machine(answer.error, where=slot.title)
 
@@ -171,13 +160,14 @@ class RayExecutor(_node.SlotExecutor):
         fresh = tuple(contents.keys() - self._contents.keys())
 
         def list_missing() -> tuple[str, ...]:
-            cache = cache_folder()
-            return tuple(each for each in fresh if not blob_path(cache, each).is_file())
+            cache = _transfer.cache_folder()
+            return tuple(each for each in fresh if not _transfer.blob_path(cache, each).is_file())
 
         missing = self._call_on_node(slot.machine, list_missing) if fresh else ()
         missing = fresh if missing is None else missing
         if missing:
-            notify(f"sending {text_of_files([contents[each] for each in missing])} to {slot.title}")
+            size = _transfer.text_of_files([contents[each] for each in missing])
+            notify(f"sending {size} to {slot.title}")
         for sha256 in missing:
             with self._putting:
                 if sha256 not in self._contents:  # once for all nodes
@@ -186,7 +176,7 @@ class RayExecutor(_node.SlotExecutor):
                         self._contents[sha256] = [self._ray.put(chunk) for chunk in chunks]
         return {each: self._contents[each] for each in contents if each in self._contents}
 
-    def _run_task(self, slot: _node.Slot, upload: Upload, notify: Notify) -> Answer:
+    def _run_task(self, slot: _node.Slot, upload: _transfer.Upload, notify: Notify) -> Answer:
         errors = importlib.import_module("ray.exceptions")
         job, needs = upload.job, upload.job.needs
         contents = self._put_contents(slot, upload.contents, notify)
@@ -277,15 +267,15 @@ open_executor = RayExecutor
 
 def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
     """Run a job on this node; ``contents`` are references to chunks of files, by hash."""
-    found = value_from_json(upload, Upload, where="the request")
+    found = value_from_json(upload, _transfer.Upload, where="the request")
     answer = Answer()
     try:
         with writing("the cache of the node"):
-            cache = cache_folder()
+            cache = _transfer.cache_folder()
             for sha256, chunks in contents.items():
                 _fetch_content(cache, sha256, chunks)
         with temporary_folder() as folder:
-            job = place_upload(found, cache=cache, folder=folder)
+            job = _transfer.place_upload(found, cache=cache, folder=folder)
             environment: dict[str, str | None] = {"TRTBENCH_CPU_SLOT": str(slot)}
             with contextlib.suppress(OSError):  # Ray limits workers to one thread: undo that
                 context = importlib.import_module("ray").get_runtime_context()
@@ -298,7 +288,7 @@ def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: i
             except TrtbenchError as problem:
                 answer = answer.having(error=ReportedError.from_error(problem))
             if (folder / "work" / _node.RUN).is_dir():  # a failed job leaves its log there
-                pack(folder / "work" / _node.RUN, folder / "run.tar")
+                _transfer.pack(folder / "work" / _node.RUN, folder / "run.tar")
                 answer = answer.having(run=(folder / "run.tar").read_bytes())
             return answer
     except TrtbenchError as problem:
@@ -308,6 +298,6 @@ def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: i
 def _fetch_content(cache: Path, sha256: str, chunks: Sequence[object]) -> None:
     """Fetch content unless the node has it; tasks that need the same one wait for each other."""
     with exclusive(cache / f".{sha256[:16]}.lock"):
-        if not blob_path(cache, sha256).is_file():
+        if not _transfer.blob_path(cache, sha256).is_file():
             ray = importlib.import_module("ray")
-            store_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
+            _transfer.store_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))

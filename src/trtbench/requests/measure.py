@@ -10,48 +10,15 @@ from typing import Annotated, Literal
 
 from trtbench.core.errors import UsageError
 from trtbench.core.words import Mode, Scalar
-from trtbench.requests.fields import (
-    FILE,
-    LIST,
-    WRITTEN_HERE,
-    Argument,
-    DeviceFields,
-    Duration,
-    ExecutorFields,
-    File,
-    Fraction,
-    InputFields,
-    Kind,
-    LengthFields,
-    MemoryFields,
-    OptionFields,
-    Pairs,
-    PerSide,
-    PrecisionFields,
-    PythonFields,
-    QueryFields,
-    ShapeFields,
-    SideFields,
-    SourceFields,
-    StoreFields,
-    TagFields,
-    TaskFields,
-    ThreadFields,
-    TimeoutFields,
-    VerbRequest,
-    WaitFields,
-    argument,
-    fraction,
-    option,
-    output_path,
-    words_from_text,
-)
+from trtbench.requests import fields
+from trtbench.requests.fields import Argument, Duration, File, Kind, argument, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFields(
-    ShapeFields, LengthFields, InputFields, TaskFields, DeviceFields, QueryFields,
-    PrecisionFields, OptionFields, PythonFields, MemoryFields, TimeoutFields, WaitFields,
+    fields.ShapeFields, fields.LengthFields, fields.InputFields, fields.TaskFields,
+    fields.DeviceFields, fields.QueryFields, fields.PrecisionFields, fields.OptionFields,
+    fields.PythonFields, fields.MemoryFields, fields.TimeoutFields, fields.WaitFields,
 ):  # fmt: skip
     """Run options."""
 
@@ -61,7 +28,7 @@ class RunFields(
     launches: int | None = option(
         None, "Fresh processes to start (default 1).", metavar="N", least=1, axis=True, setting=True
     )
-    output: File | None = output_path(None, "Folder for this run.")
+    output: File | None = fields.output_path(None, "Folder for this run.")
     separate_profile_run: bool = option(True, "Time layers in a separate pass.")
     telemetry: Duration | None = option(
         None,
@@ -83,7 +50,7 @@ class RunFields(
 
 
 @dataclass(frozen=True)
-class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
+class BenchRequest(RunFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields):
     """Measure a model in fresh processes and keep the run."""
 
     model: Annotated[
@@ -110,7 +77,7 @@ MOST_LAUNCHES = 80
 
 
 @dataclass(frozen=True, kw_only=True)
-class TurnFields(VerbRequest):
+class TurnFields(fields.VerbRequest):
     """How often sides take turns, and what counts as the same."""
 
     launches: int | None = option(
@@ -132,7 +99,7 @@ class TurnFields(VerbRequest):
     mode: Mode = option(
         "auto", "How the sides take turns; --duration and --iterations are for launches."
     )
-    margin: Fraction = option("2%", "Two sides are the same if the interval is within this.")
+    margin: fields.Fraction = option("2%", "Two sides are the same if the interval is within this.")
     accept: Collection[str] = option(
         (), "Compare despite this difference (tf32, batch, protocol, ...).", metavar="KEY"
     )
@@ -150,24 +117,25 @@ class TurnFields(VerbRequest):
 
     @property
     def margin_part(self) -> float:
-        return fraction(self.margin)
+        return fields.fraction(self.margin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairFields(
-    SideFields, ShapeFields, TurnFields, LengthFields, InputFields, ThreadFields, OptionFields,
-    QueryFields, PrecisionFields, TimeoutFields, WaitFields, TagFields,
+    fields.SideFields, fields.ShapeFields, TurnFields, fields.LengthFields, fields.InputFields,
+    fields.ThreadFields, fields.OptionFields, fields.QueryFields, fields.PrecisionFields,
+    fields.TimeoutFields, fields.WaitFields, fields.TagFields,
 ):  # fmt: skip
     """Options of two sides that are measured in turn, common or per side."""
 
-    device: PerSide | None = option(
+    device: fields.PerSide | None = option(
         None,
         "cpu, cuda:0 ...: once, or once per side.",
         metavar="NAME",
         per_side=True,
         setting=True,
     )
-    args: PerSide | None = option(
+    args: fields.PerSide | None = option(
         None,
         "Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, "
         "or once per side ('' is none).",
@@ -177,7 +145,7 @@ class PairFields(
 
 
 @dataclass(frozen=True)
-class CompareRequest(PairFields, ExecutorFields, StoreFields):
+class CompareRequest(PairFields, fields.ExecutorFields, fields.StoreFields):
     """Compare every candidate with the baseline: models, engines, checkpoints or stored runs."""
 
     baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE", travels="model")]
@@ -189,14 +157,14 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
     builds: int | None = option(
         None, "Build both ONNX files N times, and compare over builds.", metavar="N", least=2
     )
-    build: Pairs = option(
+    build: fields.Pairs = option(
         {}, "With --builds, a flag of trtbench build: workspace=4GiB; repeat for several."
     )
     output_dir: File = option(
         "artifacts/compare",
         "Folder for the table, and for the engines of --builds.",
-        kind=FILE,
-        stays=WRITTEN_HERE,
+        kind=fields.FILE,
+        stays=fields.WRITTEN_HERE,
     )
 
     @property
@@ -225,7 +193,7 @@ OnUnclear = Literal["fail", "pass", "retry"]
 
 
 @dataclass(frozen=True)
-class GateRequest(PairFields, ExecutorFields, StoreFields):
+class GateRequest(PairFields, fields.ExecutorFields, fields.StoreFields):
     """Check a candidate against rules."""
 
     candidate: Annotated[
@@ -241,14 +209,14 @@ class GateRequest(PairFields, ExecutorFields, StoreFields):
     baseline: str | None = option(
         None, "last, best or tag:NAME of stored runs comparable with CANDIDATE.", metavar="WHICH"
     )
-    max_slowdown: Fraction | None = option(None, "Maximum slowdown against BASELINE.")
+    max_slowdown: fields.Fraction | None = option(None, "Maximum slowdown against BASELINE.")
     metrics: Sequence[str] = option(
         (), "Rule such as 'p99<5ms', quoted for the shell.", ("--metric",), metavar="RULE"
     )
     rules: Sequence[File] = option(
         (),
         "TOML file of rules; MODEL.gate.toml next to the model is always read.",
-        kind=FILE,
+        kind=fields.FILE,
         stays="checked here",
     )
     on_unclear: OnUnclear = option("fail", "If a rule stays unclear; retry measures once more.")
@@ -267,7 +235,7 @@ class GateRequest(PairFields, ExecutorFields, StoreFields):
             )
 
 
-Values = Annotated[str | int | Sequence[Scalar], LIST]  # of an axis
+Values = Annotated[str | int | Sequence[Scalar], fields.LIST]  # of an axis
 
 
 def axes_from_flags(flags: Sequence[str]) -> dict[str, Sequence[Scalar]]:
@@ -297,7 +265,7 @@ def excluded_from_flags(flags: Sequence[str]) -> list[dict[str, Scalar]]:
     """Read exclusions such as ``runtime=torch,precision=int8``."""
     found = []
     for text in flags:
-        pairs = dict(part.partition("=")[::2] for part in words_from_text(text))
+        pairs = dict(part.partition("=")[::2] for part in fields.words_from_text(text))
         if not all(pairs.values()):
             raise UsageError(f"--exclude {text} is not valid", fix="runtime=torch,precision=int8")
         found.append({name: scalar(value) for name, value in pairs.items()})
@@ -309,7 +277,7 @@ def scalars(values: Values) -> list[Scalar]:
     if values is None:
         return []
     if isinstance(values, str):
-        return [scalar(part) for part in words_from_text(values)]
+        return [scalar(part) for part in fields.words_from_text(values)]
     return list(values) if isinstance(values, Sequence) else [values]
 
 
@@ -338,7 +306,7 @@ OpenShapes = Annotated[Mapping[str, Sequence[int | str]], OPEN_SHAPES]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AxisFields(VerbRequest):
+class AxisFields(fields.VerbRequest):
     """The axes of a sweep."""
 
     preset: str | None = option(None, "classification, depth, pose or stgcn.", metavar="NAME")
@@ -357,7 +325,7 @@ class AxisFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccuracyFields(VerbRequest):
+class AccuracyFields(fields.VerbRequest):
     """Data for accuracy, for inputs and for INT8 calibration."""
 
     data: File | None = option(
@@ -385,14 +353,18 @@ class AccuracyFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultFields(TimeoutFields):
+class ResultFields(fields.TimeoutFields):
     """Where the results are written, and how a sweep is resumed."""
 
     resume: File | None = option(
-        None, "Continue the sweep in this folder.", kind=FILE, metavar="DIR", stays=WRITTEN_HERE
+        None,
+        "Continue the sweep in this folder.",
+        kind=fields.FILE,
+        metavar="DIR",
+        stays=fields.WRITTEN_HERE,
     )
     retry_failed: bool = option(False, "With --resume: retry what failed.")
-    output: File | None = output_path(None, "Folder of the sweep.")
+    output: File | None = fields.output_path(None, "Folder of the sweep.")
     names: Literal["case", "vanilla"] | None = option(
         None, "Label rows by runtime and precision, or as Vanilla and TRT fp16, like ArtTRT."
     )
@@ -401,8 +373,8 @@ class ResultFields(TimeoutFields):
 
 @dataclass(frozen=True)
 class SweepRequest(
-    AxisFields, AccuracyFields, TaskFields, SourceFields, ResultFields, MemoryFields,
-    TagFields, ExecutorFields, StoreFields,
+    AxisFields, AccuracyFields, fields.TaskFields, fields.SourceFields, ResultFields,
+    fields.MemoryFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields,
 ):  # fmt: skip
     """Measure every case of a matrix: models, or a TOML or YAML file that describes everything."""
 
