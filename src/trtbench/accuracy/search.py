@@ -22,18 +22,8 @@ from trtbench.analysis.check import METRICS, OutputTally, worst_numbers
 from trtbench.analysis.localize import LIMITS, Loss, Restored, bisect, smallest_sufficient
 from trtbench.analysis.onnx_graph import PREFIX, OnnxTensor
 from trtbench.analysis.scores import USUAL_SQNR_DB
+from trtbench.convert import cast as casts
 from trtbench.convert.calibration import FeedArrays
-from trtbench.convert.cast import (
-    FLOAT,
-    LOW,
-    at_opset,
-    copied,
-    drop_unused,
-    prepared,
-    rename_reads,
-    stand_in,
-    tensor_types,
-)
 from trtbench.convert.verify import FOLLOWERS, grouped, run_session, session_of
 from trtbench.core.conditions import Condition, condition_from_text, holds
 from trtbench.core.errors import InputError
@@ -105,7 +95,7 @@ class Graph:
 
     def __init__(self, model: ModelProto) -> None:
         self.model, self.nodes = model, list(model.graph.node)
-        self.types = tensor_types(model)
+        self.types = casts.tensor_types(model)
         self.stored = {tensor.name: tensor for tensor in model.graph.initializer}
         inputs = [v for v in model.graph.input if v.name not in self.stored]
         self.inputs = [value.name for value in inputs]
@@ -207,7 +197,7 @@ def divide_graphs(reference: Graph, candidate: Graph) -> GraphPair:
             taken.add(match)
     matches = dict(sorted(found.items(), key=lambda pair: reference.producers[pair[0]]))
     theirs = set(matches.values())
-    floats = {FLOAT, *LOW}
+    floats = {casts.FLOAT, *casts.LOW}
     parts = []
     for tensor, match in matches.items():
         places, reads = reference.nodes_computing(tensor, matches)
@@ -221,7 +211,7 @@ def divide_graphs(reference: Graph, candidate: Graph) -> GraphPair:
             number = candidate.types.get(zero) or candidate.types.get(narrow) or 2
             kinds[QUANTIZED.get(number, "INT8")] += 1
         names = (name for node in others for name in (*node.input, *node.output))
-        types = (LOW.get(candidate.types.get(name, 0)) for name in names)
+        types = (casts.LOW.get(candidate.types.get(name, 0)) for name in names)
         low = kinds.most_common(1)[0][0] if kinds else next(filter(None, types), None)
         # A part is named after its weighted node, else after the first that computes.
         weighted = [node for node in nodes if node.op_type in _WEIGHTED]
@@ -280,7 +270,7 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
     from onnx import helper
 
     reference, candidate = pair.reference, pair.candidate
-    made, tensors = copied(candidate.model), {part.tensor for part in chosen}
+    made, tensors = casts.copied(candidate.model), {part.tensor for part in chosen}
     replaced = {pair.matches[tensor] for tensor in tensors}
     nodes: dict[str, NodeProto] = {}  # copied or inserted, by name
     stored: set[str] = set()
@@ -310,7 +300,7 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
         match = pair.matches.get(tensor)
         if match is None or tensor in tensors:
             return output_name(tensor)
-        wanted = reference.types.get(tensor, FLOAT)
+        wanted = reference.types.get(tensor, casts.FLOAT)
         if candidate.types.get(match) == wanted:
             return match
         cast(match, match + KEPT, wanted)
@@ -324,7 +314,7 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
             copy.CopyFrom(node)
             copy.input[:] = [input_name(name) if name else "" for name in node.input]
             for body in onnx_model.subgraphs(copy):
-                rename_reads(body, input_name)
+                casts.rename_reads(body, input_name)
             copy.output[:] = [output_name(name) if name else "" for name in node.output]
             nodes[node.name] = copy
         if reference.types.get(part.tensor) != candidate.types.get(part.match):
@@ -341,7 +331,7 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
             needed.add(index)
             waiting.extend(onnx_model.reads_of(every[index]))
     onnx_model.keep_nodes(made.graph, [every[index] for index in sorted(needed)])
-    drop_unused(made.graph)
+    casts.drop_unused(made.graph)
     onnx_model.sort_nodes(made.graph)
     del made.graph.value_info[:]
     taken: set[str] = set()
@@ -368,7 +358,7 @@ def rename_inlined_tensors(model: ModelProto) -> ModelProto:
         node.input[:] = [new_name(name) for name in node.input]
         node.output[:] = [new_name(name) for name in node.output]
         for body in onnx_model.subgraphs(node):
-            rename_reads(body, new_name)
+            casts.rename_reads(body, new_name)
     return model
 
 
@@ -504,7 +494,7 @@ class Comparison:
         """Run a model over all items and return the task's scores."""
         judge = self.judge() if self.judge else None
         theirs = list(names.values())
-        session = session_of(stand_in(model), theirs)
+        session = session_of(casts.stand_in(model), theirs)
         for batch in self.batches:
             found = run_session(session, theirs, rename_inputs(batch.feed))
             rows = {name: batch.rows(found[other]) for name, other in names.items()}
@@ -530,7 +520,7 @@ class Comparison:
         """Compare all boundaries, a few at a time, and return the drift at each."""
         known = onnx_model.read_onnx(Path(spec.reference), batch=self.batches.size)
         sizes = {t.name: t for node in known.nodes for t in node.outputs}
-        first, other = (stand_in(g.model) for g in (self.pair.reference, self.pair.candidate))
+        first, other = (casts.stand_in(g.model) for g in (self.pair.reference, self.pair.candidate))
         matches = {part.tensor: part.match for part in self.pair.parts}
         drifts = {tensor: Drift() for tensor in matches}
         marks = [sizes.get(name) or OnnxTensor(name=name) for name in matches]
@@ -632,11 +622,11 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
 
     stage("load")
     paths = (Path(spec.reference), Path(spec.candidate))
-    models = [rename_inlined_tensors(prepared(onnx_model.load_onnx(path))) for path in paths]
+    models = [rename_inlined_tensors(casts.prepared(onnx_model.load_onnx(path))) for path in paths]
     newest = max(
         onnx_model.opset_of(model) or onnx_model.opset_of(model, "ai.onnx") or 0 for model in models
     )
-    first, second = (at_opset(model, newest, what="the other model") for model in models)
+    first, second = (casts.at_opset(model, newest, what="the other model") for model in models)
     pair = divide_graphs(Graph(first), Graph(second))
     tensors = onnx_model.input_specs(pair.reference.model)
     source, lost = open_feed(spec.feed, tensors, spec=spec.run), dict[int, str]()
@@ -696,7 +686,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         where=condition.text if condition else None,
         one_by_one=single,
         in_time=len(tried) == len(groups) or not single,
-        stand_in=any(kind in LOW for kind in pair.candidate.types.values()),
+        stand_in=any(kind in casts.LOW for kind in pair.candidate.types.values()),
         unmatched=tuple(
             pair.reference.nodes[pair.reference.producers[name]].name for name in unmatched
         ),
@@ -724,7 +714,7 @@ def _group_parts(pair: GraphPair, drifts: Mapping[str, Drift]) -> list[list[Part
     nodes = {node.name: node for node in pair.candidate.nodes}
     pairs: list[tuple[int, int]] = []
     for place, part in enumerate(parts):
-        kind = LOW.get(pair.candidate.types.get(part.match, 0))
+        kind = casts.LOW.get(pair.candidate.types.get(part.match, 0))
         if kind is not None and drifts[part.tensor].largest > LIMITS[kind]:
             pairs += [(place, n) for n, each in enumerate(parts) if part.tensor in each.reads]
         drift = drifts[part.tensor]
@@ -770,7 +760,8 @@ def _group(trials: Trials, number: int, drifts: Mapping[str, Drift], *, tried: b
     added, is_first = _added_drift(parts, drifts)
     graph = trials.comparison.pair.reference
     nodes = [graph.nodes[place] for part in parts for place in part.places]
-    if first.type not in LOW.values():  # quantizers only name nodes that have their own scales
+    # Quantizers only name nodes that have their own scales.
+    if first.type not in casts.LOW.values():
         nodes = [node for node in nodes if node.op_type not in FOLLOWERS] or nodes
     return NodeGroup(
         node=first.node,

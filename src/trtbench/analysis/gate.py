@@ -12,13 +12,7 @@ from xml.etree import ElementTree
 
 from trtbench.analysis.summary import QUANTILES, Summary
 from trtbench.analysis.verdict import launches_hint, launches_to_reach
-from trtbench.core.conditions import (
-    Condition,
-    condition_from_text,
-    holds,
-    limits_of,
-    unknown_names,
-)
+from trtbench.core.conditions import Condition, condition_from_text, holds, limits_of, unknown_names
 from trtbench.core.errors import UsageError, refuse_unknown
 from trtbench.core.metrics import Kind
 from trtbench.core.results import GateResult, GateRule, Verdict

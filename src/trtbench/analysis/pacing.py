@@ -97,10 +97,6 @@ class BurstPlan(Value, frozen=True, kw_only=True):
     lead: int
     turns: int
 
-    @property
-    def description(self) -> str:
-        return f"{self.turns} bursts of {self.size} queries"
-
 
 def bursts_from_pace(pace_s: Sequence[float], *, turns: int | None = None) -> BurstPlan:
     """Plan bursts by the query time of the slower side; both sides get the same."""

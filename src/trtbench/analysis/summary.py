@@ -181,11 +181,6 @@ def modes(column: Column) -> Modes | None:
     )
 
 
-def slowest_samples(column: Column, *, count: int = 5) -> list[int]:
-    """Return the indices of the largest samples, the largest first."""
-    return [int(index) for index in np.argsort(-column, kind="stable")[:count]]
-
-
 def value_step(column: Column) -> tuple[float | None, float]:
     """Return the smallest step between values, and the share of the most frequent value."""
     if len(column) < 20:

@@ -18,18 +18,8 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from trtbench.analysis.onnx_graph import PREFIX, PREPARATION, text_from_preparation
+from trtbench.convert import cast as casts
 from trtbench.convert.calibration import FeedArrays, FeedFile
-from trtbench.convert.cast import (
-    ASKED_FOR,
-    FLOAT,
-    FLOAT16,
-    QDQ_OPSET,
-    Low,
-    at_opset,
-    cast,
-    matching_nodes,
-    prepared,
-)
 from trtbench.core.errors import InputError, UnavailableError, UsageError, first_line
 from trtbench.core.jobs import Stage
 from trtbench.core.plugins import MAKE_MODELOPT, optional_library
@@ -78,10 +68,10 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     model = load_onnx(Path(spec.model.path))
     stage("cast")
     low = spec.precision
-    if low not in get_args(Low):
+    if low not in get_args(casts.Low):
         raise UsageError(f"a cast is to fp16 or bf16, not {low}", fix="--precision fp16")
     before = opset_of(model)
-    made = cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
+    made = casts.cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
     if not made.changed:
         raise InputError(
             "there is nothing to cast: no node of the model computes in FP32",
@@ -194,7 +184,7 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
     return QuantOutcome(
         versions=library_versions(_LIBRARIES),
         changed=changed,
-        kept=dict.fromkeys(spec.keep, ASKED_FOR),
+        kept=dict.fromkeys(spec.keep, casts.ASKED_FOR),
         facts={"rest": spec.rest},
         notes=(f"nodes that are not quantized are {spec.rest}",),
     )
@@ -258,7 +248,7 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
     # FP32: these get the tensor before rounding.
     makers = {name: node for node in model.graph.node for name in node.output}
     for node in model.graph.node:
-        for index, name in enumerate(node.input if kept.get(node.name) == ASKED_FOR else ()):
+        for index, name in enumerate(node.input if kept.get(node.name) == casts.ASKED_FOR else ()):
             back = makers.get(name)
             if back is None or back.op_type != "DequantizeLinear":
                 continue
@@ -301,21 +291,21 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
     """Prepare the model for the quantizer; returns its file and why some nodes are excluded."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    model = prepared(load_onnx(Path(spec.model.path)))
+    model = casts.prepared(load_onnx(Path(spec.model.path)))
     if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         raise InputError(
             "the model is already quantized",
             facts={"model": spec.model.path},
             fix="start from the model in FP32",
         )
-    if any(tensor.data_type == FLOAT16 for tensor in model.graph.initializer):
-        model = at_opset(model, QDQ_OPSET, what="int8 in an FP16 model")
-    stored = {tensor.name for tensor in model.graph.initializer if tensor.data_type == FLOAT}
+    if any(tensor.data_type == casts.FLOAT16 for tensor in model.graph.initializer):
+        model = casts.at_opset(model, casts.QDQ_OPSET, what="int8 in an FP16 model")
+    stored = {tensor.name for tensor in model.graph.initializer if tensor.data_type == casts.FLOAT}
     kept = {  # TensorRT fuses such additions only into layers with weights
         node.name: "adds a constant"
         for node in model.graph.node
         if node.op_type == "Add" and stored & set(node.input)
-    } | matching_nodes(model, spec.keep)
+    } | casts.matching_nodes(model, spec.keep)
     named, ready = folder / "named.onnx", folder / "prepared.onnx"
     large = len(save_onnx(model, named)) > 1
     _call_quantizer(

@@ -495,8 +495,7 @@ def history_settings(record: RunRecord, *, without: Iterable[str]) -> str:
     return ", ".join(filter(None, texts))
 
 
-def request_same_run(one: RunSpec, other: RunSpec, *, history: bool = False) -> bool:
-    """Whether two specs request the same measurement; ``history``: the same series over time."""
-    wanted = (each for each in PROPERTIES if each.history or not history)
-    fields = {name for each in wanted for name in each.asked}
+def request_same_series(one: RunSpec, other: RunSpec) -> bool:
+    """Whether two specs request runs of the same series over time."""
+    fields = {name for each in PROPERTIES if each.history for name in each.asked}
     return all(getattr(one, name) == getattr(other, name) for name in fields)

@@ -171,10 +171,6 @@ class Cuda:
         address, size = host.ctypes.data, host.nbytes
         return self.bind("cudaMemcpyAsync", address, device, size, kind, stream)
 
-    def memset(self, device: int, size: int, stream: object, *, value: int = 0) -> None:
-        """Set every byte of device memory to a value."""
-        self.call("cudaMemsetAsync", device, value, size, stream)
-
     def flush(self, stream: object) -> Call:
         """Return a call that flushes the L2 cache, by writing twice its size."""
         size = 2 * self.facts().l2_bytes
@@ -243,11 +239,9 @@ class Cuda:
         return text.decode() if isinstance(text, bytes) else str(text)
 
 
-def open_cuda(
-    device: str | None = None, *, spin: bool = False, api: ModuleType | None = None
-) -> Cuda:
+def open_cuda(device: str | None = None, *, spin: bool = False) -> Cuda:
     """Open a device by its name (``cuda:0``); the error of a failure says how to fix it."""
-    return Cuda(api or runtime_module(), device=index_of(device), spin=spin)
+    return Cuda(runtime_module(), device=index_of(device), spin=spin)
 
 
 def runtime_module() -> ModuleType:

@@ -27,15 +27,7 @@ from trtbench.core.run import (
     batch_that_ran,
 )
 from trtbench.core.samples import Column, EngineGraph, IterationTimes, times_from_columns
-from trtbench.core.spec import (
-    Length,
-    ModelRef,
-    Precision,
-    Protocol,
-    RunSpec,
-    TensorSpec,
-    Warmup,
-)
+from trtbench.core.spec import Length, ModelRef, Precision, Protocol, RunSpec, TensorSpec, Warmup
 from trtbench.core.units import counted, text_from_seconds
 from trtbench.formats import toolkit as toolkits
 from trtbench.importing.files import SHARED, Draft, data_of, plain, series_of, warmup_ms_of

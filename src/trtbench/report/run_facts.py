@@ -33,14 +33,7 @@ from trtbench.core.properties import (
     protocol_of,
 )
 from trtbench.core.results import Verdict
-from trtbench.core.run import (
-    Interval,
-    Run,
-    Scalar,
-    Score,
-    gpu_of,
-    precision_of,
-)
+from trtbench.core.run import Interval, Run, Scalar, Score, gpu_of, precision_of
 from trtbench.core.samples import TelemetrySample
 from trtbench.core.units import (
     MISSING,

@@ -68,19 +68,9 @@ from trtbench.host.tensorrt import (
 from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models.identity import index_limits, precision_of_engine
 from trtbench.models.inputs import random_inputs
+from trtbench.runtimes import _session
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._loop import check_protocol
-from trtbench.runtimes._session import (
-    ENOUGH_S,
-    LEAST,
-    MOST,
-    WARMUP,
-    Burst,
-    Row,
-    Session,
-    Spans,
-    profile_from_rows,
-)
 from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes
 
@@ -390,7 +380,7 @@ def _load_error(
     )
 
 
-class TrtSession(Session):
+class TrtSession(_session.Session):
     """An engine with its contexts, buffers and streams, all created before the loop."""
 
     def __init__(
@@ -426,7 +416,7 @@ class TrtSession(Session):
         if engine.flavour == "tensorrt_rtx":  # when kernels for the shapes are compiled
             found["specialization"] = spec.options.get("specialization", "eager")
         self.conditions = {key: Fact(value=value) for key, value in found.items()}
-        self.spans: Spans | None = None
+        self.spans: _session.Spans | None = None
         self._marks: tuple[Call, Call, Callable[[], float]] | None = None
 
     def bind(self, arrays: Arrays) -> None:
@@ -474,7 +464,7 @@ class TrtSession(Session):
         self.spans = query
         return query.step
 
-    def burst(self, *, size: int, lead: int) -> Burst:
+    def burst(self, *, size: int, lead: int) -> _session.Burst:
         """Return a call that runs queries back to back on the current inputs, without copies."""
         lane = self._lane(self._units[0])
         return burst_of_queries(self._cuda, lane, size=size, lead=lead)
@@ -506,7 +496,7 @@ class TrtSession(Session):
         if self.spans is not None:
             self.spans.drain()
         trt, cuda, unit = self.engine.trt, self._cuda, self._units[0]
-        reported: list[Row] = []
+        reported: list[_session.Row] = []
 
         class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
             def report_layer_time(self, layer_name: str, ms: float) -> None:
@@ -518,10 +508,10 @@ class TrtSession(Session):
         begin, end = cuda.event(), cuda.event()
         mark, stop = cuda.record(begin, unit.stream), cuda.record(end, unit.stream)
         wait, span, run = cuda.wait(end), cuda.span(begin, end), unit.plain()
-        rows: list[list[Row]] = []
+        rows: list[list[_session.Row]] = []
         spans: list[float] = []
-        until = time.monotonic() + ENOUGH_S
-        for number in range(WARMUP + MOST):
+        until = time.monotonic() + _session.ENOUGH_S
+        for number in range(_session.WARMUP + _session.MOST):
             reported.clear()
             mark()
             if run() is False:
@@ -529,13 +519,13 @@ class TrtSession(Session):
             stop()
             wait()
             context.report_to_profiler()
-            if number < WARMUP:
+            if number < _session.WARMUP:
                 continue
             rows.append(list(reported))
             spans.append(span())
-            if len(rows) >= LEAST and time.monotonic() >= until:
+            if len(rows) >= _session.LEAST and time.monotonic() >= until:
                 break
-        return profile_from_rows(rows), float(np.median(spans))
+        return _session.profile_from_rows(rows), float(np.median(spans))
 
     def describe(self) -> str:
         """Return the inspector's information about layers, in the format of trtexec's export."""
@@ -758,7 +748,8 @@ class TrtSession(Session):
         """Run with outputs set to zero first, so that unwritten parts are equal."""
         for buffer in unit.buffers.values():
             if not buffer.port.is_input and not buffer.port.on_host:
-                self._cuda.memset(buffer.device, buffer.host.nbytes, unit.stream)
+                size = buffer.host.nbytes
+                self._cuda.call("cudaMemsetAsync", buffer.device, 0, size, unit.stream)
         self._run(unit, enqueue)
         return self._outputs(unit)
 

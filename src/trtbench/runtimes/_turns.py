@@ -267,7 +267,8 @@ def _run_side_on_gpu(
         times, facts = _series(prepared, partner, first=first)
         neighbours.finish()
     outcome = prepared.outcome_of(facts.having(load_order=job.load_order, **bursts), warm)
-    how = f"two processes: {plan.description}, and {SERIES} series of queries, in turn"
+    bursts_done = f"{plan.turns} bursts of {plan.size} queries"
+    how = f"two processes: {bursts_done}, and {SERIES} series of queries, in turn"
     return outcome.having(  # load times are not valid, because other launches loaded too
         facts=outcome.facts.having(load_s=None, first_s=None),
         conditions={**outcome.conditions, "interleaved": Fact(value=how)},

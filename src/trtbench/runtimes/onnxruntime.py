@@ -42,17 +42,8 @@ from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunS
 from trtbench.host.cuda import index_of
 from trtbench.host.files import temporary_name
 from trtbench.models.onnx_outline import few_bits, outline_of
+from trtbench.runtimes import _session
 from trtbench.runtimes._loop import SERIAL, bench_session
-from trtbench.runtimes._session import (
-    ENOUGH_S,
-    LEAST,
-    WARMUP,
-    Row,
-    Session,
-    TurnSpec,
-    profile_from_rows,
-    raise_if_out_of_memory,
-)
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, NodeArg, OrtValue, SessionOptions
@@ -160,7 +151,7 @@ def device(spec: RunSpec) -> str:
     return spec.device or "cuda:0" if _on_gpu(spec) else "cpu"
 
 
-def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
+def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> _session.TurnSpec:
     """Return how a side is opened so that its idle threads do not disturb the other side.
 
     ``together`` are the sides of this process, empty if each has its own. A pool of threads spins
@@ -168,13 +159,13 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
     if alone; a pool that stops when its query ends must be woken up.
     """
     if device(spec) != "cpu" or spec.threads == 1 or spec.options.get("spinning") == "off":
-        return TurnSpec(spec=spec)
+        return _session.TurnSpec(spec=spec)
     import onnxruntime
 
     pools = {(each.runtime, each.threads, each.options.get("spinning")) for each in together}
     way = "shared" if len(pools) == 1 and hasattr(onnxruntime, _SHARED_POOL) else "run"
     spec = spec.having(options={**spec.options, "spinning": way})
-    return TurnSpec(spec=spec, like_alone=way == "shared")
+    return _session.TurnSpec(spec=spec, like_alone=way == "shared")
 
 
 @cache
@@ -255,7 +246,7 @@ def open_session(spec: RunSpec) -> OrtSession:
     try:
         session = make(options, enable_fallback=0)
     except Exception as problem:  # ONNX Runtime's exceptions have no common base class
-        raise_if_out_of_memory(problem)
+        _session.raise_if_out_of_memory(problem)
         if on_gpu and _NO_DEVICE.search(str(problem)):
             name = next(name for name in _requested_providers(spec) if name in ON_GPU)
             raise _provider_error(onnxruntime, name, first_line(problem)) from None
@@ -392,7 +383,7 @@ def precision_conditions(
 # Sessions
 
 
-class OrtSession(Session):
+class OrtSession(_session.Session):
     """One ``InferenceSession``, whose inputs are passed with each call."""
 
     def __init__(
@@ -450,12 +441,12 @@ class OrtSession(Session):
         """Time every node, in a second session with the profiler on."""
         if self._profiling is None:
             return super().profile_layers()
-        session, until = self._profiling(), time.monotonic() + ENOUGH_S
-        for number in range(1, WARMUP + MOST_TRACED + 1):
+        session, until = self._profiling(), time.monotonic() + _session.ENOUGH_S
+        for number in range(1, _session.WARMUP + MOST_TRACED + 1):
             session.run(self._names, self._feed)
-            if number >= WARMUP + LEAST and time.monotonic() >= until:
+            if number >= _session.WARMUP + _session.LEAST and time.monotonic() >= until:
                 break
-        return profile_from_rows(rows_of_runs(end_trace(session))[WARMUP:]), None
+        return _session.profile_from_rows(rows_of_runs(end_trace(session))[_session.WARMUP :]), None
 
 
 class BoundSession(OrtSession):
@@ -563,14 +554,14 @@ def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:
     return [each for each in nodes if str(each.get("name", "")).endswith(KERNEL)]
 
 
-def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
+def rows_of_runs(events: list[TraceEvent]) -> list[list[_session.Row]]:
     """Return the node times of each run in a trace, in the order of execution."""
     runs = sorted(
         (float(each["ts"]), float(each["ts"]) + float(each["dur"]))
         for each in events
         if each.get("cat") == "Session" and each.get("name") == "model_run"
     )
-    rows: list[list[Row]] = [[] for _ in runs]
+    rows: list[list[_session.Row]] = [[] for _ in runs]
     index = 0
     for node in sorted(_kernels(events), key=lambda each: float(each["ts"])):
         at = float(node["ts"])

@@ -35,18 +35,9 @@ from trtbench.core.units import text_from_shape
 from trtbench.host.cuda import index_of
 from trtbench.models import torch_models
 from trtbench.models.inputs import is_not_index
+from trtbench.runtimes import _session
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._loop import SERIAL, bench_session, check_protocol
-from trtbench.runtimes._session import (
-    LEAST,
-    WARMUP,
-    Burst,
-    Session,
-    Spans,
-    TurnSpec,
-    profile_from_rows,
-    raise_if_out_of_memory,
-)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,15 +123,15 @@ def bursts(spec: RunSpec) -> bool:
     return device(spec) != "cpu" and spec.cuda_graph != "off"
 
 
-def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
+def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> _session.TurnSpec:
     """Return how a side is opened so that its idle threads do not disturb the other side.
 
     In one process all models share PyTorch's pool, and do not disturb each other. In another
     process the pool would keep spinning; OpenMP must be set to sleep before PyTorch is loaded.
     """
     if together or device(spec) != "cpu" or spec.threads == 1 or "waiting" in spec.options:
-        return TurnSpec(spec=spec)
-    return TurnSpec(spec=spec.having(options={**spec.options, "waiting": "passive"}))
+        return _session.TurnSpec(spec=spec)
+    return _session.TurnSpec(spec=spec.having(options={**spec.options, "waiting": "passive"}))
 
 
 def check(spec: RunSpec) -> None:
@@ -249,7 +240,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     try:
         return session(torch, loaded, spec, settings=settings, inputs=inputs)
     except (RuntimeError, TypeError, ValueError) as problem:  # for example of the model's .half()
-        raise_if_out_of_memory(problem)
+        _session.raise_if_out_of_memory(problem)
         raise InputError(
             "PyTorch cannot prepare the model", facts={"reason": first_line(problem)}
         ) from None
@@ -318,7 +309,7 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: torch_models.LoadedModel) 
     return tensor.having(shape=shape)
 
 
-class TorchSession(Session):
+class TorchSession(_session.Session):
     """The base of sessions on both devices: the module with its settings, and calls of it."""
 
     def __init__(
@@ -488,11 +479,11 @@ class TorchSession(Session):
         torch, run, on_gpu = self._torch, self._forward(), self._device.type == "cuda"
         kinds, record = torch.profiler.ProfilerActivity, torch.profiler.record_function
         activities = [kinds.CPU, *([kinds.CUDA] if on_gpu else [])]
-        for _ in range(WARMUP):
+        for _ in range(_session.WARMUP):
             run()
         marks = _mark_modules(self._module, record)
         with marks, torch.profiler.profile(activities=activities) as profiler:
-            for _ in range(LEAST):  # a longer trace would only take more memory
+            for _ in range(_session.LEAST):  # a longer trace would only take more memory
                 with record(WHOLE):
                     run()
                 if on_gpu:
@@ -507,7 +498,7 @@ class TorchSession(Session):
             for whole in wholes
         ]
         whole_s = float(np.median([seconds(each) for each in wholes])) if on_gpu and rows else None
-        return profile_from_rows(rows), whole_s
+        return _session.profile_from_rows(rows), whole_s
 
 
 @contextmanager
@@ -623,7 +614,7 @@ class CudaSession(TorchSession):
         self._targets: list[Tensor] = []
         self._lane: Lane | None = None
         self._events: Any = _Events(self._torch, spin=self._spec.spin_wait)
-        self.spans: Spans | None = None
+        self.spans: _session.Spans | None = None
 
     def bind(self, arrays: Arrays) -> None:
         self._hosts = [self._from_numpy(arrays[t.name]).pin_memory() for t in self.inputs]
@@ -671,7 +662,7 @@ class CudaSession(TorchSession):
         self.spans = query
         return query.step
 
-    def burst(self, *, size: int, lead: int) -> Burst | None:
+    def burst(self, *, size: int, lead: int) -> _session.Burst | None:
         if self._lane is None:
             return None
         return burst_of_queries(self._events, self._lane, size=size, lead=lead)

@@ -15,7 +15,7 @@ from trtbench.analysis import history
 from trtbench.compare.compare import side_in_turn, stored_run
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.plugins import optional_library
-from trtbench.core.properties import request_same_run
+from trtbench.core.properties import request_same_series
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, RunRecord, batch_that_ran, notebook_page
 from trtbench.host.machine import read_environment
@@ -181,7 +181,7 @@ def _comparable_series(request: GateRequest, store: Store, config: Config) -> li
             record is not None
             and (None in (batch, entry.batch) or batch == entry.batch)
             and record.environment.kind == here
-            and request_same_run(record.spec, spec, history=True)
+            and request_same_series(record.spec, spec)
         ):
             entries.append(entry)
     groups = _group_by_series(entries, store, {})

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from trtbench.analysis.comparability import across_devices, differences
 from trtbench.analysis.distributions import trimmed
 from trtbench.analysis.findings.evidence import Evidence, Hit, Limits, known, rule
-from trtbench.analysis.summary import modes, slowest_samples, value_step
+from trtbench.analysis.summary import modes, value_step
 from trtbench.core.properties import (
     PROPERTIES,
     is_set_by_arguments,
@@ -306,7 +305,8 @@ def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
     far = (head.quantile(0.99).value or 0) > at["p99"] * head.median
     if head.median > 0 and (far or head.max > at["max"] * head.median):
         column, largest = e.times.durations()[head.column], head.max / head.median
-        shown = ", ".join(f"#{i} {column[i] / head.median:.1f}×" for i in slowest_samples(column))
+        slowest = np.argsort(-column, kind="stable")[:5]
+        shown = ", ".join(f"#{i} {column[i] / head.median:.1f}×" for i in slowest)
         message = f"heavy tail: the slowest query took {largest:.1f} times the median"
         remedy = "look for the cause: garbage collection, throttling, another process"
         yield Hit(message, {"max_over_median": largest, "worst": shown}, remedy)
@@ -536,16 +536,8 @@ _WARNING_REMEDIES = {
 }
 
 
-class Contradiction(NamedTuple):
-    """A setting that differs from what ran; ``ran`` is ``None`` if unknown."""
-
-    what: str
-    asked: str
-    ran: str | None
-
-
-def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
-    """List the requested settings that differ from what ran, or for which that is unknown."""
+def contradictions(record: RunRecord) -> list[tuple[str, str, str | None]]:
+    """Return settings that ran differently: name, what was requested, and what ran if known."""
     spec = record.spec
     checked = [each.name for each in PROPERTIES if each.checked]
     ran = {tensor.name: "x".join(map(str, tensor.shape)) for tensor in record.inputs}
@@ -565,11 +557,11 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
             found.append((key, value, known_value(record.conditions.get(key))))
     found += [(key, value, options_of(record)[key]) for key, value in spec.options.items()]
     silent = checked if record.provenance == "measured" else [*checked, "batch", "precision"]
-    return tuple(
-        Contradiction(what, str(asked), None if value is None else str(value))
+    return [
+        (what, str(asked), None if value is None else str(value))
         for what, asked, value in found
         if asked is not None and asked != value and not (value is None and what in silent)
-    )
+    ]
 
 
 @rule("H46", "ran differently than requested", "warning")
@@ -577,14 +569,14 @@ def asked_and_ran(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the batch, precision, shapes, protocol, streams, threads, transfers or spinning that ran
     differ from what was requested, or are unknown; labels show what ran.
     Source: what the session or the program reports."""
-    for each in contradictions(e.record) if e.record is not None else ():
-        ran = f"{each.ran} ran" if each.ran is not None else "what ran is unknown"
-        message = f"{each.what} {each.asked} was requested, but {ran}"
+    for what, asked, ran in contradictions(e.record) if e.record is not None else ():
+        reason = f"{ran} ran" if ran is not None else "what ran is unknown"
+        message = f"{what} {asked} was requested, but {reason}"
         remedy = {
             "batch": "leave --batch out, or build or export with a dynamic batch",
             "precision": "trtbench build MODEL.onnx --precision, and measure that engine",
-        }.get(each.what, f"leave the {each.what} out, or use another runtime")
-        yield Hit(message, {"asked": each.asked, "ran": each.ran}, remedy)
+        }.get(what, f"leave the {what} out, or use another runtime")
+        yield Hit(message, {"asked": asked, "ran": ran}, remedy)
 
 
 @rule("H48", "images prepared differently for calibration", "error")

@@ -23,12 +23,7 @@ from trtbench.analysis.onnx_graph import describe_preparation
 from trtbench.analysis.scores import sqnr_from_rel_l2
 from trtbench.analysis.sweep import pareto_front
 from trtbench.core.metrics import is_share
-from trtbench.core.results import (
-    Localization,
-    Localized,
-    NodeGroup,
-    Numbers,
-)
+from trtbench.core.results import Localization, Localized, NodeGroup, Numbers
 from trtbench.core.run import Run, Scalar, Score
 from trtbench.core.units import (
     MISSING,

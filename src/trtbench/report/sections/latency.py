@@ -26,9 +26,7 @@ from trtbench.report.document import (
     optional_section,
     table,
 )
-from trtbench.report.document import (
-    Column as TableColumn,
-)
+from trtbench.report.document import Column as TableColumn
 from trtbench.report.sections.summary import statistics_blocks
 
 ORDER = 30
