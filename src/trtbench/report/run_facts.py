@@ -23,6 +23,7 @@ from trtbench.analysis.summary import (
     reported_statistics,
     summary_from_run,
 )
+from trtbench.core import units
 from trtbench.core.metrics import metric
 from trtbench.core.properties import (
     PROPERTIES,
@@ -35,16 +36,6 @@ from trtbench.core.properties import (
 from trtbench.core.results import Verdict
 from trtbench.core.run import Interval, Run, Scalar, Score, gpu_of, precision_of
 from trtbench.core.samples import TelemetrySample
-from trtbench.core.units import (
-    MISSING,
-    UnitScale,
-    text_from_bytes,
-    text_from_change,
-    text_from_count,
-    text_from_fraction,
-    text_from_number,
-    text_from_seconds,
-)
 from trtbench.report.charts import Axis
 from trtbench.report.document import Cell, Time, duration_cell
 
@@ -121,11 +112,13 @@ def quantile(found: Quantile) -> Cell | Time:
     """Return a quantile as a table value, or the number of samples it needs."""
     if found.value is not None:
         return Time(found.value, found.interval)
-    needed = f"needs {text_from_count(found.needed)} samples" if found.needed else MISSING
+    needed = (
+        f"needs {units.text_from_count(found.needed)} samples" if found.needed else units.MISSING
+    )
     return Cell(None, needed)
 
 
-def quantile_cell(found: Quantile, unit: UnitScale) -> Cell:
+def quantile_cell(found: Quantile, unit: units.UnitScale) -> Cell:
     """Return a quantile as a cell in the given unit."""
     cell = quantile(found)
     return cell if isinstance(cell, Cell) else duration_cell(cell[0], bounds=cell[1], unit=unit)
@@ -221,9 +214,9 @@ def scores_of(run: Run) -> dict[str, Score]:
 def score_text(score: Score, value: float | None) -> str:
     """Format a score, or a limit of its interval; shares are shown in per cent."""
     if value is None:
-        return MISSING
+        return units.MISSING
     if not score.declared.is_share:
-        return text_from_number(value, bounds=score.interval)
+        return units.text_from_number(value, bounds=score.interval)
     return f"{value if abs(score.value) > 1 else 100 * value:.2f} %"
 
 
@@ -232,7 +225,7 @@ def interval_text(verdict: Verdict, *, digits: int = 2) -> str:
     if verdict.interval is None:
         return "–"
     ends = (verdict.interval.low - 1, verdict.interval.high - 1)
-    return " to ".join(text_from_change(end, digits=digits) for end in ends)
+    return " to ".join(units.text_from_change(end, digits=digits) for end in ends)
 
 
 # ---- recorded facts
@@ -261,21 +254,21 @@ def title_of_key(key: str) -> str:
 def value_text(key: str, value: Scalar) -> str:
     """Format a value in the unit given by the suffix of its key."""
     if value is None or isinstance(value, str):
-        return MISSING if value is None else value
+        return units.MISSING if value is None else value
     if isinstance(value, bool):
         return "yes" if value else "no"
     if key.endswith("_bytes"):
-        return text_from_bytes(value)
+        return units.text_from_bytes(value)
     if key.endswith("_per_s"):
         return f"{value:,.1f}".replace(",", " ")
     if key.endswith(("_s", "_s_so_far")):
-        return text_from_seconds(value)
+        return units.text_from_seconds(value)
     if key == "flops":
         power = min(int(math.log10(value)) // 3, 4) if value >= 1 else 0
         return f"{value / 1000**power:.3g} {' kMGT'[power]}".rstrip()
     if "fraction" in key or key.endswith(("share", "utilisation")):
-        return text_from_fraction(value, digits=1)
-    return f"{value:.4g}" if isinstance(value, float) else text_from_count(value)
+        return units.text_from_fraction(value, digits=1)
+    return f"{value:.4g}" if isinstance(value, float) else units.text_from_count(value)
 
 
 # ---- labels of runs

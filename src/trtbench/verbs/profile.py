@@ -26,18 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from trtbench.core.errors import EXIT_BROKEN
-from trtbench.requests.fields import (
-    FILE,
-    Argument,
-    ExecutorFields,
-    File,
-    StoreFields,
-    TagFields,
-    VerbRequest,
-    converted,
-    option,
-    output_path,
-)
+from trtbench.requests import fields
+from trtbench.requests.fields import Argument, File, option
 from trtbench.requests.measure import BenchRequest, RunFields
 from trtbench.verbs._screen import draw, print_json, say, write
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
@@ -56,7 +46,7 @@ class ProfileView(LayersView, PlanView):
     """Which layers are shown, drawn and checked."""
 
     draw: File | None = option(
-        None, "Draw the layers as FILE.svg, to be opened in a browser.", kind=FILE
+        None, "Draw the layers as FILE.svg, to be opened in a browser.", kind=fields.FILE
     )
     colour: Literal["time", "precision", "roofline"] = option(
         "time", "What colours mean in the drawing."
@@ -67,11 +57,13 @@ class ProfileView(LayersView, PlanView):
         ("--expect",),
         metavar="RULE",
     )
-    junit: File | None = option(None, "Write the results of --expect as JUnit XML.", kind=FILE)
+    junit: File | None = option(
+        None, "Write the results of --expect as JUnit XML.", kind=fields.FILE
+    )
 
 
 @dataclass(frozen=True)
-class ProfileRequest(RunFields, TagFields, ExecutorFields, StoreFields):
+class ProfileRequest(RunFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields):
     """Time the layers of a model, or show those of a stored run."""
 
     model: Annotated[
@@ -80,7 +72,7 @@ class ProfileRequest(RunFields, TagFields, ExecutorFields, StoreFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerRowFields(VerbRequest):
+class LayerRowFields(fields.VerbRequest):
     """Which layers are shown, and in which order."""
 
     by: str | None = option(
@@ -93,7 +85,7 @@ class LayerRowFields(VerbRequest):
 
 
 @dataclass(frozen=True)
-class LayersRequest(LayerRowFields, EngineSourceFields, StoreFields):
+class LayersRequest(LayerRowFields, EngineSourceFields, fields.StoreFields):
     """Show the layers of a run, or of files of trtexec."""
 
     source: Annotated[
@@ -108,7 +100,7 @@ class LayersRequest(LayerRowFields, EngineSourceFields, StoreFields):
 class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
     """A model to profile, or a run or files that have its layers."""
 
-    output: File | None = output_path(
+    output: File | None = fields.output_path(
         None, "Folder for the run; or all layers as FILE.csv or .json."
     )
 
@@ -164,7 +156,7 @@ def is_measured(name: str) -> bool:
 def _bench_request(request: ProfileRequest) -> BenchRequest:
     table = isinstance(request, SourceRequest) and request.table is not None
     output = None if table else request.output
-    return converted(request, BenchRequest, model=request.model, profile=True, output=output)
+    return fields.converted(request, BenchRequest, model=request.model, profile=True, output=output)
 
 
 def plan(request: SourceRequest, view: PlanView, caller: Caller) -> None:

@@ -9,14 +9,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from trtbench.analysis import history
+from trtbench.core import units
 from trtbench.core.run import Run
-from trtbench.core.units import (
-    counted,
-    instant_from_text,
-    text_from_duration,
-    text_from_fraction,
-    unit_for_seconds,
-)
 from trtbench.report.charts import Axis, curves, line
 from trtbench.report.document import (
     Block,
@@ -49,7 +43,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     groups: dict[history.SeriesKey, list[history.Point]] = {}
     for run in runs:
         head, record = summary_of(run).head, run.record
-        if head and instant_from_text(record.created) is not None:
+        if head and units.instant_from_text(record.created) is not None:
             facts, value = history.facts_from_record(record), head.typical
             point = history.Point(run=run.id, created=record.created, median_s=value, facts=facts)
             groups.setdefault(history.key_from_record(record), []).append(point)
@@ -89,8 +83,8 @@ def _series_blocks(series: history.Series, name: str) -> Iterator[Block]:
     if high > low:
         bars = "".join(BARS[min(int((v - low) / (high - low) * len(BARS)), 7)] for v in shown)
     words = (
-        f"{bars}  {counted(len(series.points), 'run')}, {first.created[:10]} "
-        f"to {last.created[:10]}, now {text_from_duration(last.median_s)}"
+        f"{bars}  {units.counted(len(series.points), 'run')}, {first.created[:10]} "
+        f"to {last.created[:10]}, now {units.text_from_duration(last.median_s)}"
     )
     yield Text(words if series.changes else f"{words}, no change of level")
     if not series.changes:
@@ -98,7 +92,7 @@ def _series_blocks(series: history.Series, name: str) -> Iterator[Block]:
 
     def change_cell(change: history.HistoryChange) -> Cell:
         part = change.at.change
-        text = text_from_fraction(part, digits=1, signed=True)
+        text = units.text_from_fraction(part, digits=1, signed=True)
         return Cell(part, text, "bad" if part > 0 else "good")
 
     def causes(change: history.HistoryChange) -> str:
@@ -121,7 +115,7 @@ def _series_blocks(series: history.Series, name: str) -> Iterator[Block]:
 def _figure(series: history.Series, name: str) -> Figure:
     """Return a chart of runs over time with their levels and changes."""
     values = sorted(series.values)
-    unit, scale = unit_for_seconds(values[len(values) // 2])
+    unit, scale = units.unit_for_seconds(values[len(values) // 2])
     x = [history.epoch_s(point.created) for point in series.points]
     level_x: list[float] = []
     level_y: list[float | None] = []
@@ -135,7 +129,7 @@ def _figure(series: history.Series, name: str) -> Figure:
     ]
     for change in series.changes:
         before, after = change.at.before, change.at.after
-        size = text_from_fraction(change.at.change, digits=1, signed=True)
+        size = units.text_from_fraction(change.at.change, digits=1, signed=True)
         role = "outlier" if change.at.change > 0 else "gpu"
         y = (before, (before + after) / 2, after)
         at = [x[change.at.index]] * 3
