@@ -70,6 +70,7 @@ from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, ex
 from trtbench.requests.settings import cached_from_run
 from trtbench.runtimes import RUNTIMES, device_of
 from trtbench.store import directory
+from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.trtexec.exports import profile_json
 from trtbench.trtexec.times import times_json
@@ -262,7 +263,7 @@ def failed_run(
 ) -> FailedRun:
     return FailedRun(
         id=run_id,
-        created=directory.now(),
+        created=now(),
         spec=spec,
         environment=environment,
         tags=execution.tags,
@@ -564,7 +565,7 @@ def record_from_launches(
         work["claimed_precision"] = recorded  # the types in the file contradict it
     return RunRecord(
         id=run_id,
-        created=directory.now(),
+        created=now(),
         spec=spec,
         environment=environment.having(
             python=first.python, versions=first.versions, extra={**environment.extra, **contention}

@@ -35,6 +35,7 @@ from trtbench.core.units import text_from_shape
 from trtbench.host.cuda import index_of
 from trtbench.models import torch_models
 from trtbench.models.inputs import is_not_index
+from trtbench.models.torch_models import import_torch
 from trtbench.runtimes import _session
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._loop import SERIAL, bench_session, check_protocol
@@ -104,7 +105,7 @@ def device(spec: RunSpec) -> str:
 
 
 def load_library() -> None:
-    torch_models.import_torch()
+    import_torch()
 
 
 def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -214,7 +215,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     if waiting is not None:
         refuse_other_choice("waiting", waiting, ("passive",))
         os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
-    torch, wanted = torch_models.import_torch(), device(spec)
+    torch, wanted = import_torch(), device(spec)
     if wanted != "cpu":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if index_of(wanted) >= count:
