@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import secrets
+import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import records
+from commands import trtbench, typed
 
+from models import conv_model
 from trtbench.store.directory import own_files
 from trtbench.store.place import RemoteRuns
 from trtbench.store.store import Store
+from waiting import wait_for
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: trtbench[remote]")
 
@@ -80,3 +85,72 @@ def test_neither_links_nor_own_files_are_sent_along(tmp_path: Path, bucket: str)
         "samples.npz",
     ]
     assert own_files(folder) == ["files.json", "run.json", "samples.npz"]
+
+
+BENCH = ("bench", "m.onnx", "--warmup", "1ms", "--iterations", "20")
+
+
+def test_a_link_in_place_of_an_unfinished_run_is_not_followed(world: Path) -> None:
+    conv_model(world / "m.onnx")
+    runs, outside = world / "store" / "runs", world / "outside"
+    runs.mkdir(parents=True)
+    outside.mkdir()
+    runs.chmod(0o777)
+
+    def swap() -> None:
+        found = wait_for(lambda: next(runs.glob(".partial-*"), None))
+        found.rename(runs / ".taken")
+        found.symlink_to(outside)
+
+    thief = threading.Thread(target=swap)
+    thief.start()
+    ended = trtbench(*BENCH)
+    thief.join()
+    assert "in its place" in ended.stderr
+    assert list(outside.iterdir()) == []
+    ended = trtbench(*BENCH)  # undisturbed, in the same folder
+    assert ended.returncode == 0, ended.stderr
+    assert {path.stat().st_mode & 0o777 for path in runs.glob("2*")} == {0o755}
+
+
+@pytest.mark.parametrize("there", ["index", "another program's", "nothing"])
+def test_an_index_that_is_a_link_is_put_aside(world: Path, there: str) -> None:
+    other = Store(world / "other").root
+    mine = other / ("index.sqlite" if there == "index" else "new.sqlite")
+    if there == "another program's":
+        sqlite3.connect(mine).execute("CREATE TABLE visits (url TEXT)")
+    before = {path: path.read_bytes() for path in other.glob("*.sqlite")}
+    (world / "store").mkdir()
+    (world / "store" / "index.sqlite").symlink_to(mine)
+    records.add(Store(world / "store"), records.record("r1"))
+    assert {path: path.read_bytes() for path in other.glob("*.sqlite")} == before
+    assert [entry.id for entry in Store(world / "store").index.find()] == ["r1"]
+
+
+@pytest.mark.parametrize("words", [
+    ("report", "r1", "--format", "html,md,csv,tex"), ("site",), ("runs", "series", "r1"),
+    ("gate", "r1", "--against", "r1", "--max-slowdown", "3%"),
+])  # fmt: skip
+def test_links_in_the_folder_of_an_output_are_replaced(world: Path, words: tuple[str, ...]) -> None:
+    records.add(Store(world / "store"), records.record("r1"))
+    first = typed(*words, "-o", world / "first")
+    names, pages = files(world / "first"), world / "home" / "pages"
+    assert names, first.stderr
+    pages.mkdir(parents=True)
+    (pages / "mine.html").write_text("precious")
+    (world / "out").mkdir()
+    for name in {name.partition("/")[0] for name in names}:
+        (world / "out" / name).symlink_to(pages / "mine.html" if name in names else pages)
+    ended = typed(*words, "-o", world / "out")
+    assert (ended.returncode, files(world / "out")) == (first.returncode, names), ended.stderr
+    assert not any(path.is_symlink() for path in (world / "out").rglob("*"))
+    assert {each.name: each.read_text() for each in pages.iterdir()} == {"mine.html": "precious"}
+
+
+def test_onnx_runtime_writes_nothing_through_links_among_temporary_files(world: Path) -> None:
+    conv_model(world / "m.onnx")
+    (world / "tmp").mkdir()
+    (world / "tmp" / ".ses").symlink_to(world / "mine")
+    ended = trtbench(*BENCH, "--profile", TMPDIR=str(world / "tmp"))
+    assert ended.returncode == 0, ended.stderr
+    assert files(world / "tmp") == set()

@@ -109,13 +109,13 @@ def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> N
     pipe, link, real = (tmp_path / name for name in ("pipe", "link", "real"))
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_output(pipe, "text")
+    write_output(pipe, "text", named=True)
     assert os.read(reading, 10) == b"text"
     os.close(reading)
     assert pipe.is_fifo()
     link.symlink_to(real)
     real.touch()
-    write_output(link, "text")
+    write_output(link, "text", named=True)
     assert link.is_symlink()
     assert real.read_text() == "text"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from trtbench.core.results import Feed, InferOutcome
 from trtbench.core.run import Finding, Scalar, may_be_same_precision
 from trtbench.core.spec import ModelFormat, ModelRef, RunSpec
 from trtbench.host.arrays import Chunks, check_inputs_exist
-from trtbench.host.files import write_output, write_whole
+from trtbench.host.files import make_subfolder, write_output, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import Failures, stream
 from trtbench.measure.model_facts import precision_of_pass, preparation_of_model
@@ -302,15 +303,15 @@ def _write_worst(
     stem = _UNSAFE.sub("_", Path(candidate.side.model.name).stem)
     target = folder / "worst"
     with writing(target):
-        target.mkdir(parents=True, exist_ok=True)
+        make_subfolder(target)
         for item, name in items.items():
             path = target / f"{stem}-{number}-{_UNSAFE.sub('_', name)[-80:]}.npz"
             arrays = {f"input/{k}": v for k, v in source.prepare(source.load(item)).items()}
             for side, ran in (("reference", first), ("candidate", other)):
                 rows = ran.chunks.rows(item, item + 1)
                 arrays |= {f"{side}/{key}": value[0] for key, value in rows.items()}
-            np.savez(path, **arrays)  # type: ignore[arg-type]
-            paths.append(path)
+            np.savez(content := io.BytesIO(), **arrays)  # type: ignore[arg-type]
+            paths.append(write_output(path, content.getvalue()))
     return paths
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,10 @@ from trtbench.analysis.pass_times import Evaluated, Evaluation, describe_times, 
 from trtbench.core.errors import StoreError, TrtbenchError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
 from trtbench.core.run import RunRecord, Scalar, Scores
-from trtbench.core.safety import is_inside, shown
+from trtbench.core.safety import is_inside, read_bytes, shown
 from trtbench.core.spec import ModelRef
 from trtbench.host.arrays import Chunks
+from trtbench.host.files import make_subfolder, write_output
 from trtbench.measure.bench import Failures, stream, write_scores
 from trtbench.measure.model_facts import precision_of_pass, random_data_notes_of_engine
 from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
@@ -259,8 +259,8 @@ def _write_scores(evaluation: Evaluation, model: Evaluated, folder: Path) -> Non
     with writing(folder):
         for picture in evaluation.pictures:
             if picture.model in (None, number):
-                (folder / "pictures").mkdir(exist_ok=True)
-                shutil.copyfile(picture.path, folder / "pictures" / Path(picture.path).name)
+                source, pictures = Path(picture.path), make_subfolder(folder / "pictures")
+                write_output(pictures / source.name, read_bytes(source))
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:

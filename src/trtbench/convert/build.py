@@ -403,7 +403,7 @@ def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
     parsed = type(error) is InputError and source.is_file()  # the log of the parser says more
     if parsed or isinstance(error, JobError):
         with contextlib.suppress(OSError):
-            shutil.copyfile(source if source.is_file() else folder / "log.txt", kept)
+            write_whole(kept, (source if source.is_file() else folder / "log.txt").read_bytes())
             error.facts["log"] = str(kept)
     return error
 

@@ -240,14 +240,11 @@ def why_untrusted(path: Path) -> str | None:
     no one else may write to them or to a folder above. A sticky folder such as /tmp protects files
     from replacement. A group that only this user is in, and group 0, count as this user.
     """
-    trusted, caller = {os.getuid(), 0}, os.environ.get("SUDO_UID", "")
-    if os.getuid() == 0 and caller.isdecimal():
-        trusted.add(int(caller))
     folders = dict.fromkeys([*path.absolute().parents, *path.resolve().parents])
     own = (path, path.lstat()), (path, path.stat())
     for each, facts in (*own, *((folder, folder.stat()) for folder in folders)):
         near = each in (path, path.absolute().parent)
-        if near and facts.st_uid not in trusted:
+        if near and facts.st_uid not in trusted_users():
             return f"{each} belongs to {user_name(facts.st_uid)}, not to {user_name(os.getuid())}"
         sticky = stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_ISVTX
         if sticky or stat.S_ISLNK(facts.st_mode):
@@ -257,6 +254,17 @@ def why_untrusted(path: Path) -> str | None:
         if facts.st_mode & stat.S_IWGRP and (group := _others_in(facts.st_gid)):
             return f"{each} can be written by the group {group}"
     return None
+
+
+def trusted_users() -> set[int]:
+    """The numbers of this user, of the system, and of whoever called sudo."""
+    caller = os.environ.get("SUDO_UID", "") if os.getuid() == 0 else ""
+    return {os.getuid(), 0, int(caller) if caller.isdecimal() else 0}
+
+
+def is_planted(path: Path) -> bool:
+    """Whether a path is a link that somebody else made; such links are never followed."""
+    return path.is_symlink() and path.lstat().st_uid not in trusted_users()
 
 
 def _others_in(number: int) -> str | None:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from trtbench.core.errors import StoreError, UnavailableError, UsageError, write_error, writing
-from trtbench.core.safety import check_nesting, check_parts, clean_line
+from trtbench.core.safety import check_nesting, check_parts, clean_line, is_planted, why_untrusted
 
 PARTIAL = ".partial-"
 """Prefix of a folder that is not complete; no reader opens it.
@@ -64,41 +64,67 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically: others see all of it or nothing."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
+    """Write a file atomically: others see all of it or nothing; a link there is replaced."""
+    follow = path.parent.is_symlink() and not is_planted(path.parent)
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    folder = os.open(path.parent, flags)
+    temporary = f".{path.name}.{secrets.token_hex(3)}"
     try:
-        write_bytes(temporary, data)
-        temporary.replace(path)
+        write_bytes(temporary, data, folder=folder)
+        os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         with contextlib.suppress(OSError):  # fails on a read-only disk
-            temporary.unlink(missing_ok=True)
+            os.unlink(temporary, dir_fd=folder)
         raise
+    finally:
+        os.close(folder)
 
 
-def write_output(path: Path, data: bytes | str) -> Path:
-    """Write an output file atomically, and create its folder; returns the path."""
+def write_output(path: Path, data: bytes | str, *, named: bool = False) -> Path:
+    """Write an output file atomically, and create its folder; returns the path.
+
+    A link is replaced, unless the user ``named`` it and made it; so are pipes and devices.
+    """
     content = data.encode("utf-8") if isinstance(data, str) else data
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():
+        follow = named and not is_planted(path)
+        if follow and path.exists() and not path.is_file():
             path.write_bytes(content)
             return path
+        target = path.resolve() if follow and path.is_symlink() else path
         try:
-            write_whole(path.resolve() if path.is_symlink() else path, content)
+            write_whole(target, content)
         except PermissionError:  # the file is writable, but its folder is not
-            path.write_bytes(content)
+            write_bytes(target, content)
     return path
 
 
-def write_bytes(path: Path | str, data: bytes) -> None:
-    """Write a small file with few system calls; an import writes thousands of files."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+def write_bytes(path: Path | str, data: bytes, *, folder: int | None = None) -> None:
+    """Write a small file, never through a link; in an open ``folder``, one that is not there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags |= os.O_TRUNC if folder is None else os.O_EXCL
+    descriptor = os.open(path, flags, 0o666, dir_fd=folder)
     try:
         left = memoryview(data)
         while left:
             left = left[os.write(descriptor, left) :]
     finally:
         os.close(descriptor)
+
+
+def no_links(path: str, flags: int) -> int:
+    """An opener for ``open`` that refuses links."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
+def make_subfolder(path: Path) -> Path:
+    """Make a folder inside an output; a link in its place, which leads elsewhere, is removed."""
+    with writing(path):
+        if path.is_symlink():
+            path.unlink()
+        path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def utf8_path(path: Path) -> Path:
@@ -169,27 +195,44 @@ def fields_of(path: Path, *, separator: str | None = None) -> dict[str, str]:
 
 def scratch_directory(parent: Path) -> contextlib.AbstractContextManager[Path]:
     """Create a hidden folder in ``parent`` for the block, and remove it at the end."""
-    return _new_folder(partial_name(parent), mode=0o777)
+    return new_directory(partial_name(parent))
 
 
 def temporary_folder() -> contextlib.AbstractContextManager[Path]:
     """Create a private temporary folder for the block, and remove it at the end."""
     remove_temporary()
-    return _new_folder(temporary_name(), mode=0o700)
+    return new_directory(temporary_name())
 
 
 @contextlib.contextmanager
-def _new_folder(folder: Path, *, mode: int) -> Iterator[Path]:
-    with writing(folder):
-        folder.mkdir(mode=mode)
-        lock = os.open(folder, os.O_RDONLY)
-    with contextlib.suppress(NoLocksError):
-        try_lock(lock)
+def new_directory(name: Path) -> Iterator[Path]:
+    """Create a private folder for the block, and remove it at the end unless it was published.
+
+    Where others could rename it, the path goes through an open descriptor, not through its name.
+    """
+    with writing(name):
+        name.mkdir(mode=0o700)
+        lock = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        yield folder
+        with contextlib.suppress(NoLocksError):
+            try_lock(lock)
+        opened = Path(f"/proc/{os.getpid()}/fd/{lock}")
+        yield opened if why_untrusted(name) and opened.exists() else name
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if os.path.lexists(name) and os.path.samestat(name.lstat(), os.fstat(lock)):
+            shutil.rmtree(name, ignore_errors=True)
         os.close(lock)
+
+
+def publish(folder: Path, *, name: Path, target: Path) -> None:
+    """Rename a new directory, and let others read it as the umask says."""
+    if not os.path.samestat(name.lstat(), folder.stat()):
+        raise OSError(errno.ESTALE, "somebody else has put something in its place")
+    umask = os.umask(0o077)
+    os.umask(umask)
+    with contextlib.suppress(PermissionError):  # a file system without modes
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | (0o777 & ~umask))
+    name.rename(target)
 
 
 def partial_name(parent: Path, *, prefix: str = PARTIAL) -> Path:

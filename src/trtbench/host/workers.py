@@ -54,7 +54,9 @@ def worker_environment(python: str | None = None) -> dict[str, str]:
     # GPUs in the order of NVML; by default CUDA puts the fastest first.
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     inherited = environment_for(python, os.environ)
-    return {**order, **inherited, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+    # ONNX Runtime would write through a link in the folder for temporary files, and send events.
+    own = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1", "ORT_DISABLE_TELEMETRY": "1"}
+    return {**order, **inherited, **own}
 
 
 def worker_command(python: str | None) -> list[str]:

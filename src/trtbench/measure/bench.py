@@ -538,7 +538,7 @@ def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> No
     times = {"times.json": times_json(run.times)} if series else {}
     for name, content in {**times, **data_files(run, series=series)}.items():
         path = folder / name
-        if not path.exists():
+        if path.is_symlink() or not path.exists():
             with writing(path):  # a partial file would look complete
                 write_whole(path, content)
 

@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -285,7 +286,7 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> 
     options.add_session_config_entry("session.x64quantprecision", "1")
     if trace:
         options.enable_profiling = True
-        options.profile_file_prefix = str(temporary_name())
+        options.profile_file_prefix = f"{tempfile.mkdtemp(prefix=temporary_name().name)}/trace"
     if spec.threads:
         options.intra_op_num_threads = spec.threads
     if given.get("spinning") == "shared" and hasattr(onnxruntime, _SHARED_POOL):
@@ -547,6 +548,7 @@ def end_trace(session: InferenceSession) -> list[TraceEvent]:
     finally:
         with suppress(OSError):
             trace.unlink()
+            trace.parent.rmdir()
 
 
 def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:

@@ -47,10 +47,11 @@ from trtbench.core.samples import (
 from trtbench.core.spec import ModelRef, RunSpec, Value
 from trtbench.host.arrays import archive_names, read_archive
 from trtbench.host.files import (
+    new_directory,
     partial_name,
+    publish,
     remove_abandoned,
     remove_if_empty,
-    scratch_directory,
     write_bytes,
     write_whole,
 )
@@ -112,17 +113,18 @@ def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
         remove_if_empty(target)
         if tidy:
             remove_abandoned(target.parent)
-    with scratch_directory(target.parent) as folder:
+    name = partial_name(target.parent)
+    with new_directory(name) as folder:
         try:
             yield folder
         except Exception:
             if (folder / RECORD).is_file():
-                _publish(folder, target)
+                _complete(folder, name, target)
             raise
-        _publish(folder, target)
+        _complete(folder, name, target)
 
 
-def _publish(folder: Path, target: Path) -> None:
+def _complete(folder: Path, name: Path, target: Path) -> None:
     with writing(target):
         with contextlib.suppress(OSError):  # on a full disk, the run matters more than its list
             write_bytes(f"{folder}/{LIST}", msgspec.json.encode(sorted(_all_files(folder))))
@@ -130,7 +132,7 @@ def _publish(folder: Path, target: Path) -> None:
             if path.is_file():
                 with open(path, "rb") as file:
                     os.fsync(file.fileno())
-        folder.rename(target)
+        publish(folder, name=name, target=target)
 
 
 def own_files(folder: Path) -> list[str]:

@@ -58,6 +58,11 @@ def engine_from_url(url: str) -> Engine:
             # Transactions are started explicitly, IMMEDIATE for writers. The journal mode is the
             # default: WAL fails on network folders, and a copied store could lack entries.
             connection.isolation_level = None
+            file = Path(url.removeprefix("sqlite:///"))
+            name = "SELECT CAST(file AS BLOB) FROM pragma_database_list"
+            opened = Path(os.fsdecode(connection.execute(name).fetchone()[0] or bytes(file)))
+            if opened.name != file.name or not opened.parent.samefile(file.parent):
+                raise sqlite3.DatabaseError("the index is malformed: it is a link")
             connection.execute("PRAGMA foreign_keys=ON")
 
         return engine
@@ -379,7 +384,8 @@ def open_index(place: Place) -> tuple[Index, str | None]:
 
 
 def _opened(place: Place, file: Path) -> Index:
-    if not place.is_shared and file.exists() and not (file.is_file() or file.is_dir()):
+    is_file = file.is_file() or file.is_dir() or not file.exists()
+    if not place.is_shared and (file.is_symlink() or not is_file):
         raise DamagedIndexError(f"{file} is not a file")
     index = Index(place.url)
     index.check_intact()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from trtbench.core.errors import InputError, StoreError, UnavailableError, UsageError
-from trtbench.core.safety import check_name, expand_home, inside, mask, remember_secrets
+from trtbench.core.safety import check_name, expand_home, inside, is_planted, mask, remember_secrets
 from trtbench.store.directory import RECORD, own_files, partial_directory
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def _sqlite_path(store: str) -> Path:
         raise UsageError(
             f"{store} has no file name", fix="sqlite:///relative/file or sqlite:////absolute/file"
         )
-    return Path(unquote(path[1:]))
+    file = Path(unquote(path[1:]))
+    return file.resolve() if file.is_symlink() and not is_planted(file) else file
 
 
 def _folder(text: str) -> Path | None:

@@ -20,7 +20,7 @@ from trtbench.core.errors import (
     writing,
 )
 from trtbench.core.run import AnyRecord, FailedRun, Run, Scores, lowest_type, precision_of
-from trtbench.core.safety import check_id, check_name, check_tag
+from trtbench.core.safety import check_id, check_name, check_tag, is_planted
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.host.files import (
@@ -107,6 +107,8 @@ class Store:
         try:
             for folder in (self.runs, self._place.index_folder or self.runs):
                 folder.mkdir(parents=True, exist_ok=True)
+                if is_planted(folder):
+                    raise StoreError(f"{folder} is a link of another user", fix=f"rm {folder}")
         except OSError as problem:
             if not self.root.is_dir():
                 raise write_error(self.runs, problem) from None

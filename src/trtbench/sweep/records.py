@@ -21,7 +21,7 @@ from trtbench.core.errors import InputError, UnavailableError, UsageError, writi
 from trtbench.core.run import Scores
 from trtbench.core.safety import SECRET, check_id, check_tag, inside, mask, read_bytes
 from trtbench.core.spec import Value
-from trtbench.host.files import NoLocksError, pid_file, try_lock, write_whole
+from trtbench.host.files import NoLocksError, no_links, pid_file, try_lock, write_whole
 from trtbench.models.identity import identity_of, kept_value
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
@@ -198,8 +198,7 @@ class Journal:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the sweep, so that no other process runs it."""
-        self._path.touch()
-        with open(self._path, "rb") as file:
+        with open(self._path, "ab", opener=no_links) as file:
             other: AbstractContextManager[None] = nullcontext()
             try:
                 taken = try_lock(file.fileno())
@@ -219,7 +218,7 @@ class Journal:
     ) -> None:
         """Append a line and flush it to disk."""
         line = JournalLine(what=what, case=case, round=number, at=now()).having(**more)
-        with writing(self._path), self._adding, open(self._path, "ab") as file:
+        with writing(self._path), self._adding, open(self._path, "ab", opener=no_links) as file:
             file.write(msgspec.json.encode(line) + b"\n")
             file.flush()
             os.fsync(file.fileno())

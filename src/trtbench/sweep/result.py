@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,10 +20,10 @@ from trtbench.analysis.sweep import SweepRow, mark_pareto_front
 from trtbench.core.errors import writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import Environment, FailedRun, Finding, Run, Score
-from trtbench.core.safety import file_name_from_text
+from trtbench.core.safety import file_name_from_text, read_bytes
 from trtbench.core.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.core.spec import ModelRef, RunSpec
-from trtbench.host.files import write_output
+from trtbench.host.files import make_subfolder, write_output
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, json_from_rows
 from trtbench.store.directory import now
@@ -208,10 +207,10 @@ def write_results(
     for judged in results.judged:
         name = "accuracy" if len(results.judged) == 1 else f"accuracy-{judged.network}"
         target = folder / file_name_from_text(name)
-        tables = [judged.folder / each for each in (EVAL_MD, EVAL_JSON)]
+        tables = filter(Path.is_file, [judged.folder / each for each in (EVAL_MD, EVAL_JSON)])
         with writing(target):
-            target.mkdir(exist_ok=True)
-            paths += [Path(shutil.copy(path, target)) for path in tables if path.is_file()]
+            make_subfolder(target)
+            paths += [write_output(target / each.name, read_bytes(each)) for each in tables]
     paths += write_pipeline_files(results.rows, {run.id: run for run in results.runs}, folder)
     if results.runs and formats:
         paths += write_report(
@@ -246,9 +245,9 @@ def write_pipeline_files(
             stem = f"{stem}_{seen[stem]}"
         target = folder / "results" / file_name_from_text(row.model)
         with writing(target):
-            target.mkdir(parents=True, exist_ok=True)
+            make_subfolder(make_subfolder(target.parent) / target.name)
             found += [
-                Path(shutil.copy(path / own, target / f"{stem}.{theirs}"))
+                write_output(target / f"{stem}.{theirs}", read_bytes(path / own))
                 for own, theirs in PIPELINE_FILES.items()
                 if (path / own).is_file()
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from trtbench.core.errors import InputError, UsageError, near_miss, writing
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray
 from trtbench.core.units import text_from_shape
+from trtbench.host.files import write_output
 from trtbench.host.images import GREY, IMAGENET, Pixels, find_images, read_image, sampled
 from trtbench.tasks.contract import DataSource, Flag, Settings, Tensors
 
@@ -283,7 +285,6 @@ def draw_image(
 def save_figure(figure: Figure, path: Path) -> Path:
     """Write a figure as PNG and return its path."""
     with writing(path), warnings.catch_warnings():
-        path.parent.mkdir(parents=True, exist_ok=True)
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(path, dpi=DPI, metadata={"Software": "trtbench"})
-    return path
+        figure.savefig(content := io.BytesIO(), dpi=DPI, metadata={"Software": "trtbench"})
+    return write_output(path, content.getvalue())

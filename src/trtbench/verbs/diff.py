@@ -108,7 +108,7 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
     rows = rows_from_diff(diff)
     if view.output:
         text = layers.rows_text(rows, ending=Path(view.output).suffix)
-        say(f"wrote {write_output(Path(view.output), text)}")
+        say(f"wrote {write_output(Path(view.output), text, named=True)}")
     gpu_s = (engines[0].facts.gpu_s, engines[1].facts.gpu_s)
     notes = layers.diff_notes(*engines, diff, ("A", "B"))
     document = document_from_diff(diff, labels, top=view.most, gpu_s=gpu_s, notes=notes)

@@ -179,7 +179,7 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     rows = layers.layer_rows(engine, **chosen)  # type: ignore[arg-type]
     if request.table:
         text = layers.rows_text(rows, ending=request.table.suffix)
-        say(f"wrote {write_output(request.table, text)}")
+        say(f"wrote {write_output(request.table, text, named=True)}")
     stored = engine.run if engine.run is not None and engine.run.path is not None else None
     if view.as_json:
         of_run = {"run": stored.id, "path": str(stored.path)} if stored else {}
@@ -192,12 +192,12 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
         draw(document)
     if view.draw:
         svg = svg_from_engine(engine.table, title=engine.label, colour=view.colour)
-        say(f"wrote {write_output(Path(view.draw), svg)}")
+        say(f"wrote {write_output(Path(view.draw), svg, named=True)}")
     if not results:
         return None
     if view.junit:
         suite = f"trtbench profile {engine.label}"
-        write_output(Path(view.junit), junit_from_suites([Suite(suite, results)]))
+        write_output(Path(view.junit), junit_from_suites([Suite(suite, results)]), named=True)
     draw(document_from_blocks("blocks", [rule_table(results)]), err=view.as_json or view.as_csv)
     return None if passed(results) else EXIT_BROKEN
 

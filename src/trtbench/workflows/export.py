@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from trtbench.analysis.summary import summary_from_run
-from trtbench.core.errors import InputError, StoreError, write_error
+from trtbench.core.errors import InputError, StoreError, writing
 from trtbench.core.plugins import optional_library
 from trtbench.core.properties import cuda_graph_of, setting_of
 from trtbench.core.results import ShortView
@@ -18,6 +18,7 @@ from trtbench.core.run import FailedRun, Run, gpu_of
 from trtbench.core.safety import mask
 from trtbench.core.samples import DURATIONS
 from trtbench.core.units import instant_from_text
+from trtbench.host.files import scratch_directory
 from trtbench.requests.execution import Event, Listener, silent
 from trtbench.store.directory import Entry, own_files
 from trtbench.store.store import Store
@@ -142,32 +143,27 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     rows: list[Row] = []
     columns = [(name, arrow.float64()) for name in ("start", *DURATIONS)]
     schema = arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
-    partial = {name: folder / f".{name}.partial" for name in (RUNS, SAMPLES)}
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with parquet.ParquetWriter(partial[SAMPLES], schema, compression="zstd") as writer:
-            for entry, run in _load_each(entries, store, problems, listen):
-                rows.append(row_from_run(entry, run))
-                if not isinstance(run, Run) or not len(run.times):
-                    continue
-                count, found = len(run.times), dict(run.times.columns())
-                unknown = {"run": [run.id] * count, "launch": [0] * count}
-                data = {
-                    name: arrow.array(found.get(name, unknown.get(name, [None] * count)), kind)
-                    for name, kind in zip(schema.names, schema.types, strict=True)
-                }
-                writer.write_table(arrow.table(data, schema=schema))
-        # Every run has all fields; missing values are null.
-        names = dict.fromkeys(name for row in rows for name in row)
-        whole = arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
-        parquet.write_table(whole, partial[RUNS], compression="zstd")
-        for name, path in partial.items():
-            path.replace(folder / name)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
-    finally:
-        for path in partial.values():
-            path.unlink(missing_ok=True)
+        with scratch_directory(folder) as work:
+            with parquet.ParquetWriter(work / SAMPLES, schema, compression="zstd") as writer:
+                for entry, run in _load_each(entries, store, problems, listen):
+                    rows.append(row_from_run(entry, run))
+                    if not isinstance(run, Run) or not len(run.times):
+                        continue
+                    count, found = len(run.times), dict(run.times.columns())
+                    unknown = {"run": [run.id] * count, "launch": [0] * count}
+                    data = {
+                        name: arrow.array(found.get(name, unknown.get(name, [None] * count)), kind)
+                        for name, kind in zip(schema.names, schema.types, strict=True)
+                    }
+                    writer.write_table(arrow.table(data, schema=schema))
+            # Every run has all fields; missing values are null.
+            names = dict.fromkeys(name for row in rows for name in row)
+            whole = {name: arrow.array([row.get(name) for row in rows]) for name in names}
+            parquet.write_table(arrow.table(whole), work / RUNS, compression="zstd")
+            for name in (RUNS, SAMPLES):
+                (work / name).replace(folder / name)
     return Exported(runs=len(rows), problems=tuple(problems), where=str(folder))
 
 

@@ -20,7 +20,7 @@ from trtbench.core.results import Comparison, ShortView
 from trtbench.core.run import FailedRun, Run
 from trtbench.core.spec import Value
 from trtbench.formats.toolkit import report_keys
-from trtbench.host.files import write_output
+from trtbench.host.files import make_subfolder, write_output
 from trtbench.models.identity import kept_value
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
 from trtbench.report.listings import document_from_entries
@@ -204,7 +204,7 @@ def write_site(
     problems: list[str] = []
     written = 0
     with writing(folder):
-        pages.mkdir(parents=True, exist_ok=True)
+        make_subfolder(pages)
         if made_by is None:
             write_output(mark, "begun")
         for number, entry in enumerate(entries):

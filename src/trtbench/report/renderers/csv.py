@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from trtbench.core.safety import clean_text, csv_cell
-from trtbench.host.files import write_output
+from trtbench.host.files import make_subfolder, write_output
 from trtbench.report.document import Cell, Document
 
 NUL_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -48,5 +48,5 @@ def render(document: Document, folder: Path) -> list[Path]:
     for table in document.tables():
         names = [heading.key for heading in table.headings]
         text = csv_from_lines(names, (map(value, row) for row in table.rows))
-        paths.append(write_output(folder / FOLDER / f"{table.id}.csv", text))
+        paths.append(write_output(make_subfolder(folder / FOLDER) / f"{table.id}.csv", text))
     return paths

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from importlib import util
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from trtbench.report.document import Document, Figure, Picture
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``<figure>.png`` for each figure, and copy pictures."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [
         write_output(folder / file_name(figure), png_bytes(figure))
         for figure in (document.figures() if can_draw() else ())
@@ -21,7 +19,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     for picture in document.pictures():
         path = folder / file_name(picture)
         if path.resolve() != Path(picture.path).resolve():
-            shutil.copyfile(picture.path, path)
+            write_output(path, Path(picture.path).read_bytes())
         paths.append(path)
     return paths
 

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from trtbench.core.safety import clean_line
-from trtbench.host.files import write_output
+from trtbench.host.files import make_subfolder, write_output
 from trtbench.report.document import Document, Table, Text
 
 FILE = "report.tex"
@@ -44,7 +44,7 @@ _SPECIAL = re.compile("[" + re.escape("".join(ESCAPES)) + "]")
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``tables/<table>.tex`` for each table, and ``report.tex`` that includes them."""
     paths = [
-        write_output(folder / FOLDER / f"{table.id}.tex", tex_table(table))
+        write_output(make_subfolder(folder / FOLDER) / f"{table.id}.tex", tex_table(table))
         for table in document.tables()
     ]
     return [write_output(folder / FILE, tex_document(document)), *paths]
