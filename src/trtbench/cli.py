@@ -74,9 +74,9 @@ class Verbs(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as problem:
             from trtbench.models.identity import SUFFIXES
-            from trtbench.models.torch_models import is_named
+            from trtbench.models.torch_models import is_library_model
 
-            if is_named(args[0]) or Path(args[0]).suffix.lower() in SUFFIXES:
+            if is_library_model(args[0]) or Path(args[0]).suffix.lower() in SUFFIXES:
                 raise UsageError(
                     f"no command given for {args[0]}",
                     facts={"commands": "bench, build, profile, check, compare, inspect, ..."},

@@ -17,7 +17,7 @@ from commands import trtbench
 
 from trtbench.core.errors import UsageError
 from trtbench.core.results import ExportSpec
-from trtbench.models.torch_models import _with_weights, archive_kind, load_source, modules_named
+from trtbench.models.torch_models import _with_weights, archive_kind, load_source, packages_named
 
 EVIL = """
 import io, os, sys, zipfile, torch
@@ -165,7 +165,7 @@ def test_the_code_that_a_file_names_is_told_without_running_it(tmp_path: Path) -
         archive.writestr("p/models/model.json", "{}")
         archive.writestr("p/data/sample_inputs/model.pt", inner.getvalue())
     assert archive_kind(tmp_path / "p.pt2") == "ExportedProgram"
-    assert "pathlib" in modules_named(tmp_path / "p.pt2")
+    assert "pathlib" in packages_named(tmp_path / "p.pt2")
     assert not (tmp_path / "owned").exists()
 
 
@@ -177,7 +177,7 @@ def test_a_file_that_unpacks_to_gigabytes_is_not_unpacked(tmp_path: Path) -> Non
     ):
         for _ in range(256):
             member.write(bytes(1 << 20))
-    assert modules_named(path) == set()
+    assert packages_named(path) == set()
 
 
 def test_pickles_of_millions_of_steps_are_looked_at_for_a_moment(
@@ -195,5 +195,5 @@ def test_pickles_of_millions_of_steps_are_looked_at_for_a_moment(
             yield each
 
     monkeypatch.setattr(pickletools, "genops", counted)
-    assert modules_named(path) == set()
+    assert packages_named(path) == set()
     assert len(steps) <= 1_000_100

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto
 
 import models
-from trtbench.convert.builders._precision import PrecisionPlan, precision_plan, too_new
+from trtbench.convert.builders._precision import PrecisionPlan, opset_warnings, precision_plan
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.spec import BuildSpec, ModelRef
 from trtbench.host.tensorrt import Abilities, abilities_of_version
@@ -165,10 +165,10 @@ def test_what_a_model_carries_is_read_from_its_bytes(tmp_path: Path) -> None:
 
 def test_an_opset_that_is_too_new_is_reported(tmp_path: Path) -> None:
     outline = outline_of(typed(tmp_path / "net.onnx", TensorProto.FLOAT, opset=18))
-    said = too_new(outline, abilities=OLD)
+    said = opset_warnings(outline, abilities=OLD)
     assert "opset 18" in said[0]
     assert "--opset 17" in said[0]
-    assert too_new(outline, abilities=TEN) == ()
+    assert opset_warnings(outline, abilities=TEN) == ()
 
 
 @pytest.mark.parametrize("content", [b"\x00", b"\xff" * 64, b"no model at all", b"\x08\x08"])

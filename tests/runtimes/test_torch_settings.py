@@ -10,7 +10,7 @@ import pytest
 
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.models.torch_models import LoadedModel, import_torch, is_named
+from trtbench.models.torch_models import LoadedModel, import_torch, is_library_model
 from trtbench.runtimes import torch as runtime
 
 
@@ -136,10 +136,10 @@ def test_types_follow_the_user_and_half_weights() -> None:
 
 
 def test_models_of_libraries_are_told_from_files() -> None:
-    assert is_named("torchvision:resnet18")
-    assert is_named("timm:vit_base_patch16_224.augreg")
-    assert not is_named("models/torchvision.pt")
-    assert not is_named("C:net.pt")
+    assert is_library_model("torchvision:resnet18")
+    assert is_library_model("timm:vit_base_patch16_224.augreg")
+    assert not is_library_model("models/torchvision.pt")
+    assert not is_library_model("C:net.pt")
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class Graph:
         self.readers: dict[str, list[int]] = defaultdict(list)
         self.active: set[str] = set(self.inputs)  # tensors that depend on the inputs
         for index, node in enumerate(self.nodes):
-            reads = onnx_model.reads_of(node)
+            reads = onnx_model.names_read(node)
             for name in reads:
                 self.readers[name].append(index)
             self.producers |= {name: index for name in node.output if name}
@@ -157,7 +157,7 @@ class Graph:
             if index is None or index in seen:
                 continue
             seen.add(index)
-            for each in onnx_model.reads_of(self.nodes[index]):
+            for each in onnx_model.names_read(self.nodes[index]):
                 (reads if each in stop or each in self.inputs else waiting).append(each)
         return sorted(seen), list(dict.fromkeys(reads))
 
@@ -329,7 +329,7 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
         index = producers.get(waiting.pop())
         if index is not None and index not in needed:
             needed.add(index)
-            waiting.extend(onnx_model.reads_of(every[index]))
+            waiting.extend(onnx_model.names_read(every[index]))
     onnx_model.keep_nodes(made.graph, [every[index] for index in sorted(needed)])
     casts.drop_unused(made.graph)
     onnx_model.sort_nodes(made.graph)

@@ -29,7 +29,7 @@ from trtbench.host.files import write_output
 from trtbench.measure.bench import add_returned_run, run_bench
 from trtbench.measure.remote import InputFiles, job_from_spec, send_job
 from trtbench.models.identity import raise_if_changed
-from trtbench.models.torch_models import is_named
+from trtbench.models.torch_models import is_library_model
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields, TurnFields
@@ -176,7 +176,7 @@ def stored_run(name: str, store: Store) -> Run | None:
     """Load the stored run of this name; ``None`` if the name is a file or a model."""
     path = Path(name)
     absent = not path.exists() or ("/" in name and not path.is_dir())
-    if is_named(name) or path.is_file() or (path.suffix and absent):
+    if is_library_model(name) or path.is_file() or (path.suffix and absent):
         return None
     return directory.demand_finished(store.load(name))
 

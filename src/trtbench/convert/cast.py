@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from trtbench.core.errors import InputError, UsageError, first_line, near_miss
-from trtbench.models.onnx_model import SMALL_BYTES, opset_of, reads_of, stored_tensors, subgraphs
+from trtbench.models.onnx_model import SMALL_BYTES, names_read, opset_of, stored_tensors, subgraphs
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -351,7 +351,7 @@ def rename_reads(graph: GraphProto, new: Callable[[str], str], *, own: bool = Tr
 
 def drop_unused(graph: GraphProto) -> None:
     """Remove initializers that no node reads."""
-    used = {value.name for value in graph.output}.union(*map(reads_of, graph.node))
+    used = {value.name for value in graph.output}.union(*map(names_read, graph.node))
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     gone = {tensor.name for tensor in graph.initializer} - {tensor.name for tensor in kept}
     del graph.initializer[:]

@@ -25,7 +25,7 @@ from trtbench.core.units import text_from_shape
 from trtbench.host.machine import library_versions
 from trtbench.models.inputs import is_not_index
 from trtbench.models.onnx_model import ONE_FILE_BYTES, load_onnx, opset_of, save_onnx
-from trtbench.models.torch_models import TorchSource, import_torch, load_source, rows_of_tables
+from trtbench.models.torch_models import TorchSource, embedding_rows, import_torch, load_source
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -167,7 +167,7 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
     generator = torch.Generator().manual_seed(spec.seed)
     names = [shape.name or "input" for shape in shapes]
     whole = [n for n, s in zip(names, shapes, strict=True) if (s.dtype or "").startswith("int")]
-    tables = rows_of_tables(source.model, [name for name in whole if not is_not_index(name)])
+    tables = embedding_rows(source.model, [name for name in whole if not is_not_index(name)])
     inputs: dict[str, Tensor] = {}
     open_axes: dict[str, dict[int, str]] = {}
     for name, shape, own in zip(names, shapes, usual, strict=True):

@@ -1,4 +1,4 @@
-"""Files of other tools: one value for each, which the writer and the importer share.
+"""File formats of other tools: one value per file, for writing and importing.
 
-Knows their layouts and definitions; does not know where runs come from or go to.
+Knows their layouts and definitions; does not know where runs are stored.
 """

@@ -1,4 +1,4 @@
-"""The trtexec evaluation toolkit's files: each is one value that is written and read here."""
+"""Writes and reads the files of the trtexec evaluation toolkit; each file is one value."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BLOCKS = {"enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
 
 
 class EngineMetadata(Value, frozen=True, kw_only=True):
-    """``engine_metadata.json``: the file that was run."""
+    """``engine_metadata.json``: the model file that was run."""
 
     path: str | None = None
     filename: str | None = None
@@ -59,17 +59,17 @@ class EngineMetadata(Value, frozen=True, kw_only=True):
     modified_iso: str | None = None
     sha256: str | None = None
     built_from: str | None = None
-    """The model, where of its engine no more than the name is known."""
+    """The model, if only the name of its engine is known."""
 
 
 class RunConfig(Value, frozen=True, kw_only=True):
-    """``run_config.json``: what was asked for, and the command."""
+    """``run_config.json``: the requested settings, and the command."""
 
     timestamp_iso: str | None = None
     batch: int | None = None
     iterations: int | None = None
     warmup: float | None = None
-    """Milliseconds, which is what trtexec takes, although the toolkit calls it iterations."""
+    """Milliseconds, as in trtexec, although the toolkit calls it iterations."""
     avg_runs: int | None = None
     use_cuda_graph: bool | None = None
     profile_enabled: bool | None = None
@@ -97,7 +97,7 @@ class StatisticsBlock(Value, frozen=True, kw_only=True):
 
 
 class ToolkitSummary(Value, frozen=True, kw_only=True):
-    """``summary.json``, and in one row under dotted names ``summary.csv``."""
+    """``summary.json``, and ``summary.csv`` as one row with dotted names."""
 
     batch: int | None = None
     samples: int | None = None
@@ -112,12 +112,12 @@ class ToolkitSummary(Value, frozen=True, kw_only=True):
     engine: EngineMetadata | None = None
     run_config: RunConfig | None = None
     reported: bool = False
-    """Another tool printed these numbers; there are no samples."""
+    """Whether another tool printed these numbers, so that there are no samples."""
     definitions: dict[str, str] = {}
 
 
 class TorchBenchmark(Value, frozen=True, kw_only=True):
-    """``bench_pt_result.json``; ``bench_pt_result.csv`` has its metrics alone."""
+    """``bench_pt_result.json``; ``bench_pt_result.csv`` has only its metrics."""
 
     model_path: str | None = None
     device: str | None = None
@@ -139,7 +139,7 @@ LAYER_COLUMNS = (
 
 
 def value_from_document(kind: type[V], document: object) -> V:
-    """Read each field from a decoded file; what is missing or odd stays unknown."""
+    """Return a value from decoded JSON; missing and invalid fields stay unknown."""
     values = document if isinstance(document, Mapping) else {}
     found = {}
     for field in msgspec.structs.fields(kind):
@@ -152,7 +152,7 @@ def value_from_document(kind: type[V], document: object) -> V:
 
 
 def _converted(value: object, kind: object) -> object:
-    """Convert one value, text that holds a number too; ``None`` for what is something else."""
+    """Return a value, or numeric text, as the given type; ``None`` if it does not fit."""
     kinds = get_args(kind) or (kind,)
     struct = next((k for k in kinds if isinstance(k, type) and issubclass(k, msgspec.Struct)), None)
     if struct is not None:
@@ -167,33 +167,33 @@ def _converted(value: object, kind: object) -> object:
         return None
 
 
-def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Values in one row under dotted names."""
+def _dotted(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield nested values with dotted names."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _dotted(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", None if isinstance(value, dict) else value
 
 
 def csv_from_series(column_s: Column, *, name: str) -> str:
-    """Write a ``*_series.csv``: one column in milliseconds, a row per sample."""
+    """Return a ``*_series.csv``: one column in milliseconds, one row per sample."""
     values = column_s * 1e3
     if not np.isfinite(values).all():
         return "\n".join([f"{name}_ms", *map(repr, values.tolist()), ""])
-    # A list in JSON has the same numbers, and is written thirty times as fast; there are millions.
+    # Encoding a JSON list gives the same numbers thirty times as fast.
     listed = msgspec.json.encode(values.tolist()).decode()
     return "\n".join([f"{name}_ms", listed[1:-1].replace(",", "\n"), ""])
 
 
 def series_from_csv(text: str) -> tuple[str, Column]:
-    """Read the name of a series and its seconds; what is no number raises ``ValueError``."""
+    """Return the name of a series and its seconds; invalid numbers raise ``ValueError``."""
     name, *lines = text.split() or [""]
     return name.strip('"').lower().removesuffix("_ms"), np.array(lines, np.float64) / 1e3
 
 
 def layer_rows(profile: LayerProfile) -> list[dict[str, Scalar]]:
-    """List layers from the slowest on; two layers of one name and time are two layers."""
+    """Return one row per layer, the slowest first."""
     total = math.fsum(layer.average_s for layer in profile.layers)
     return [
         {
@@ -209,7 +209,7 @@ def layer_rows(profile: LayerProfile) -> list[dict[str, Scalar]]:
 
 
 def layers_from_csv(text: str) -> LayerProfile | None:
-    """Read ``per_layer_times.csv``; rows without an average are none, and so is a file of them."""
+    """Return the layers in ``per_layer_times.csv`` that have an average; ``None`` without any."""
     known: list[tuple[str, dict[str, float]]] = []
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -259,15 +259,15 @@ LATENCY_DEFINITIONS = {
 }
 
 SERIES_ROWS = 100_000
-"""Beyond so many samples, text with a line for each takes ten times the space of the samples."""
+"""Limit for series files: text takes ten times the space of the stored samples."""
 
 
 def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
-    """Write every file that holds data, by name; series, unless requested, of short runs only."""
+    """Return the data files by name; series are for short runs only, unless requested."""
     if series is None:
         series = len(run.times) <= SERIES_ROWS
     times, content = run.times, summary(run)
-    flat = dict(_flat(msgspec.to_builtins(content)))
+    flat = dict(_dotted(msgspec.to_builtins(content)))
     files = {
         "summary.json": json_from_value(content),
         "summary.csv": csv_from_lines(list(flat), [list(flat.values())]).encode(),
@@ -285,7 +285,7 @@ def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
     for block, column_name in BLOCKS.items():
         column = getattr(times, column_name)
         if column_name == "enqueue" and _enqueue_step_s(run) is not None:
-            continue  # steps, not times: a table of them would be read as exact
+            continue  # too coarse: a table would look exact
         if series and column is not None and len(column):
             files[f"{block}_series.csv"] = csv_from_series(column, name=block).encode()
     if torch := torch_benchmark(run):
@@ -300,8 +300,8 @@ def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
 
 
 def write_toolkit_files(run: Run, folder: Path, *, leave: Collection[Path] = ()) -> list[Path]:
-    """Write all files this run can fill, with report and pictures; paths in ``leave`` stay."""
-    from trtbench.report.renderers import md, png  # they draw, and most of these files are data
+    """Write all files for a run, with report and plots, except the paths in ``leave``."""
+    from trtbench.report.renderers import md, png  # slow imports, only for plots
 
     document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
     document = document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
@@ -316,7 +316,7 @@ def write_toolkit_files(run: Run, folder: Path, *, leave: Collection[Path] = ())
 
 
 def summary(run: Run) -> ToolkitSummary:
-    """The content of ``summary.json``, of samples or of numbers another tool printed."""
+    """Return the content of ``summary.json``, from samples or from printed numbers."""
     ours, (name, latency) = summary_of(run), _latency(run)
     batch, times = run.record.known_items, run.times
     common = ToolkitSummary(
@@ -359,7 +359,7 @@ def summary(run: Run) -> ToolkitSummary:
 
 
 def _enqueue_step_s(run: Run) -> float | None:
-    """The steps of enqueue times that were made of rounded stamps."""
+    """Return the resolution of enqueue times from rounded stamps; ``None`` if it is fine."""
     column = run.times.enqueue
     if column is None or not len(column):
         return None
@@ -380,11 +380,11 @@ def _printed_block(run: Run, column: str) -> StatisticsBlock:
 
 
 def engine_metadata(run: Run) -> EngineMetadata:
-    """The content of ``engine_metadata.json``; without an engine it describes the model."""
+    """Return the content of ``engine_metadata.json``; without an engine, for the model."""
     model = run.record.spec.model
     named = run.record.facts.get("engine_path")
     if isinstance(named, str) and named != model.path and model.format != "engine":
-        name = named.replace("\\", "/").rsplit("/", 1)[-1]  # it is known by its name alone
+        name = named.replace("\\", "/").rsplit("/", 1)[-1]  # only its name is known
         return EngineMetadata(path=named, filename=name, built_from=model.path)
     size = model.size_bytes
     return EngineMetadata(
@@ -398,7 +398,7 @@ def engine_metadata(run: Run) -> EngineMetadata:
 
 
 def run_config(run: Run) -> RunConfig:
-    """The content of ``run_config.json``: what was asked for, and the command."""
+    """Return the content of ``run_config.json``: the settings, and the command."""
     record, spec = run.record, run.record.spec
     warmup, averages = spec.warmup.floor.seconds, spec.options.get("avg_runs", "")
     graph = record.conditions.get("cuda_graph")
@@ -423,7 +423,7 @@ def run_config(run: Run) -> RunConfig:
 
 
 def torch_benchmark(run: Run) -> TorchBenchmark | None:
-    """The content of ``bench_pt_result.json``; ``None`` for runs that are not of PyTorch."""
+    """Return the content of ``bench_pt_result.json``; ``None`` if the model is not PyTorch."""
     record, host = run.record, run.times.host
     if record.spec.model.format != "torch" or host is None or not len(host):
         return None
@@ -449,7 +449,7 @@ def torch_benchmark(run: Run) -> TorchBenchmark | None:
 
 
 def report(run: Run) -> dict[str, object]:
-    """The content of ``report.json``: summary, slowest layers, comparison of outputs."""
+    """Return the content of ``report.json``: summary, slowest layers, output comparison."""
     top = layer_rows(run.layers)[:TOP_LAYERS] if run.layers else []
     content: dict[str, object] = {"summary": summary(run), "top_layers": top}
     if "output_comparison" in run.extra:
@@ -458,14 +458,14 @@ def report(run: Run) -> dict[str, object]:
 
 
 def report_keys(runs: Sequence[Run]) -> dict[str, object]:
-    """The keys of its report.json for one run; several are a list."""
+    """Return the content of ``report.json`` for one run, or a list for several."""
     if len(runs) == 1:
         return report(runs[0])
     return {"reports": [{"run": run.id, **report(run)} for run in runs]} if runs else {}
 
 
 def _latency(run: Run) -> tuple[str | None, Column]:
-    """Choose what its files call latency: the device's spans, or host time where there are none."""
+    """Return the column used as latency: device times, or host times if there are none."""
     for name in ("latency", "host"):
         column = getattr(run.times, name)
         if column is not None and np.isfinite(column).any():

@@ -35,7 +35,7 @@ from trtbench.models.identity import (
     read_sidecar,
     record_of_engine,
 )
-from trtbench.models.torch_models import code_of_factory, code_of_hub, is_named
+from trtbench.models.torch_models import factory_code, hub_code_sha256, is_library_model
 from trtbench.requests.execution import PATIENCE_S, Event, Execution, expected_s
 from trtbench.requests.fields import ExecutorFields, Travels, VerbRequest, fields_of, with_settings
 from trtbench.requests.measure import BenchRequest
@@ -93,7 +93,8 @@ class InputFiles:
         outside = {
             name: known.get(name) or self.add_file(Path(name)) for name in files_elsewhere(model)
         }
-        path = self.add_model(model.path) if is_named(model.path) else self._add_model_files(model)
+        named = is_library_model(model.path)
+        path = self.add_model(model.path) if named else self._add_model_files(model)
         files = tuple(each.having(name=outside.get(each.name, each.name)) for each in model.files)
         return spec.having(**changes, model=model.having(path=path, files=files))
 
@@ -122,7 +123,7 @@ class InputFiles:
         if travels == "model":
             return self.add_model(name)
         if travels == "code":  # the module of ``module:function``, unless it is installed
-            root, files = code_of_factory(name)
+            root, files = factory_code(name)
             if files:
                 folder = root.absolute()
                 names = [str(each.absolute().relative_to(folder)) for each in files]
@@ -147,8 +148,8 @@ class InputFiles:
 
     def add_model(self, name: str) -> str:
         """Add a model and the files that belong to it; names of library models are unchanged."""
-        if is_named(name):
-            if code_of_hub(name) is not None:
+        if is_library_model(name):
+            if hub_code_sha256(name) is not None:
                 raise InputError(
                     "a local torch.hub repository cannot be sent to another machine",
                     facts={"model": name},
@@ -419,7 +420,8 @@ def needs_gpu(
     options: Mapping[str, str] | None = None,
 ) -> bool:
     """Return whether a runtime, or the first choice for a model, computes on a GPU."""
-    reference = ModelRef(path=model, format="torch") if is_named(model) else model_ref(Path(model))
+    named = is_library_model(model)
+    reference = ModelRef(path=model, format="torch") if named else model_ref(Path(model))
     name = runtime or first_choice(reference.format)
     if not name:
         return False

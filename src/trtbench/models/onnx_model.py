@@ -1,8 +1,8 @@
-"""ONNX files by way of the onnx library: opened, checked, saved, and read as plain values.
+"""Loads, checks, saves and inspects ONNX files with the onnx library.
 
-Shapes are inferred also behind arithmetic with dimensions that onnx's inference gives up on:
-exporters write ``x.chunk(2)`` as Shape, Gather, Add, Div and Slice, which is constant once the
-inputs are settled. It is computed here, and inference continues behind it.
+The shape inference of onnx stops at arithmetic with dimensions: exporters write ``x.chunk(2)`` as
+Shape, Gather, Add, Div and Slice. With fixed input shapes these nodes are constant, so they are
+computed here and inference continues after them.
 """
 
 from __future__ import annotations
@@ -31,25 +31,23 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 ONE_FILE_BYTES = 2**31 - 2**24
-"""A protobuf message ends at 2 GiB; some room is left for what is not weights."""
+"""Protobuf messages are limited to 2 GiB; 16 MiB are left for everything but weights."""
 SMALL_BYTES = 4096
-"""Stored values up to this size are read even where weights are not: shapes depend on them."""
+"""Tensors up to this size are always loaded, because shapes may depend on them."""
 SECONDS, SECONDS_PER_NODE = 20.0, 0.01
 """How long shape inference may take; functions within functions can make it endless."""
 _QDQ = ("QuantizeLinear", "DequantizeLinear")
-_ARITHMETIC = frozenset(
-    {
-        "Add", "Cast", "Ceil", "Concat", "ConstantOfShape", "Div", "Equal", "Expand", "Floor",
-        "Gather", "Identity", "Max", "Min", "Mod", "Mul", "Neg", "Range", "ReduceProd", "Reshape",
-        "Slice", "Squeeze", "Sub", "Unsqueeze", "Where",
-    }
-)  # fmt: skip
+_ARITHMETIC = frozenset((
+    "Add", "Cast", "Ceil", "Concat", "ConstantOfShape", "Div", "Equal", "Expand", "Floor",
+    "Gather", "Identity", "Max", "Min", "Mod", "Mul", "Neg", "Range", "ReduceProd", "Reshape",
+    "Slice", "Squeeze", "Sub", "Unsqueeze", "Where",
+))  # fmt: skip
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
-    """Open an ONNX file; without weights, tensors kept in other files stay there unless small."""
+    """Return the model in an ONNX file; without weights, only small external tensors are loaded."""
     onnx = optional_library("onnx")
     from google.protobuf.message import DecodeError
 
@@ -68,28 +66,25 @@ def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     except (DecodeError, ValueError) as problem:
         raise damaged(problem) from None
-    if not all(isinstance(each, str) for each in _texts(model)):  # protobuf gives such out as bytes
+    if not all(isinstance(each, str) for each in _strings(model)):  # bytes are invalid UTF-8
         raise damaged("a name in it is not UTF-8")
     if not model.graph.node and not model.graph.output:
-        raise InputError(
-            f"{path.name} is not an ONNX file: it has no graph",
-            fix="copy or export the model again",
-        )
-    _fetch(model, path.parent, everything=weights)
+        raise damaged("it has no graph")
+    _load_external_tensors(model, path.parent, everything=weights)
     return model
 
 
-def _texts(message: Message) -> Iterator[object]:
+def _strings(message: Message) -> Iterator[object]:
     for field, value in message.ListFields():
         if field.type == field.TYPE_STRING:
             yield from [value] if isinstance(value, str | bytes) else value
         elif field.type == field.TYPE_MESSAGE:
             for inner in [value] if hasattr(value, "ListFields") else value:
-                yield from _texts(inner)
+                yield from _strings(inner)
 
 
-def _fetch(model: ModelProto, folder: Path, *, everything: bool) -> None:
-    """Load tensors from other files: all of them, or the small ones."""
+def _load_external_tensors(model: ModelProto, folder: Path, *, everything: bool) -> None:
+    """Load tensors from external files: all of them, or only the small ones."""
     from onnx import external_data_helper as helper
 
     for tensor in filter(helper.uses_external_data, stored_tensors(model.graph)):
@@ -110,7 +105,7 @@ def _fetch(model: ModelProto, folder: Path, *, everything: bool) -> None:
 
 
 def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
-    """Write a model in one file, or with a ``.data`` file beside it when it is too large."""
+    """Write a model to one file, or with a separate ``.data`` file if it is too large."""
     import onnx
 
     large = stored_bytes(model) > ONE_FILE_BYTES
@@ -125,14 +120,14 @@ def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
 
 
 def stored_bytes(model: ModelProto) -> int:
-    """Bytes of stored tensors; protobuf itself cannot count more than 2 GiB of a whole model."""
+    """Return the size of all tensors; protobuf cannot compute a size over 2 GiB itself."""
     return sum(each.ByteSize() for each in stored_tensors(model.graph))
 
 
 def check_onnx(path: Path) -> None:
-    """Refuse a model that breaks the rules of ONNX or whose shapes contradict each other.
+    """Raise an error if a model is not valid ONNX or its shapes contradict each other.
 
-    Operators that ONNX does not define may be plugins of TensorRT, which has them in any domain.
+    Unknown operators are allowed: they may be TensorRT plugins, which can be in any domain.
     """
     import onnx
 
@@ -149,13 +144,13 @@ def check_onnx(path: Path) -> None:
 
 
 def opset_of(model: ModelProto, domain: str = "") -> int | None:
-    """The opset of a domain; that of the standard operators by default."""
+    """Return the opset of a domain, by default of the standard operators."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     return versions.get(domain if domain != "ai.onnx" else "")
 
 
 def stored_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """Every tensor whose values are in a graph, those of subgraphs too."""
+    """Yield every tensor stored in a graph and its subgraphs."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:
@@ -167,44 +162,44 @@ def stored_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    """The bodies of If, Loop and Scan."""
+    """Yield the subgraphs of If, Loop and Scan nodes."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
 
 
-def reads_of(node: NodeProto) -> set[str]:
-    """Names that a node reads, with those its bodies take from outside."""
+def names_read(node: NodeProto) -> set[str]:
+    """Return the tensors that a node and its subgraphs read."""
     found = {name for name in node.input if name}
     for body in subgraphs(node):
-        found |= {name for inner in body.node for name in reads_of(inner)}
+        found |= {name for inner in body.node for name in names_read(inner)}
         found |= {value.name for value in body.output}
     return found
 
 
 def sort_nodes(graph: GraphProto) -> None:
-    """Put every node after those it and its bodies read from."""
+    """Sort the nodes of a graph topologically, in place."""
     makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     needs = {
-        index: {makers[name] for name in reads_of(node) if name in makers}
+        index: {makers[name] for name in names_read(node) if name in makers}
         for index, node in enumerate(graph.node)
     }
     if any(index <= each for index, found in needs.items() for each in found):
-        with suppress(CycleError):  # which no reader of ONNX takes
+        with suppress(CycleError):  # an invalid model, reported elsewhere
             order = [*TopologicalSorter(needs).static_order()]
             keep_nodes(graph, [graph.node[index] for index in order])
 
 
 def keep_nodes(graph: GraphProto, nodes: list[NodeProto]) -> None:
-    """Replace the nodes of a graph by some of them, which are copied as the originals go."""
+    """Keep only these nodes of a graph, in this order."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
 
 
 def dtype_name(kind: int) -> str:
-    """numpy's name of an ONNX type; types numpy lacks keep ONNX's name."""
+    """Return numpy's name of an ONNX type, or ONNX's name if numpy lacks the type."""
     from onnx import TensorProto
 
     if kind not in TensorProto.DataType.values():
@@ -214,7 +209,7 @@ def dtype_name(kind: int) -> str:
 
 
 def spec_from_value(value: ValueInfoProto) -> TensorSpec:
-    """An input or output as a plain value."""
+    """Return an input or output as a ``TensorSpec``."""
     kind = (value.type.WhichOneof("value") or "").removesuffix("_type").replace("_", " ")
     if kind in NO_TENSORS:
         return TensorSpec(name=value.name, dtype=kind, shape=())
@@ -223,7 +218,7 @@ def spec_from_value(value: ValueInfoProto) -> TensorSpec:
 
 
 def input_specs(model: ModelProto) -> tuple[TensorSpec, ...]:
-    """What has to be fed."""
+    """Return the inputs that a caller must feed."""
     return tuple(map(spec_from_value, _real_inputs(model)))
 
 
@@ -238,19 +233,19 @@ def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
 
 
 def _real_inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """Inputs without stored weights, which old files list among them."""
+    """Return the inputs without weights, which old files list as inputs."""
     stored = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in stored]
 
 
 def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = None) -> OnnxModel:
-    """Read a model with the shape of every tensor, its open dimensions settled.
+    """Return a model with the shape of every tensor; dynamic dimensions get a size.
 
-    An open leading dimension becomes the batch, any other open dimension what its name suggests,
-    else 1, unless shapes say otherwise; ``assumed`` has the values.
+    Without given shapes, a dynamic first dimension is the batch; others get a size by their
+    name, or 1. ``assumed`` has the sizes.
     """
 
-    def shown(value: ValueInfoProto) -> TensorSpec:  # without a shape it is no scalar
+    def shown(value: ValueInfoProto) -> TensorSpec:  # an unknown shape is not a scalar
         spec = spec_from_value(value)
         known = spec.dtype in NO_TENSORS or _shape(value) is not None
         return spec if known else spec.having(shape=("unknown shape",))
@@ -258,17 +253,17 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
     model = load_onnx(path, weights=False)
     specs, outputs = tuple(map(shown, _real_inputs(model))), tuple(map(shown, model.graph.output))
     counts = _count_stored(model)
-    for tensor in model.graph.initializer:  # inference copies the model: no shape needs these
+    for tensor in model.graph.initializer:  # inference copies the model, and needs no weights
         if len(tensor.raw_data) > SMALL_BYTES:
             tensor.ClearField("raw_data")
         if len(tensor.float_data) * 4 > SMALL_BYTES:
             tensor.ClearField("float_data")
-    assumed = _settle(model, shapes or {}, batch=batch or 1)
+    assumed = _set_dynamic_dimensions(model, shapes or {}, batch=batch or 1)
     notes: tuple[str, ...] = ()
     values: list[ValueInfoProto] = []
     try:
-        values = infer_values(model)
-    except Exception as problem:  # onnx raises several kinds, and inspection goes on without
+        values = inferred_tensors(model)
+    except Exception as problem:  # onnx raises several types; the model is returned without shapes
         notes = (f"shapes could not be inferred: {first_line(problem)}",)
     return OnnxModel(
         inputs=specs,
@@ -286,12 +281,12 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
 
 
 def count_parameters(path: Path) -> int:
-    """Stored weights as ``read_onnx`` counts them, without inferring any shape."""
+    """Return the number of parameters as in ``read_onnx``, without shape inference."""
     return int(_count_stored(load_onnx(path, weights=False))["parameters"])
 
 
 def _count_stored(model: ModelProto) -> dict[str, Any]:
-    """Parameters and bytes; scales and zero points belong to the arithmetic, not to those."""
+    """Return parameters and bytes; scales and zero points do not count as parameters."""
     helpers = {name for node in model.graph.node if node.op_type in _QDQ for name in node.input[1:]}
     parameters: dict[str, int] = {}
     total = 0
@@ -305,8 +300,8 @@ def _count_stored(model: ModelProto) -> dict[str, Any]:
     return {"parameters": count, "weight_bytes": total, "weights_by_type": parameters}
 
 
-def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
-    """Write numbers over open dimensions of the inputs; the numbers by name are returned."""
+def _set_dynamic_dimensions(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
+    """Set the dynamic dimensions of the inputs, and return their sizes by name."""
     inputs = {value.name: value for value in _real_inputs(model)}
     for name in shapes:
         refuse_unknown(name, inputs, f"the model has no input {name!r}", listed="inputs")
@@ -332,7 +327,7 @@ def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
             if not dim.HasField("dim_value"):
                 assumed[label] = number
             dim.dim_value = number
-    # What was inferred for open dimensions must not contradict the numbers.
+    # Shapes inferred with dynamic dimensions may contradict the sizes.
     del model.graph.value_info[:]
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
@@ -363,7 +358,7 @@ def _nodes(model: ModelProto, values: list[ValueInfoProto]) -> tuple[OnnxNode, .
     found = []
     for index, node in enumerate(graph.node):
         attributes: dict[str, Attribute] = {}
-        for each in node.attribute:  # numbers and texts; tensors and graphs are not looked at here
+        for each in node.attribute:  # numbers and strings; tensors and graphs are skipped
             if each.type == kinds.STRING:
                 attributes[each.name] = str(each.s.decode("utf-8", "replace"))
             elif each.type in (kinds.INT, kinds.FLOAT, kinds.INTS, kinds.FLOATS):
@@ -378,16 +373,16 @@ def _nodes(model: ModelProto, values: list[ValueInfoProto]) -> tuple[OnnxNode, .
                 inputs=tuple(tensors.get(name, OnnxTensor(name=name)) for name in node.input),
                 outputs=tuple(tensors.get(name, OnnxTensor(name=name)) for name in node.output),
                 attributes=attributes,
-                quantized=_quantized(node, tensors, sources),
+                quantized=_quantized_type(node, tensors, sources),
             )
         )
     return tuple(found)
 
 
-def _quantized(
+def _quantized_type(
     node: NodeProto, tensors: Mapping[str, OnnxTensor], sources: Mapping[str, NodeProto]
 ) -> str | None:
-    """The type behind the DequantizeLinear nodes that feed all data of a weighted operator."""
+    """Return the quantized type of an operator whose data and weights are all dequantized."""
     kinds = set()
     weighted = node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul")
     for name in list(node.input)[: 2 if weighted else 0]:
@@ -401,8 +396,8 @@ def _quantized(
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def infer_values(model: ModelProto) -> list[ValueInfoProto]:
-    """Type and shape of every tensor that can be inferred; the model itself stays as it is."""
+def inferred_tensors(model: ModelProto) -> list[ValueInfoProto]:
+    """Return type and shape of every tensor, as far as known; the model is not changed."""
     import onnx
 
     def infer() -> bytes:
@@ -410,7 +405,7 @@ def infer_values(model: ModelProto) -> list[ValueInfoProto]:
         work.CopyFrom(model)
         for _ in range(100):  # each gets past one more stage of a network
             inferred = onnx.shape_inference.infer_shapes(work, data_prop=True)
-            if not _fold(inferred):
+            if not _fold_dimensions(inferred):
                 break
             work = inferred
             del work.graph.value_info[:]
@@ -425,8 +420,8 @@ def infer_values(model: ModelProto) -> list[ValueInfoProto]:
     return [*stored, *graph.value_info, *graph.input, *graph.output]
 
 
-def _fold(model: ModelProto) -> bool:
-    """Replace nodes that compute nothing but dimensions by their results; ``False`` if none."""
+def _fold_dimensions(model: ModelProto) -> bool:
+    """Replace nodes that only compute dimensions by constants; return whether there were any."""
     from onnx import numpy_helper
 
     graph = model.graph
@@ -437,7 +432,7 @@ def _fold(model: ModelProto) -> bool:
         if tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
             shapes[value.name] = [dim.dim_value for dim in dims]
     shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
-    known = {  # floats are those of scale factors; larger values may have been left out
+    known = {  # larger tensors may not be loaded
         tensor.name: numpy_helper.to_array(tensor)
         for tensor in graph.initializer
         if math.prod(tensor.dims) * 8 <= SMALL_BYTES and not tensor.external_data
@@ -450,7 +445,7 @@ def _fold(model: ModelProto) -> bool:
     outputs = {value.name for value in graph.output}
     folded: list[NodeProto] = []
     for node in graph.node:
-        result = _value(node, shapes, known, model)
+        result = _constant_output(node, shapes, known, model)
         if result is None or result.nbytes > SMALL_BYTES or node.output[0] in outputs:
             continue
         known[node.output[0]] = result
@@ -461,13 +456,13 @@ def _fold(model: ModelProto) -> bool:
     return bool(folded)
 
 
-def _value(
+def _constant_output(
     node: NodeProto,
     shapes: Mapping[str, list[int]],
     known: Mapping[str, AnyArray],
     model: ModelProto,
 ) -> AnyArray | None:
-    """What a node returns, computed with ONNX's own reference; ``None`` if it cannot be known."""
+    """Return the output of a node, by the reference of ONNX; ``None`` if it is not constant."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 

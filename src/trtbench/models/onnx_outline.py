@@ -1,8 +1,7 @@
-"""What an ONNX file says about itself, read from its bytes alone.
+"""Reads opset, types, operators and external files of an ONNX file without the onnx library.
 
-The base install, and an interpreter that has TensorRT, need not have onnx; and weights need not be
-read to know which opset, types, operators and further files a model has. So the protobuf fields are
-read here, and the weights are skipped.
+The base install, and an interpreter with TensorRT, may not have onnx. So the protobuf fields are
+parsed here, and the weights are skipped.
 """
 
 from __future__ import annotations
@@ -41,41 +40,37 @@ _MESSAGES: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "shape": {1: ("dims", "dim")},
     "dim": {1: ("number", ""), 2: ("name", "")},
 }  # fmt: skip
-"""Fields of each message that are read, with the kind of message in them; others are skipped."""
-_NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}  # fields of a type that are no tensors
+"""Fields of each message to read, with the type of a nested message; others are skipped."""
+_NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}  # fields of a type other than tensors
 
 DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
     8: "str", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
     14: "complex64", 15: "complex128", 16: "bfloat16",
 }  # fmt: skip
-"""numpy's names of the types that inputs have, by ONNX's numbers."""
+"""numpy's names of the types of inputs, by their number in ONNX."""
 UNKNOWN_TYPE = "unknown"
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
 _PACKED = {17: "fp8", 18: "fp8", 19: "fp8", 20: "fp8", 21: "int4", 22: "int4", 23: "fp4",
            25: "int2", 26: "int2"}  # fmt: skip
 _STORED = {2: "int8", 3: "int8", 4: "int16", 5: "int16", **_PACKED}
-"""Integers are as often indices or pixels: they count where they are quantized."""
+"""Types of quantized tensors; other integers may be indices or pixels."""
 
 _QUANTIZE, _DEQUANTIZE = _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
 _SAME_VALUES = ("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
                 "Tile", "Transpose", "Unsqueeze")  # fmt: skip
-"""Operators that return values of their first input and no others."""
+"""Operators that only return values of their first input."""
 _IN_8_BITS = re.compile(
     r"QLinear|QOrdered|QAttention|QGemm|QEmbed|DynamicQuantize|(Conv|MatMul)Integer(?!16)"
 )
-"""Operators that compute in 8 bits whatever types a file lists."""
+"""Operators that compute in 8 bits."""
 _IN_BITS = {"MatMulNBits": "bits", "GatherBlockQuantized": "bits", "QMoE": "expert_weight_bits"}
-"""Operators that take packed weights, and the attribute that says how many bits each has."""
-_ROWS, _EMBEDDED = ((0, 1),), ((2, 0), (4, 1))
-_LOOKUPS = {
-    "Gather": _ROWS,
-    "GatherElements": _ROWS,
-    "GatherBlockQuantized": _ROWS,
-    "EmbedLayerNormalization": _EMBEDDED,
-    "QEmbedLayerNormalization": _EMBEDDED,
+"""Operators with packed weights, and the attribute with the number of bits."""
+_LOOKUPS: Mapping[str, Sequence[tuple[int, int]]] = {
+    **dict.fromkeys(("Gather", "GatherElements", "GatherBlockQuantized"), ((0, 1),)),
+    **dict.fromkeys(("EmbedLayerNormalization", "QEmbedLayerNormalization"), ((2, 0), (4, 1))),
 }
-"""Operators that pick rows: which of their inputs are tables, and which pick from them."""
+"""Operators that look up rows: the positions of their table and index inputs."""
 
 _Message = dict[str, list[Any]]
 
@@ -90,36 +85,36 @@ class Node(Value, frozen=True, kw_only=True):
 
 
 class ModelOutline(Value, frozen=True, kw_only=True):
-    """The parts of a model that matter before building."""
+    """What must be known of a model before it is built."""
 
     opset: int | None
-    """Of the standard operators."""
+    """The opset of the standard operators."""
     nodes: tuple[Node, ...]
     carried: frozenset[str]
-    """Precisions below FP32 that the model's own types ask for: ``fp16 bf16 int8 fp8``."""
+    """Precisions below FP32 that the types in the model require: ``fp16 bf16 int8 fp8``."""
     held: frozenset[str]
-    """Types of its numbers, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
+    """Types the model computes with, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
     external: tuple[str, ...]
-    """Files beside the model that hold its weights."""
+    """External files with the weights of the model."""
     inputs: tuple[TensorSpec, ...] = ()
-    """What a caller feeds; stored tensors that are listed as inputs are left out."""
+    """Inputs that a caller feeds, without weights that are listed as inputs."""
     sides: tuple[int, int] | None = None
-    """Height and width of the images it was exported for, where the exporter wrote them down."""
+    """Height and width of its images, if the exporter stored them."""
     index_limits: Mapping[str, int] = {}
-    """For inputs that pick rows of a stored table, such as token ids: how many rows it has."""
+    """The number of rows of the table that an input indexes, such as token ids."""
 
 
 def external_names(data: memoryview) -> tuple[str, ...]:
-    """The files in which a model keeps tensors; damage is a ValueError or an IndexError.
+    """Return the external files of a model; damage is a ValueError or an IndexError.
 
-    Whatever a reader of protobuf accepts is understood here too: groups, tags with bits to spare
-    and text that is not UTF-8 must not keep a name from being found.
+    All that protobuf accepts is read here too, so that no name can be hidden: groups, tags
+    with extra bits, and text that is not UTF-8.
     """
     return tuple(dict.fromkeys(_locations(_read(data))))
 
 
 def outline_of(path: Path) -> ModelOutline:
-    """Read the outline of a model; one that is cut off or misses its weights is refused."""
+    """Return the outline of a model; a truncated file or missing weights are an error."""
     try:
         with open(path, "rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -141,7 +136,7 @@ def outline_of(path: Path) -> ModelOutline:
 
 
 def sides_of(path: Path | str, tensors: Sequence[TensorSpec]) -> tuple[int, int] | None:
-    """Height and width an ONNX file was exported for, if one of its images has an open shape."""
+    """Return the image size of an ONNX file, if one of its image inputs is dynamic."""
     opened = any(len(each.shape) == len("NCHW") and not each.is_static for each in tensors)
     if not opened or not str(path).endswith(".onnx"):
         return None
@@ -151,19 +146,19 @@ def sides_of(path: Path | str, tensors: Sequence[TensorSpec]) -> tuple[int, int]
         return None
 
 
-def few_bits(operator: str) -> str | None:
-    """The type that an operator computes in by itself; of packed weights, the usual one."""
+def quantized_type(operator: str) -> str | None:
+    """Return the type of a quantized operator; for packed weights, the usual type."""
     if operator in _IN_BITS:
         return "int4"
     return "int8" if _IN_8_BITS.match(operator) else None
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of each field of a message; fixed-size numbers are skipped."""
+    """Yield number and value of each field of a message; fixed-size numbers are skipped."""
     at, end, groups = 0, len(data), 0
     while at < end:
         key, at = _varint(data, at)
-        # Readers of protobuf drop further bits of a tag; a field hidden there is found.
+        # Protobuf ignores extra bits of a tag, so a field can be hidden there.
         field, kind = (key & 0xFFFFFFFF) >> 3, key & 7
         if kind == _VARINT:
             value, at = _varint(data, at)
@@ -177,7 +172,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif kind in (_EIGHT, _FOUR):
             at += 8 if kind == _EIGHT else 4
         elif kind == _GROUP or (kind == _GROUP_END and groups):
-            groups += 1 if kind == _GROUP else -1  # fields of a group are read as if outside it
+            groups += 1 if kind == _GROUP else -1  # fields of a group are read like others
         else:
             raise ValueError("it holds what no ONNX file holds")
 
@@ -196,7 +191,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _read(data: memoryview, kind: str = "model", left: int = 300) -> _Message:
-    if left == 0:  # protobuf's own readers give up at 100 messages within messages
+    if left == 0:  # protobuf stops at 100 nested messages
         raise ValueError("it is nested too deeply")
     known, found = _MESSAGES[kind], defaultdict[str, list[Any]](list)
     for field, value in _fields(data):
@@ -232,7 +227,7 @@ def _texts(message: _Message, name: str) -> tuple[str, ...]:
 
 
 def _number(message: _Message, name: str) -> int:
-    """The last value of a field; negative numbers have 64 bits."""
+    """Return the last value of a field as a signed 64-bit number."""
     value = next((v for v in reversed(message[name]) if isinstance(v, int)), 0)
     return value if value < 1 << 63 else value - (1 << 64)
 
@@ -246,7 +241,7 @@ def _outline(model: _Message) -> ModelOutline:
     graphs = [graph, *map(_Graph, model["functions"])]
     held = {name for each in graphs for name in each.types_used({})}
     sides = None
-    for entry in model["metadata"]:  # as Ultralytics keeps them: [640, 480]
+    for entry in model["metadata"]:  # as stored by Ultralytics: [640, 480]
         if _text(entry, "key", "replace") == "imgsz":
             found = [int(word) for word in re.findall(r"\d{1,5}", _text(entry, "value", "replace"))]
             if len(found) in (1, 2) and all(found):
@@ -264,7 +259,7 @@ def _outline(model: _Message) -> ModelOutline:
 
 
 class _Graph:
-    """Nodes and types of one graph, with the graphs within it."""
+    """Nodes and types of one graph and its subgraphs."""
 
     def __init__(self, graph: _Message) -> None:
         self.nodes: list[Node] = []
@@ -272,7 +267,7 @@ class _Graph:
         """Types of weights and constants, by name."""
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[tuple[str, str], int] = {}
-        """Integer attributes, by a node's first output and their own name."""
+        """Integer attributes, by the first output of the node and their name."""
         self.seen: set[int] = set()
         self.kinds: dict[str, int] = {}
         """Types of inputs."""
@@ -298,7 +293,7 @@ class _Graph:
             self._tensor(tensor, _text(tensor, "name"))
         every = [each for value in graph["inputs"] for each in self._inputs(value)]
         self.fed = tuple(each for each in every if each.name not in self.types)
-        """What a caller feeds."""
+        """Inputs that a caller feeds."""
 
     def _tensor(self, tensor: _Message, name: str) -> None:
         kind = _number(tensor, "type")
@@ -328,14 +323,14 @@ class _Graph:
                     self.kinds[name] = number
                 dims: list[int | str | None] = []
                 for dim in (dim for shape in tensor["shape"] for dim in shape["dims"]):
-                    size = _number(dim, "number") if dim["number"] else -1  # negative says nothing
+                    size = _number(dim, "number") if dim["number"] else -1  # negative means unknown
                     dims.append(size if size >= 0 else _text(dim, "name") or None)
                 yield TensorSpec(
                     name=name, dtype=DTYPES.get(number, UNKNOWN_TYPE), shape=tuple(dims)
                 )
 
     def index_limits(self) -> dict[str, int]:
-        """Rows of the smallest table that each input picks from."""
+        """Return the rows of the smallest table that each input indexes."""
         tables, origin = dict(self.sizes), {each.name: each.name for each in self.fed}
         limits: dict[str, int] = {}
         for node in self.nodes:
@@ -354,7 +349,7 @@ class _Graph:
         return limits
 
     def carried(self) -> frozenset[str]:
-        """Precisions the types ask for; integers count where they quantize."""
+        """Return the precisions that the types require; integers count if quantized."""
         zeros = [node.inputs[2] for node in self.nodes
                  if node.operator in _QUANTIZERS and len(node.inputs) > 2]  # fmt: skip
         built = {3: "int8", 17: "fp8", 19: "fp8"}  # quantized types that TensorRT builds
@@ -362,9 +357,9 @@ class _Graph:
         return frozenset({_FLOATS[each] for each in self.seen & {10, 16}} | quantized - {""})
 
     def types_used(self, around: Mapping[str, int]) -> Iterator[str]:
-        """Types that are stored, and those nodes work on, here and in the graphs within.
+        """Yield the types that are stored or computed with, here and in subgraphs.
 
-        What a caller feeds, and what is cast only to be returned, is not computed with.
+        Types of inputs, and of values that are only cast to be returned, do not count.
         """
         stored = {**around, **self.types}
         fed = {name: kind for name, kind in self.kinds.items() if name not in self.types}
@@ -381,14 +376,14 @@ class _Graph:
                 continue
             taken = (kinds.get(name, 0) for name in node.inputs)
             yield from (_FLOATS[kind] for kind in taken if kind in _FLOATS)
-            yield from self._packed_in(node, kinds, fed)
+            yield from self._quantized_types(node, kinds, fed)
         for each in self.inner:
             yield from each.types_used(stored)
 
-    def _packed_in(
+    def _quantized_types(
         self, node: Node, kinds: Mapping[str, int], fed: Mapping[str, int]
     ) -> Iterable[str]:
-        """Types of few bits that a node quantizes to, unpacks or computes in."""
+        """Return the quantized types that a node produces, unpacks or computes in."""
         if node.operator in _IN_BITS:
             bits = self.numbers.get((_first(node.outputs), _IN_BITS[node.operator]), 4)
             return {f"int{bits}"} if bits in (2, 4, 8) else ()
@@ -397,11 +392,11 @@ class _Graph:
         if node.operator not in _QUANTIZERS:
             return {"int8"} if _IN_8_BITS.match(node.operator) else ()
         if node.operator == _DEQUANTIZE and _first(node.inputs) in fed:
-            return ()  # pixels on their way in
+            return ()  # quantized input images
         taken = node.inputs[:1] if node.operator == _DEQUANTIZE else ()
         found = {kinds.get(name, 0) for name in (*taken, *node.inputs[2:3])}
         if node.operator == _QUANTIZE and not any(node.inputs[2:3]):
-            # It returns uint8 where nothing says otherwise.
+            # The default output is uint8.
             found = {self.numbers.get((_first(node.outputs), "output_dtype"), 0) or 2}
         return {_STORED[kind] for kind in found if kind in _STORED}
 

@@ -1,4 +1,4 @@
-"""PyTorch models by name or by file, loaded without running other people's code unasked."""
+"""Loads PyTorch models by name or from a file; code in a file runs only with ``--trust``."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ INSTALL = (
     "pip install torch torchvision, or name an interpreter that has it by --python PATH or "
     "runtimes.torch.python in trtbench.toml"
 )
-_MOST_BYTES = 1 << 26  # the part of a file that names code is small; tensors are not looked at
+_MOST_BYTES = 1 << 26  # pickles that name code are small; tensors are skipped
 DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError, EOFError)
-"""What zipfile raises on archives that are damaged, encrypted or packed in an unknown way."""
+"""Errors of zipfile for damaged, encrypted and unsupported archives."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchSource:
-    """A model that was loaded, and what is known of it."""
+    """A loaded model, as the export needs it."""
 
     kind: str
     """``torchvision``, ``TorchScript``, ``ExportedProgram``, ``state dict``, ..."""
@@ -80,12 +80,12 @@ class LoadedModel:
     inputs: tuple[TensorSpec, ...]
     """Shapes are empty where they are unknown."""
     suggested: bool = False
-    """Whether shapes are those it was trained with: it may take others."""
+    """Whether the shapes are those of training, so that others may work."""
     notes: tuple[str, ...] = ()
 
 
 def import_torch() -> ModuleType:
-    """PyTorch, or an error that says how to get it."""
+    """Return the torch module; raise an error with a fix if it cannot be used."""
     try:
         torch = importlib.import_module("torch")
     except Exception as problem:  # a broken installation fails in many ways
@@ -95,7 +95,7 @@ def import_torch() -> ModuleType:
         raise UnavailableError(f"PyTorch is {how}", facts=facts, fix=INSTALL) from None
     try:
         torch.zeros(1).numpy()
-    except RuntimeError as problem:  # one built for NumPy 1 imports with NumPy 2, and no more
+    except RuntimeError as problem:  # built for NumPy 1: with NumPy 2 only the import works
         facts = {"interpreter": sys.executable, "reason": problem}
         fix = f"{shlex.quote(sys.executable)} -m pip install 'numpy<2'"
         message = "this PyTorch does not work with the NumPy beside it"
@@ -111,7 +111,7 @@ def load_model(
     factory: str | None = None,
     folder: str | None = None,
 ) -> LoadedModel:
-    """Load what export would load under the same name."""
+    """Return the model that ``trtbench export`` would load for the same source."""
     torch = import_torch()
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)  # last, so that nothing installed is shadowed
@@ -119,7 +119,7 @@ def load_model(
     try:
         found = load_source(spec, torch=torch)
     except TrtbenchError as problem:
-        if problem.fix:  # flags of export are options of a runtime
+        if problem.fix:  # flags of export are options of the runtime
             problem.fix = problem.fix.replace("--trust", "--opt trust=on")
             problem.fix = re.sub("--(factory|weights) ", r"--opt \1=", problem.fix)
         raise
@@ -146,7 +146,7 @@ def _inputs(found: TorchSource, module: Module) -> tuple[TensorSpec, ...]:
             for name in found.program.graph_signature.user_inputs
             if values.get(name) is not None
         )
-    if found.kind == "TorchScript":  # which numbers names that repeat: x.1 is the caller's x
+    if found.kind == "TorchScript":  # TorchScript numbers repeated names: x.1 is the input x
         names = [value.debugName().split(".")[0] for value in list(module.graph.inputs())[1:]]
     else:
         try:
@@ -168,11 +168,11 @@ def _inputs(found: TorchSource, module: Module) -> tuple[TensorSpec, ...]:
     )
 
 
-def rows_of_tables(module: Module, names: Sequence[str]) -> dict[str, int]:
-    """Rows that integers of these inputs may pick from, by the embeddings of a module."""
+def embedding_rows(module: Module, names: Sequence[str]) -> dict[str, int]:
+    """Return the rows that integer inputs may index, from the embeddings of a module."""
     rows = []
     for each in module.modules():
-        kind = getattr(each, "original_name", type(each).__name__)  # what TorchScript was made of
+        kind = getattr(each, "original_name", type(each).__name__)  # the class before TorchScript
         if kind in ("Embedding", "EmbeddingBag"):
             table = each.weight
             rows.append(int((table() if callable(table) else table).shape[0]))
@@ -181,14 +181,14 @@ def rows_of_tables(module: Module, names: Sequence[str]) -> dict[str, int]:
     return dict.fromkeys(names, rows[0] if len(names) == 1 else min(rows))
 
 
-def is_named(source: str) -> bool:
-    """Whether it is a model of a library (``torchvision:resnet18``), not a file."""
+def is_library_model(source: str) -> bool:
+    """Whether a source is a model of a library (``torchvision:resnet18``), not a file."""
     zoo, _, name = source.partition(":")
     return zoo in ZOOS and bool(name) and "\n" not in name
 
 
 def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
-    """Load what ``spec.source`` names."""
+    """Return the model that ``spec.source`` names."""
     zoo, colon, name = spec.source.partition(":")
     if colon and zoo in ZOOS:
         return ZOOS[zoo](name, spec, torch)
@@ -202,7 +202,7 @@ def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
     return _checkpoint(Path(spec.source), spec, torch)
 
 
-def _library(module: str, package: str) -> ModuleType:
+def _import_library(module: str, package: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError, OSError) as problem:
@@ -217,8 +217,8 @@ def _library(module: str, package: str) -> ModuleType:
         ) from None
 
 
-def _downloaded(spec: ExportSpec, make: Callable[[], Module]) -> Module:
-    """Make a model; weights that cannot be downloaded are an error that says so."""
+def _create_model(spec: ExportSpec, make: Callable[[], Module]) -> Module:
+    """Return the model that ``make`` creates; a failed download is an error with a fix."""
     try:
         return make()
     except (TrtbenchError, ValueError, KeyError, FileNotFoundError):
@@ -243,10 +243,10 @@ def _unknown_model(name: str, known: list[str]) -> UsageError:
 
 
 def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
-    models = _library("torchvision.models", "torchvision")
+    models = _import_library("torchvision.models", "torchvision")
     weights = "DEFAULT" if spec.weights == "default" else None
     try:
-        model = _downloaded(spec, lambda: models.get_model(name, weights=weights))
+        model = _create_model(spec, lambda: models.get_model(name, weights=weights))
     except (ValueError, KeyError):
         raise _unknown_model(name, models.list_models()) from None
     try:  # the size it was trained for
@@ -260,11 +260,11 @@ def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
 
 
 def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
-    timm = _library("timm", "timm")
+    timm = _import_library("timm", "timm")
     if not timm.is_model(name.partition(".")[0]):
         raise _unknown_model(name, timm.list_models())
     trained = spec.weights == "default"
-    model = _downloaded(spec, lambda: timm.create_model(name, pretrained=trained))
+    model = _create_model(spec, lambda: timm.create_model(name, pretrained=trained))
     size = tuple(getattr(model, "pretrained_cfg", {}).get("input_size") or (3, 224, 224))
     shape = InputShape(name=None, shape=(-1, *size))
     return TorchSource(kind="timm", model=_with_weights(model, spec, torch), inputs=(shape,))
@@ -273,24 +273,24 @@ def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
 def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if spec.weights == "none":
         name = name.removesuffix(".pt").removesuffix(".yaml") + ".yaml"
-        if Path(name).exists():  # taken before the library's own; activations in it are evaluated
-            _demand_trust(spec, name, {"whatever stands in it"}, what="a program in YAML")
+        if Path(name).exists():  # used instead of the library's file; its activations are evaluated
+            _require_trust(spec, name, {"whatever stands in it"}, what="a program in YAML")
     else:
         name = name if name.endswith(".pt") else f"{name}.pt"
-        _demand_trust(spec, name, {"ultralytics"})
+        _require_trust(spec, name, {"ultralytics"})
     return _yolo(spec.weights if spec.weights not in ("default", "none") else name, spec)
 
 
 def _yolo(path: str, spec: ExportSpec) -> TorchSource:
-    ultralytics = _library("ultralytics", "ultralytics")
+    ultralytics = _import_library("ultralytics", "ultralytics")
     try:
-        model = _downloaded(spec, lambda: ultralytics.YOLO(path).model)
+        model = _create_model(spec, lambda: ultralytics.YOLO(path).model)
     except FileNotFoundError as problem:
         raise InputError(f"Ultralytics has no model {path}", facts={"reason": problem}) from None
     model = model.float().eval()
     if hasattr(model, "fuse"):
         model = model.fuse(verbose=False)
-    for part in model.modules():  # heads give one tensor instead of what training needs
+    for part in model.modules():  # heads return one tensor, as for inference
         if isinstance(getattr(part, "export", None), bool):
             part.export, part.format = True, "onnx"
             part.dynamic = True
@@ -307,17 +307,17 @@ def _yolo(path: str, spec: ExportSpec) -> TorchSource:
 
 
 def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
-    """Load ``OWNER/REPO[:TAG]/MODEL`` by its hubconf.py, of GitHub or of a folder here."""
+    """Return ``OWNER/REPO[:TAG]/MODEL`` from its hubconf.py, on GitHub or in a local folder."""
     repository, slash, entry = name.rpartition("/")
     if not slash or not entry:
         raise UsageError(
             f"torch.hub:{name} names no model", fix="torch.hub:pytorch/vision:v0.10.0/resnet18"
         )
-    _demand_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
+    _require_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
     local = Path(repository).is_dir()
     source = str(Path(repository).absolute()) if local else repository
 
-    def load_first_that_fits() -> Module:  # repositories differ in the word for weights
+    def load_with_weights() -> Module:  # the name of the argument for weights differs
         place = "local" if local else "github"
         load = partial(torch.hub.load, source, entry, source=place, trust_repo=True)
         trained = spec.weights == "default"
@@ -330,10 +330,10 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
         return load()
 
     try:
-        model = _downloaded(spec, load_first_that_fits)
+        model = _create_model(spec, load_with_weights)
     except TrtbenchError:
         raise
-    except Exception as problem:  # no such model, a package or a file that is not here, no network
+    except Exception as problem:  # no such model, a missing package or file, no network
         raise InputError(
             f"torch.hub cannot load {entry!r} of {repository}",
             facts={"reason": first_line(problem)},
@@ -349,7 +349,7 @@ ZOOS: dict[str, Callable[[str, ExportSpec, ModuleType], TorchSource]] = {
     "ultralytics": _ultralytics,
     "torch.hub": _hub,
 }
-"""Sources that are written ``name:model``."""
+"""Libraries of models, for sources of the form ``name:model``."""
 
 
 def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
@@ -359,21 +359,21 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
             fix="a model by name is written torchvision:resnet18, timm:... or ultralytics:...",
         )
     kind, digest = archive_kind(path), sha256_of(path)
-    named = modules_named(path)
+    named = packages_named(path)
     try:
-        if kind == "ExportedProgram":  # it has constants and examples that are pickles
-            _demand_trust(spec, path.name, named, what="an exported program")
+        if kind == "ExportedProgram":  # its constants and examples are pickles
+            _require_trust(spec, path.name, named, what="an exported program")
             program = torch.export.load(str(path))
             return TorchSource(kind=kind, model=program.module(), program=program, sha256=digest)
         if kind == "TorchScript":
             if touched := file_operators(path, torch):
                 what, danger = "TorchScript with files", "running it can change any of yours"
-                _demand_trust(spec, path.name, touched, what=what, danger=danger)
+                _require_trust(spec, path.name, touched, what=what, danger=danger)
             script = torch.jit.load(str(path), map_location="cpu")
             return TorchSource(kind=kind, model=script, sha256=digest)
     except TrtbenchError:
         raise
-    except Exception as problem:  # a damaged file, or operators of a library that is not here
+    except Exception as problem:  # a damaged file, or operators of a missing library
         raise InputError(
             f"PyTorch cannot load {path.name}",
             facts={"reason": first_line(problem)},
@@ -387,9 +387,9 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
                 facts={"tensors": len(weights), "first": next(iter(weights))},
                 fix="--factory package.module:function names what makes the module",
             )
-        model = _loaded(_from_factory(spec.factory), weights, path)
+        model = _load_weights(_from_factory(spec.factory), weights, path)
         return TorchSource(kind="state dict", model=model, sha256=digest)
-    _demand_trust(spec, path.name, named)  # a whole module, which runs whatever code it names
+    _require_trust(spec, path.name, named)  # a whole module, which runs whatever code it names
     if "ultralytics" in named:
         return _yolo(str(path), spec)
     try:
@@ -418,7 +418,7 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     return TorchSource(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
 
 
-def _demand_trust(
+def _require_trust(
     spec: ExportSpec,
     name: str,
     named: set[str],
@@ -435,14 +435,14 @@ def _demand_trust(
 
 
 def _weights_only(path: Path, spec: ExportSpec, torch: ModuleType) -> dict[str, Tensor] | None:
-    """The tensors of a file, by name; ``None`` when it holds anything more."""
+    """Return the tensors of a file by name; ``None`` if it holds anything else."""
     version = tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2])
-    if version < (2, 6):  # before that weights_only does not keep its word (CVE-2025-32434)
+    if version < (2, 6):  # weights_only is not safe there (CVE-2025-32434)
         danger = f"PyTorch {torch.__version__} can run code even where it reads weights alone"
-        _demand_trust(spec, path.name, modules_named(path), danger=danger)
+        _require_trust(spec, path.name, packages_named(path), danger=danger)
     try:
         loaded = torch.load(str(path), map_location="cpu", weights_only=True)
-    except Exception:  # the caller finds out what else it is
+    except Exception:  # not a file of weights; the caller tries other formats
         return None
     for key in ("state_dict", "model_state_dict", "model"):
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
@@ -460,7 +460,7 @@ def _from_factory(factory: str) -> Module:
         raise UsageError("--factory is written package.module:function")
     try:
         make = getattr(importlib.import_module(module_name), function)
-    except Exception as problem:  # not there, or its code fails when it is imported
+    except Exception as problem:  # missing, or its code fails on import
         raise UsageError(
             f"--factory {factory} cannot be imported",
             facts={"reason": problem},
@@ -468,7 +468,7 @@ def _from_factory(factory: str) -> Module:
         ) from None
     try:
         return make()
-    except Exception as problem:  # the user's own code
+    except Exception as problem:  # code of the user
         raise UsageError(
             f"--factory {factory} makes no module",
             facts={"reason": f"{type(problem).__name__}: {first_line(problem)}"},
@@ -477,7 +477,7 @@ def _from_factory(factory: str) -> Module:
 
 
 def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
-    """Put the user's own weights into a model known by name."""
+    """Return a library model with the weights in the file of ``--weights``, if given."""
     if spec.weights in ("default", "none"):
         return model
     path = Path(spec.weights)
@@ -488,10 +488,10 @@ def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
         raise InputError(
             f"{path.name} is not a state dict", fix="torch.save(model.state_dict(), 'weights.pt')"
         )
-    return _loaded(model, weights, path)
+    return _load_weights(model, weights, path)
 
 
-def _loaded(model: Module, weights: dict[str, Tensor], path: Path) -> Module:
+def _load_weights(model: Module, weights: dict[str, Tensor], path: Path) -> Module:
     try:
         model.load_state_dict(weights)
     except RuntimeError as problem:
@@ -504,7 +504,7 @@ def _loaded(model: Module, weights: dict[str, Tensor], path: Path) -> Module:
 
 
 def archive_kind(path: Path) -> Literal["ExportedProgram", "TorchScript", "pickle", "unknown"]:
-    """What a PyTorch file is, by the names in its archive; nothing in it is run."""
+    """Return the kind of a PyTorch file by the names in its archive; no code is run."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -519,12 +519,12 @@ def archive_kind(path: Path) -> Literal["ExportedProgram", "TorchScript", "pickl
     return "pickle" if "data.pkl" in inner else "unknown"
 
 
-def modules_named(path: Path) -> set[str]:
-    """Packages whose code a pickle would run, beyond those that tensors need."""
+def packages_named(path: Path) -> set[str]:
+    """Return the packages whose code a pickle would run, except those tensors need."""
     found: set[str] = set()
-    left = iter(range(1_000_000))  # of all pickles; those of weights have some ten per tensor
+    left = iter(range(1_000_000))  # limit for all pickles; weights have about ten per tensor
     try:
-        pickles = list(_packed(path))
+        pickles = list(_pickles_in(path))
     except DAMAGE:
         with open(path, "rb") as file:
             pickles = [file.read(_MOST_BYTES)]
@@ -538,14 +538,14 @@ def modules_named(path: Path) -> set[str]:
                     found.add(texts[-2].partition(".")[0])
                 elif isinstance(argument, str):
                     texts.append(argument)
-        except Exception:  # a damaged pickle names what it names up to there
+        except Exception:  # keep the names before the damage
             continue
     plain = {"torch", "collections", "numpy", "builtins", "__builtin__"}  # weights may name them
     return found - plain or found & {"torch"}
 
 
-def _packed(source: Path | io.BytesIO) -> Iterator[bytes]:
-    """The pickles of an archive, and of the archives in it."""
+def _pickles_in(source: Path | io.BytesIO) -> Iterator[bytes]:
+    """Yield the pickles in an archive and in nested archives."""
     left = _MOST_BYTES
     with zipfile.ZipFile(source) as archive:
         for member in archive.infolist():
@@ -556,15 +556,15 @@ def _packed(source: Path | io.BytesIO) -> Iterator[bytes]:
                 yield archive.read(member)
             elif isinstance(source, Path):
                 with contextlib.suppress(*DAMAGE):
-                    yield from _packed(io.BytesIO(archive.read(member)))
+                    yield from _pickles_in(io.BytesIO(archive.read(member)))
 
 
 def file_operators(path: Path, torch: ModuleType) -> set[str]:
-    """Operators in the code of a TorchScript file that read or write files of the machine.
+    """Return the operators in a TorchScript file that read or write files.
 
-    PyTorch and torchvision have no others whose arguments are names of files. The archive is read
-    by PyTorch itself: a file can have two lists of contents, of which Python's reader takes the
-    other. What cannot be looked at counts as one.
+    PyTorch and torchvision have no others that take file names. PyTorch itself reads the archive,
+    because a file can have two tables of contents, and Python may use the other one. Code that
+    cannot be read counts as such an operator.
     """
     found: set[bytes] = set()
     try:
@@ -582,16 +582,16 @@ def file_operators(path: Path, torch: ModuleType) -> set[str]:
     return {f"torch.{each.decode()}" for each in found}
 
 
-def code_of_factory(factory: str) -> tuple[Path, list[Path]]:
-    """The folder that the user's code of a module is imported from, and its files."""
+def factory_code(factory: str) -> tuple[Path, list[Path]]:
+    """Return the folder that the module of a factory is imported from, and its files."""
     named = factory.partition(":")[0]
     roots = [Path(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
     root = next((each for each in roots if named and _file_of(named, each) is not None), Path())
     return root, _code_of(named, root)
 
 
-def code_of_hub(source: str) -> str | None:
-    """Hash of the code of a torch.hub repository that is a folder here: other code, other model."""
+def hub_code_sha256(source: str) -> str | None:
+    """Return the hash of the code in a local torch.hub repository; ``None`` for others."""
     zoo, _, name = source.partition(":")
     if zoo != "torch.hub" or not Path(name).parent.is_dir():
         return None
@@ -610,7 +610,7 @@ def _file_of(module: str, root: Path) -> Path | None:
 
 
 def _code_of(module: str, root: Path) -> list[Path]:
-    """The file of a module and those below the same root that it imports, and these theirs."""
+    """Return the file of a module and, recursively, of the modules under root it imports."""
     found: list[Path] = []
     todo = [module]
     while todo:
@@ -624,12 +624,12 @@ def _code_of(module: str, root: Path) -> list[Path]:
         try:
             tree = ast.parse(read_bytes(path))
         except (OSError, InputError, SyntaxError, ValueError, RecursionError):
-            continue  # its importer says so
+            continue  # reported when it is imported
         parts = (name if path.name == "__init__.py" else parent).split(".")
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 todo += [each.name for each in node.names]
-            elif isinstance(node, ast.ImportFrom):  # what follows "from" may be a module or in one
+            elif isinstance(node, ast.ImportFrom):  # imported names may be modules
                 above = parts[: len(parts) - node.level + 1] if node.level else []
                 base = ".".join(filter(None, [*above, node.module]))
                 todo += [base, *(f"{base}.{each.name}" for each in node.names)]

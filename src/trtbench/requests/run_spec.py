@@ -23,7 +23,7 @@ from trtbench.host.arrays import check_inputs_exist
 from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import model_ref, precision_of_engine, with_parts
-from trtbench.models.torch_models import is_named
+from trtbench.models.torch_models import is_library_model
 from trtbench.requests import fields
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.settings import Config
@@ -97,7 +97,7 @@ def why_unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
 
 def run_spec(request: BenchRequest, config: Config) -> RunSpec:
     """Return the spec of a run: flags first, then settings, then defaults."""
-    if is_named(str(request.model)):
+    if is_library_model(str(request.model)):
         reference = ModelRef(path=str(request.model), format="torch")
     else:
         formats = RUNTIMES.load(request.runtime).FORMATS if request.runtime else ()

@@ -42,7 +42,7 @@ from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
 from trtbench.host.cuda import index_of
 from trtbench.host.files import temporary_name
-from trtbench.models.onnx_outline import few_bits, outline_of
+from trtbench.models.onnx_outline import quantized_type, outline_of
 from trtbench.runtimes import _session
 from trtbench.runtimes._loop import SERIAL, bench_session
 
@@ -583,7 +583,7 @@ def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozen
     for event in _kernels(events):
         arguments = event.get("args", {})
         operator = str(arguments.get("op_name", ""))
-        if packed := few_bits(operator):
+        if packed := quantized_type(operator):
             found |= {packed} if packed in held else held
         elif _COMPUTES.search(operator):
             kinds = [kind for each in arguments.get("input_type_shape", ()) for kind in each]

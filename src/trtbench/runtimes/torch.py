@@ -111,10 +111,10 @@ def load_library() -> None:
 def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the files of weights and code, and the options, that define a module."""
     weights, factory = options.get("weights", "default"), options.get("factory")
-    files = tuple(map(str, torch_models.code_of_factory(factory or "")[1]))
+    files = tuple(map(str, torch_models.factory_code(factory or "")[1]))
     made_with: tuple[str, ...] = (f"factory={factory}",) if factory else ()
-    made_with += (f"code={code}",) if (code := torch_models.code_of_hub(model)) else ()
-    if weights == "none" and torch_models.is_named(model):
+    made_with += (f"code={code}",) if (code := torch_models.hub_code_sha256(model)) else ()
+    if weights == "none" and torch_models.is_library_model(model):
         made_with += ("weights=none", f"seed={_number(options, 'seed', 0)}")
     return files if weights in ("default", "none") else (weights, *files), made_with
 
@@ -341,7 +341,7 @@ class TorchSession(_session.Session):
         self._tensors: list[Tensor] = []
         self.inputs = inputs
         free = [t.name for t in inputs if t.dtype.startswith("int") and not is_not_index(t.name)]
-        self.index_limits = torch_models.rows_of_tables(loaded.module, free)
+        self.index_limits = torch_models.embedding_rows(loaded.module, free)
         self.outputs: tuple[TensorSpec, ...] = ()
         self.notes = loaded.notes
         self.evidence: dict[str, Scalar] = {}

@@ -29,7 +29,7 @@ from trtbench.host.nvml import gpu_uuid
 from trtbench.models.identity import model_ref, precision_of_engine, sha256_of
 from trtbench.models.inputs import batch_place
 from trtbench.models.onnx_outline import outline_of
-from trtbench.models.torch_models import code_of_factory, code_of_hub
+from trtbench.models.torch_models import factory_code, hub_code_sha256
 from trtbench.requests.fields import fields_of, seconds
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import first_choice, refuse_other_precision, run_spec, why_unusable
@@ -88,13 +88,13 @@ def content_hash(given: str) -> str:
     if path.is_dir() or path.suffix.lower() in ARRAYS:
         return data_hash(given)
     if is_library_model(given) or given == RANDOM:
-        return " ".join(filter(None, [given, code_of_hub(given)]))
+        return " ".join(filter(None, [given, hub_code_sha256(given)]))
     return model_ref(path).sha256 or ""
 
 
 def file_hashes(settings: Mapping[str, Scalar]) -> dict[str, str]:
     """Return hashes of the files in settings, including the code of a factory."""
-    code = code_of_factory(str(settings.get("factory") or ""))[1]
+    code = factory_code(str(settings.get("factory") or ""))[1]
     named = {**settings, **{f"factory {path}": str(path) for path in code}}
     return {
         key: data_hash(value)

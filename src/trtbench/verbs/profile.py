@@ -144,10 +144,10 @@ def measured(request: ProfileRequest, caller: Caller) -> Run:
 def is_measured(name: str) -> bool:
     """Whether a name is a model to measure, not a stored run or a file written by trtexec."""
     from trtbench.models.identity import SUFFIXES
-    from trtbench.models.torch_models import is_named
+    from trtbench.models.torch_models import is_library_model
 
     path = Path(name)
-    if path.suffix.lower() in SUFFIXES or is_named(name):
+    if path.suffix.lower() in SUFFIXES or is_library_model(name):
         return True
     artefacts = (".json", ".log", ".txt", ".csv", ".gz", ".zip", ".tar", ".tgz", ".md", ".ipynb")
     return path.is_file() and path.suffix.lower() not in artefacts

@@ -30,7 +30,7 @@ from trtbench.host.nvml import gpu_in_use
 from trtbench.host.tensorrt import OPSETS
 from trtbench.models import identity
 from trtbench.models.onnx_model import read_onnx
-from trtbench.models.torch_models import archive_kind, modules_named
+from trtbench.models.torch_models import archive_kind, packages_named
 from trtbench.trtexec.conditions import reported_from_log
 from trtbench.trtexec.exports import calibration_from_text, graph_from_json, profile_from_json
 from trtbench.trtexec.log import read_log
@@ -95,7 +95,7 @@ def inspect(
     size = path.stat().st_size
     if identity.format_of(path) == "torch":  # without running code from the file
         archive = archive_kind(path)
-        named = sorted(modules_named(path)) if archive == "pickle" else []
+        named = sorted(packages_named(path)) if archive == "pickle" else []
         return Inspection(
             kind=f"PyTorch {archive}",
             path=where,

@@ -1,4 +1,4 @@
-"""One file per way to build an engine; ``contract.py`` says what it offers."""
+"""One module per builder of engines; ``contract.py`` defines what a module must have."""
 
 from __future__ import annotations
 

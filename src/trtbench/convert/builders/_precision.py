@@ -1,8 +1,8 @@
-"""One vocabulary of precisions for every version: what it takes to build what was requested.
+"""How each version of TensorRT builds a requested precision.
 
 A weakly typed builder (TensorRT up to 10) is allowed a precision and chooses by itself; a strongly
-typed one builds the types that the model carries, so a precision means to cast or quantize first.
-Nothing is ever quietly built in another precision than the requested one.
+typed one builds the types in the model, so the model must be cast or quantized first. A precision
+that cannot be built is an error.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class PrecisionPlan(Value, frozen=True, kw_only=True):
 
     typing: Literal["weak", "strong"]
     precision: str
-    """What the engine may compute in, for the record: ``fp32``, ``int8+fp16``."""
+    """The precisions the engine may use, for the record: ``fp32``, ``int8+fp16``."""
     tf32: bool
     flags: tuple[str, ...] = ()
     """Members of ``BuilderFlag`` to set."""
     step: str | None = None
-    """What is done to the model first, and why: ``cast the model to fp16: ...``."""
+    """The change to the model before the build, and its reason: ``cast the model to fp16: ...``."""
     calibrate: bool = False
-    """Whether INT8 scales come from a calibrator."""
+    """Whether a calibrator computes the INT8 scales."""
 
 
 def precision_plan(
     spec: BuildSpec, carried: frozenset[str], *, abilities: Abilities
 ) -> PrecisionPlan:
-    """How a version builds a precision, or an error why it cannot."""
+    """Return how a version builds a precision; raise an error if it cannot."""
     wanted, title, facts = spec.precision, abilities.title, {"model": spec.model.path}
     scales = spec.calibration is not None or spec.calibration_cache is not None
     quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision {wanted}"
@@ -88,8 +88,8 @@ def precision_plan(
         found |= {name for name in HALF if abilities.has(f"BuilderFlag.{FLAGS[name]}")}
         found |= {"int8"} if int8 else set()
     types = [name for name in ("fp8", "int8", "fp16", "bf16") if name in found]
-    for each in types if not strong else ():  # none ends as FP32, or as scales nobody measured
-        has_flag = abilities.has(f"BuilderFlag.{FLAGS[each]}")  # FP8's is older than its use
+    for each in types if not strong else ():  # refuse fallbacks to FP32 and INT8 without scales
+        has_flag = abilities.has(f"BuilderFlag.{FLAGS[each]}")  # that of FP8 came before FP8
         if not has_flag or (each == "fp8" and not abilities.supports_strongly_typed):
             raise UsageError(f"{title} cannot build {each}", facts=newer, fix="--precision fp16")
         if each == "int8" and each not in carried and not int8:
@@ -115,8 +115,8 @@ def precision_plan(
     return plan
 
 
-def too_new(outline: ModelOutline, *, abilities: Abilities) -> tuple[str, ...]:
-    """What is newer in the model than the parser documents."""
+def opset_warnings(outline: ModelOutline, *, abilities: Abilities) -> tuple[str, ...]:
+    """Return a warning if the opset of the model is newer than the parser documents."""
     opset, limit = outline.opset, abilities.max_opset
     if opset is None or limit is None or opset <= limit:
         return ()
@@ -125,18 +125,18 @@ def too_new(outline: ModelOutline, *, abilities: Abilities) -> tuple[str, ...]:
 
 
 class PreparedModel(Value, frozen=True, kw_only=True):
-    """The model that is built, and what was done to get it."""
+    """The model to build, and how it was prepared."""
 
     path: Path
     files: dict[str, str] = {}
-    """What is kept beside the engine, by the ending of its name."""
+    """Files to keep next to the engine, by the suffix of their names."""
     notes: tuple[str, ...] = ()
 
 
 def prepare_model(
     spec: BuildSpec, plan: PrecisionPlan, *, folder: Path, stage: Stage
 ) -> PreparedModel:
-    """Cast or quantize the model where the plan says so; else it is built as it is."""
+    """Cast or quantize the model if the plan requires it; otherwise return it unchanged."""
     precision = spec.precision
     if plan.step is None or precision is None:
         return PreparedModel(path=Path(spec.model.path))
@@ -147,13 +147,13 @@ def prepare_model(
         output=str(folder / TYPED),
         precision=precision,
         via="cast" if cast else "onnxruntime",
-        keep_io=True,  # as a weakly typed builder leaves inputs and outputs alone
+        keep_io=True,  # a weakly typed builder does not change inputs and outputs either
         method="minmax" if spec.calibration_method == "minmax" else "entropy",
     )
     try:
         from trtbench.convert.quantize import quantize
 
-        if not cast:  # the data are put into the folder, in batches
+        if not cast:  # write the calibration data to the folder, in batches
             from trtbench.convert.calibration import batch_of, calibration_items, save_calibration
             from trtbench.models.onnx_model import input_specs, load_onnx
 
@@ -176,7 +176,7 @@ def prepare_model(
     done = f"{plan.step}; {sum(outcome.changed.values())} nodes changed"
     random = ("quantized with random data: no evidence of accuracy",)
     notes = (done, *(random if spec.calibration == "random" else ()), *outcome.notes)
-    # Kept beside the engine, unless its weights are in files of other names.
+    # Kept next to the engine, unless its weights are in separate files.
     alone = len(list(folder.glob(f"{TYPED}*"))) == 1
     files = {f".{precision}.onnx": TYPED} if alone else {}
     return PreparedModel(path=folder / TYPED, files=files, notes=notes)

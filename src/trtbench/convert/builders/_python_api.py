@@ -1,7 +1,7 @@
-"""Builds an engine with TensorRT's Python API, whatever its version and flavour.
+"""Builds an engine with the Python API of any version of TensorRT or TensorRT-RTX.
 
-Runs in a worker of its own, because TensorRT may crash. What is built, how and with what is in the
-outcome; the engine appears under its name only when it is whole.
+Runs in a separate worker process, because TensorRT may crash. The engine gets its final name only
+when it is complete.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 from trtbench.convert.builders._precision import (
     FLAGS,
     PrecisionPlan,
+    opset_warnings,
     precision_plan,
     prepare_model,
-    too_new,
 )
 from trtbench.convert.calibration import RANDOM, FeedArrays, calibration_items, feeds_sha256
 from trtbench.core.codec import json_from_value
@@ -89,7 +89,7 @@ OPTIONS = {
     "tactic_sources": "none: do without the kernels of cuBLAS, cuDNN and other libraries",
     "version": "version to plan for with --dry-run where TensorRT is not installed",
 }
-"""What ``--opt key=value`` may set."""
+"""The keys of ``--opt key=value``."""
 ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
 LOG, GRAPH = "build.log", "graph.json"
 PARSER_HINTS = {
@@ -100,7 +100,7 @@ PARSER_HINTS = {
     r"static|dynamic|shape|dims|dimension|rank": "fix the shapes when exporting, or simplify the "
     "model (onnxsim) so that they are known",
 }
-"""What to try, by what the parser says; the first that fits."""
+"""What to try, by a pattern in the message of the parser; the first match wins."""
 BUILD_HINTS = {
     r"symboladdress for (?:cublas|cudnn)|(?:cublas|cudnn)\S* could not be loaded": "install cuBLAS "
     "and cuDNN as this TensorRT names them, or do without their kernels: --opt tactic_sources=none",
@@ -120,11 +120,11 @@ RTX_LACKS = {
     "dla_core": ("--dla-core", "it builds for GPUs"),
     "calibration_cache": ("--calibration-cache", "it has no calibrators"),
 }
-"""What TensorRT-RTX would ignore or fail at, and why."""
+"""Settings that TensorRT-RTX does not support, with their flag and the reason."""
 
 
-def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
-    """The steps of a build, and the command that repeats it; nothing is imported or built."""
+def dry_run_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
+    """Return the steps of a build and its command; nothing is imported or built."""
     title, notes = TITLES[flavour], []
     version = spec.options.get("version")
     if version is not None:
@@ -150,12 +150,12 @@ def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
     tf32 = "allowed" if plan.tf32 else "off"
     steps.append(f"build {plan.precision}, {plan.typing}ly typed{flags}, TF32 {tf32}")
     numbered = [f"# {number}. {text}" for number, text in enumerate(steps, start=1)]
-    notes += too_new(outline, abilities=abilities)
-    return [*(f"# {text}" for text in notes), *numbered, reproduce_line(spec)]
+    notes += opset_warnings(outline, abilities=abilities)
+    return [*(f"# {text}" for text in notes), *numbered, repeat_command(spec)]
 
 
-def reproduce_line(spec: BuildSpec) -> str:
-    """The command that repeats a build."""
+def repeat_command(spec: BuildSpec) -> str:
+    """Return the command that repeats a build."""
     words = ["trtbench", "build", spec.model.path, "-o", spec.output]
     words += ["-r", spec.runtime.replace("_", "-")]
     valued = {
@@ -189,7 +189,7 @@ def reproduce_line(spec: BuildSpec) -> str:
 
 
 def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
-    """The optimization profiles; none for a model whose shapes are all fixed."""
+    """Return the optimization profiles; none for a model with static shapes."""
     known = {each.name: each for each in inputs}
     wanted = [spec.shapes, *({**spec.shapes, **each} for each in spec.more_profiles)]
     for name, span in (item for ranges in wanted for item in ranges.items()):
@@ -213,8 +213,8 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
 
 
 @dataclass
-class BuildWork:
-    """One build under way."""
+class EngineBuild:
+    """The state of one build."""
 
     spec: BuildSpec
     trt: ModuleType
@@ -223,17 +223,17 @@ class BuildWork:
     outline: ModelOutline
     folder: Path
     stage: Stage
-    heard: LoggedErrors = field(default_factory=LoggedErrors)
+    logged: LoggedErrors = field(default_factory=LoggedErrors)
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Scalar] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    """Further files in the folder to keep, by the ending of their names beside the engine."""
+    """Further files to keep next to the engine, by the suffix of their names."""
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def build(self, model: Path, *, gpu: bool) -> None:
-        """Build the engine, and write it with its layers."""
+        """Build the engine, and write it and its layers."""
         trt, spec, abilities, plan = self.trt, self.spec, self.abilities, self.plan
-        logger = make_logger(trt, path=self.folder / LOG, logged=self.heard, verbose=spec.verbose)
+        logger = make_logger(trt, path=self.folder / LOG, logged=self.logged, verbose=spec.verbose)
         if not abilities.builds_for_other_gpus:
             trt.init_libnvinfer_plugins(logger, "")
             registry = trt.get_plugin_registry()
@@ -245,7 +245,7 @@ class BuildWork:
         builder = trt.Builder(logger)
         for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
             known = flag in plan.flags and abilities.has(f"Builder.{name}")
-            if known and not getattr(builder, name):  # it would emulate or silently replace it
+            if known and not getattr(builder, name):  # TensorRT would emulate or replace it
                 raise UsageError(
                     f"this GPU does not compute in {flag}",
                     fix="--precision fp32, or build on another GPU",
@@ -260,7 +260,7 @@ class BuildWork:
         config = builder.create_builder_config()
         keep_until_exit(logger, builder, network, parser, config)
         started = time.perf_counter()
-        # From a file, so that weights beside it are found; the parser holds them for the network.
+        # From a file, so that external weights are found; the parser keeps them alive.
         if not parser.parse_from_file(os.fspath(model.absolute())):
             raise self._parser_error(parser)
         self.facts["parse_s"] = time.perf_counter() - started
@@ -294,7 +294,7 @@ class BuildWork:
         self._describe(network, found)
 
     def _configure(self, config: IBuilderConfig) -> None:
-        """Write everything but profiles and caches into the configuration."""
+        """Set the configuration, except profiles and caches."""
         trt, spec, abilities = self.trt, self.spec, self.abilities
         if spec.workspace_bytes is not None:
             config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, spec.workspace_bytes)
@@ -316,7 +316,7 @@ class BuildWork:
         }
         for name in (*self.plan.flags, *(name for name, needed in kinds.items() if needed)):
             config.set_flag(getattr(trt.BuilderFlag, name))
-        if abilities.needs_profile_sharing_flag:  # as later versions always do: --streams needs it
+        if abilities.needs_profile_sharing_flag:  # for --streams; later versions always do it
             config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
         if spec.hardware_compatible:
             config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
@@ -343,7 +343,7 @@ class BuildWork:
                 raise UsageError(f"{abilities.title} cannot build for {text}", facts=facts)
 
     def _parser_error(self, parser: OnnxParser) -> InputError:
-        """The node, its operator and what to try; a too new opset is the likeliest cause."""
+        """Return the error for a model that cannot be parsed: the node, its operator and a fix."""
         count, abilities, model = parser.num_errors, self.abilities, self.spec.model
         text, index, name, operator = "the parser gave no reason", -1, "", ""
         if count:
@@ -358,14 +358,14 @@ class BuildWork:
         if operator:
             facts["node"] = f"number {index}, {name!r}" if name else f"number {index}"
             facts["operator"] = operator
-        facts["reason"] = _plain(text)
+        facts["reason"] = _one_line(text)
         if count > 1:
             facts["further"] = f"{count - 1} more, see the log"
         facts["parser"] = abilities.title
         what = f"the operator {operator}" if operator else "the model"
         plugin = "--plugin LIB that has it"
         plugin = f"-r tensorrt with {plugin}" if abilities.builds_for_other_gpus else plugin
-        newer = next(iter(too_new(self.outline, abilities=abilities)), None)
+        newer = next(iter(opset_warnings(self.outline, abilities=abilities)), None)
         hint = _hint(PARSER_HINTS, text, model=model.path, plugin=plugin)
         return InputError(
             f"{abilities.title} cannot parse {what}",
@@ -380,7 +380,7 @@ class BuildWork:
         network: INetworkDefinition,
         profiles: list[Ranges],
     ) -> Callable[[], None]:
-        """Attach one of the calibrators of TensorRT up to 10; what to call after the build."""
+        """Attach a calibrator (TensorRT up to 10); return a function to call after the build."""
         spec, feeds, items = self.spec, list[FeedArrays](), 0
         if spec.calibration is not None:
             inputs, ranges = tensors_of(network, "input"), profiles[0] if profiles else {}
@@ -407,7 +407,7 @@ class BuildWork:
                     )
             items = len(feeds) * batch
         method, given = spec.calibration_method, spec.calibration_cache
-        if feeds:  # the cache of this very calibration
+        if feeds:  # a cache for exactly this model and these data
             key = CacheKey(
                 model=spec.model.sha256 or model_ref(Path(spec.model.path)).sha256 or "",
                 data=feeds_sha256(feeds),
@@ -419,7 +419,7 @@ class BuildWork:
             name = f"{key.model[:12]}-{key.data[:12]}-b{batch}-{method}-{key.tensorrt}.cache"
             path = Path(given) if given else cache_folder() / "calibration" / name
             scales = ScaleCache(path, key=key)
-        elif given is not None and Path(given).is_file():  # taken as it is
+        elif given is not None and Path(given).is_file():  # used without a check
             scales = ScaleCache(Path(given), key=None)
         else:
             raise UsageError(
@@ -438,11 +438,11 @@ class BuildWork:
             config.set_calibration_profile(_profile(builder, network, fixed))
 
         def finish() -> None:
-            failed = calibrator.problem  # what went wrong inside TensorRT's calls
+            failed = calibrator.problem  # an error in a callback from TensorRT
             if failed is not None:
                 raise InputError("calibration failed", facts={"reason": failed}) from failed
             self.facts["calibration"] = method
-            if items:  # unknown for the scales of a file
+            if items:  # unknown for a given calibration cache
                 self.facts["calibration_items"] = items
             self.facts["calibration_cache"] = "hit" if scales.used else "new"
             source = f"scales of {scales.path}" if scales.used else f"{items} items"
@@ -462,7 +462,7 @@ class BuildWork:
                 self.trt, report=self.stage.progress, cancelled=self.cancelled.is_set
             )
             if threading.current_thread() is threading.main_thread():
-                # TensorRT asks whether to go on: a signal ends the build at its next step.
+                # The progress monitor cancels: a signal ends the build at its next step.
                 for number in (signal.SIGTERM, signal.SIGINT):
                     before[number] = signal.signal(number, lambda *_: self.cancelled.set())
         started = time.perf_counter()
@@ -475,8 +475,8 @@ class BuildWork:
         if self.cancelled.is_set():
             raise JobError("the build was cancelled")
         if data is None:
-            cause = self.heard.cause() or "it gave no reason"
-            text = _plain(cause)
+            cause = self.logged.cause() or "it gave no reason"
+            text = _one_line(cause)
             short = text if len(text) <= 160 else f"{text[:160]}…"
             raise JobError(
                 f"{self.abilities.title} did not build the engine: {short}",
@@ -488,7 +488,7 @@ class BuildWork:
     def _describe(
         self, network: INetworkDefinition, found: tuple[str, dict[str, Scalar]] | None
     ) -> None:
-        """Write the layers: the engine's own where it could be loaded, else the network's."""
+        """Write the layers of the engine if it could be loaded, else those of the network."""
         self.facts["network_layers"] = int(network.num_layers)
         for kind in ("input", "output"):
             tensors = tensors_of(network, kind)
@@ -518,7 +518,7 @@ class BuildWork:
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> BuildOutcome:
-    """Build one engine; log and layers are left in the folder."""
+    """Build one engine; the log and the layers are written to the folder."""
     stage("load")
     outline = outline_of(Path(spec.model.path))
     trt, abilities = load(flavour)
@@ -541,7 +541,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
             )
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision_plan(spec, outline.carried, abilities=abilities)
-    missing = driver_problem()  # looked for before TensorRT does, because that may crash
+    missing = driver_problem()  # checked first, because TensorRT may crash without a driver
     if missing is not None and not abilities.builds_for_other_gpus:
         raise UnavailableError(
             "TensorRT needs a GPU to build; TensorRT-RTX does not",
@@ -555,22 +555,22 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
             facts={"here": missing},
             fix=f"leave {flag} out, or build where a GPU is",
         )
-    work = BuildWork(spec, trt, abilities, plan, outline, folder, stage)
-    for text in too_new(outline, abilities=abilities):
+    work = EngineBuild(spec, trt, abilities, plan, outline, folder, stage)
+    for text in opset_warnings(outline, abilities=abilities):
         work.notes.append(text)
         stage.progress(0.0, text)
     prepared = prepare_model(spec, plan, folder=folder, stage=stage)
     work.notes += prepared.notes
     work.build(prepared.path, gpu=missing is None)
     facts: dict[str, Scalar] = {}
-    with suppress(OSError, ParseError):  # TensorRT's own lines state memory, times and sizes
+    with suppress(OSError, ParseError):  # TensorRT logs memory, times and sizes
         text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
-        # What the reader of trtexec's logs begins with; the lines that follow are the same.
+        # The reader of trtexec logs expects a banner; the other lines are the same.
         banner = "&&&& RUNNING TensorRT.trtbench # trtbench build"
         logged = log_from_text(f"{banner}\n{text}", where=LOG)[-1:]
         names = ("peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "weights_bytes", "optimize_s")
         values = {name: getattr(run.facts, name, None) for run in logged for name in names}
-        # Without a GPU its allocators print zero, which is not a measurement.
+        # Without a GPU the allocators print zero, which is not a measurement.
         facts = {name: value for name, value in values.items() if value}
     facts |= work.facts
     build_s = facts.pop("build_s", None)
@@ -583,7 +583,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
         "tf32": plan.tf32,
     }
     return BuildOutcome(
-        command=reproduce_line(spec),
+        command=repeat_command(spec),
         version=abilities.version,
         build_s=float(build_s) if isinstance(build_s, int | float) else None,
         conditions={name: Fact(value=value) for name, value in conditions.items()},
@@ -596,7 +596,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
 def _profile(
     builder: IBuilder, network: INetworkDefinition, ranges: Mapping[str, ShapeProfile]
 ) -> IOptimizationProfile:
-    """One optimization profile; shape tensors take their values from the same ranges."""
+    """Return an optimization profile; shape tensors get their values from the ranges too."""
     profile = builder.create_optimization_profile()
     for index in range(network.num_inputs):
         tensor = network.get_input(index)
@@ -607,7 +607,7 @@ def _profile(
 
 
 def tensors_of(network: INetworkDefinition, kind: str) -> list[TensorSpec]:
-    """The inputs or outputs of a network; a dimension of -1 may change."""
+    """Return the inputs or outputs of a network; dynamic dimensions are ``None``."""
     inputs = kind == "input"
     found = []
     for index in range(network.num_inputs if inputs else network.num_outputs):
@@ -620,9 +620,7 @@ def tensors_of(network: INetworkDefinition, kind: str) -> list[TensorSpec]:
 
 
 def _layers(network: INetworkDefinition) -> dict[str, object]:
-    """The network's layers in the form of the engine inspector, before any is fused."""
-
-    # As the engine inspector words them.
+    """Return the layers of a network before fusion, in the format of the engine inspector."""
     words = {"FLOAT": "Float", "HALF": "Half", "INT8": "Int8", "INT32": "Int32", "BOOL": "Bool"}
 
     def edge(tensor: ITensor) -> dict[str, object]:
@@ -651,7 +649,7 @@ def _layers(network: INetworkDefinition) -> dict[str, object]:
 def _dims(tensor: ITensor) -> tuple[int, ...]:
     try:
         return tuple(int(dim) for dim in tensor.shape)
-    except ValueError:  # what pybind11 raises for a rank that is not known yet
+    except ValueError:  # pybind11 raises it for an unknown rank
         return ()
 
 
@@ -661,7 +659,7 @@ def _hint(table: Mapping[str, str], text: str, *, model: str, plugin: str = "") 
     return found.format(model=shlex.quote(model), plugin=plugin) if found else None
 
 
-def _plain(text: str) -> str:
-    """One line, without the place in TensorRT's own source."""
+def _one_line(text: str) -> str:
+    """Return a message in one line, without the location in the source of TensorRT."""
     line = " ".join(text.split())
     return re.sub(r"\s*\(?In \S+ at \S+:\d+\)?|\s*\[\S+\.cpp::\S+::\d+\]", "", line).strip()

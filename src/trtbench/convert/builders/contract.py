@@ -1,4 +1,4 @@
-"""What the module of a builder offers; ``BUILDERS`` checks every one against it on loading."""
+"""The names a builder module must have; ``BUILDERS`` checks every module when it is loaded."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from trtbench.core.spec import BuildSpec
 
 
 class Builder(Protocol):
-    """The module of a builder. What has a value here may be left out."""
+    """The module of a builder. Names that have a value here are optional."""
 
     OPTIONS: Mapping[str, str] = {}
-    """What ``--opt key=value`` may set, with a line of help each."""
+    """The keys of ``--opt key=value``, each with a line of help."""
     TIMING_CACHE: bool = True
-    """Whether it keeps the times of kernels for the next build."""
+    """Whether it uses a timing cache."""
     LIBRARY: str = ""
-    """What it imports where it builds; a program imports nothing."""
+    """The library it imports to build; empty for a program."""
     CHOSEN: int = 0
-    """Its rank when no builder is named: the usable one of the lowest number builds."""
+    """Its rank when no builder is named: the available one with the lowest number is used."""
     needs_types: Callable[[Mapping[str, str]], bool] | None = None
-    """Whether, by its options, it only builds the types that are in the file."""
+    """Whether, with these options, it only builds the types in the ONNX file."""
     command_lines: Callable[[BuildSpec], list[str]] | None = None
     """The steps and commands of a build, for ``--dry-run``."""
 
     def available(self) -> str | None:
-        """Why it does not work here, in a few words; ``None`` when it does."""
+        """Return why it does not work here, in a few words; ``None`` if it works."""
 
     def fix(self) -> str | None:
-        """What to type to get it."""
+        """Return the command that installs it."""
 
     def device(self, spec: BuildSpec) -> str:
-        """What is locked while it builds: ``cpu`` or ``cuda:0``."""
+        """Return the device to lock during a build: ``cpu`` or ``cuda:0``."""
         ...
 
     def tools(self) -> dict[str, str]:
-        """What its engines depend on beside their inputs: programs and versions."""
+        """Return the programs and versions that its engines depend on."""
         ...
 
     def build(self, spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
-        """Build one engine; log and layers are left in the folder."""
+        """Build one engine; the log and the layers are written to the folder."""
         ...

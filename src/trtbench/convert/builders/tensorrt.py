@@ -1,4 +1,4 @@
-"""Builds engines with TensorRT's Python API (8.6 to 11), on the GPU they are for."""
+"""Builds engines with the Python API of TensorRT 8.6 to 11, on the GPU that will run them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trtbench.host.tensorrt import INSTALL, driver_problem
 LIBRARY = "tensorrt"
 CHOSEN = 2
 
-command_lines = partial(_python_api.plan_lines, flavour="tensorrt")
+command_lines = partial(_python_api.dry_run_lines, flavour="tensorrt")
 build = partial(_python_api.build, flavour="tensorrt")
 
 
@@ -32,4 +32,4 @@ def tools() -> dict[str, str]:
 
 
 def device(spec: BuildSpec) -> str:
-    return "cuda:0"  # alone: it times kernels
+    return "cuda:0"  # locked, because the build times kernels

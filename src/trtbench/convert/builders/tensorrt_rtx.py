@@ -1,4 +1,4 @@
-"""Builds engines with TensorRT-RTX, which needs no GPU: kernels are chosen where it runs."""
+"""Builds engines with TensorRT-RTX, without a GPU: kernels are chosen when the engine runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARY = "tensorrt_rtx"
 CHOSEN = 3
 TIMING_CACHE = False  # kernels are chosen when the engine runs; there is nothing to time
 
-command_lines = partial(_python_api.plan_lines, flavour="tensorrt_rtx")
+command_lines = partial(_python_api.dry_run_lines, flavour="tensorrt_rtx")
 build = partial(_python_api.build, flavour="tensorrt_rtx")
 
 

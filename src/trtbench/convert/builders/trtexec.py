@@ -1,4 +1,4 @@
-"""Builds engines with NVIDIA's trtexec; success needs an engine, not only status 0."""
+"""Builds engines with NVIDIA's trtexec, and checks that it wrote an engine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from trtbench.convert.builders._precision import (
     QUANTIZED,
     PrecisionPlan,
     PreparedModel,
+    opset_warnings,
     precision_plan,
     prepare_model,
-    too_new,
 )
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, ParseError, TrtbenchError, UsageError
@@ -61,9 +61,9 @@ OPTIONS = {
     "avg_timing": "how often a tactic is timed",
     "tempdir": "folder for temporary files",
 }
-"""What ``--opt key=value`` may set."""
-MADE_UP = f"trtexec makes up INT8 scales, as from {RANDOM_DATA}: no evidence of accuracy"
-"""It does so whenever it is given neither a cache nor a quantized model."""
+"""The keys of ``--opt key=value``."""
+NO_SCALES = f"trtexec makes up INT8 scales, as from {RANDOM_DATA}: no evidence of accuracy"
+"""The warning for INT8 without a calibration cache and without a quantized model."""
 PARSED = "Finished parsing network model"
 LOG = "build.log"
 METADATA = "build.metadata.json"
@@ -79,7 +79,7 @@ def fix() -> str | None:
 
 
 def tools() -> dict[str, str]:
-    """The program by its file: asking it for a version takes a second."""
+    """Return path, size and time of the program, as its version takes a second to query."""
     try:
         binary = Path(trtexec_binary(None)).resolve()
     except TrtbenchError:
@@ -89,7 +89,7 @@ def tools() -> dict[str, str]:
 
 
 def needs_types(options: Mapping[str, str]) -> bool:
-    """Whether trtexec takes no precisions, as that of TensorRT 11."""
+    """Whether trtexec has no precision flags, as in TensorRT 11."""
     return _abilities(trtexec_binary(options.get("binary"))).has_inverted_defaults
 
 
@@ -99,19 +99,19 @@ def _abilities(binary: str) -> TrtexecAbilities:
 
 
 def device(spec: BuildSpec) -> str:
-    """The device, which building needs for itself: it times kernels."""
+    """Return the device to lock, because the build times kernels."""
     given = [each for each in spec.extra_args if each.startswith("--device=")]
     return f"cuda:{given[-1].partition('=')[2]}" if given else "cuda:0"
 
 
 def command_lines(spec: BuildSpec) -> list[str]:
-    """What would be run, ready to paste; layer information goes beside the engine."""
+    """Return the command to paste; it writes layer information next to the engine."""
     target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
     folder = Path(spec.output).parent
     plan = _types_plan(spec, abilities=target.abilities)
     step = plan.step if plan is not None else None
     model = Path(f"{spec.output}.{spec.precision}.onnx") if step else None
-    typed = _passed_on(spec, plan, model=model)
+    typed = _typed_spec(spec, plan, model=model)
     command = build_command(typed, binary=target.binary, abilities=target.abilities, folder=folder)
     named = [each.replace(str(folder / GRAPH), f"{spec.output}.{GRAPH}") for each in command]
     notes = [target.note] if target.note else []
@@ -121,7 +121,7 @@ def command_lines(spec: BuildSpec) -> list[str]:
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
-    """Build one engine; its log, metadata and layers are left in the folder."""
+    """Build one engine; its log, metadata and layers are written to the folder."""
     stage("load")
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = _abilities(binary)
@@ -129,7 +129,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     plan = _types_plan(spec, abilities=abilities)
     if plan is not None:
         prepared = prepare_model(spec, plan, folder=folder, stage=stage)
-    typed = _passed_on(spec, plan, model=prepared.path)
+    typed = _typed_spec(spec, plan, model=prepared.path)
     command = build_command(typed, binary=binary, abilities=abilities, folder=folder)
     warnings = _warnings(spec, typed, abilities.version)
     for text in warnings:
@@ -145,7 +145,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     end, engine = run_logged(command, log=log, on_text=watch), Path(spec.output)
     data = log.read_bytes()
     run = last_run(data, where=LOG)
-    # It may write the engine, say PASSED and crash on the way out: the engine counts.
+    # trtexec may write the engine, print PASSED and crash on exit: the engine is valid.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     if end.status != 0 and not crashed:
         raise error_from_log(f"trtexec {text_of_exit(end)}", data=data, status=status_of(end))
@@ -160,7 +160,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
         message = f"trtexec wrote no engine: {problem.message}"
         raise error_from_log(message, data=data, status=0) from None
     shown = shlex.join(command)
-    for ending in prepared.files:  # the typed model by the name it is kept under
+    for ending in prepared.files:  # the final name of the typed model
         shown = shown.replace(str(prepared.path), f"{spec.output}{ending}")
     outcome = BuildOutcome(
         command=shown,
@@ -194,22 +194,23 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
 
 
 def _warnings(spec: BuildSpec, typed: BuildSpec, version: str | None) -> tuple[str, ...]:
-    """What is newer than that version documents, and scales that were never measured."""
+    """Return warnings about an opset that is too new and about INT8 without scales."""
     try:
         outline = outline_of(Path(spec.model.path))
-    except InputError:  # trtexec itself says what is wrong with the file
+    except InputError:  # trtexec reports what is wrong with the file
         return ()
     found: list[str] = []
     if version is not None:
-        found += too_new(outline, abilities=abilities_of_version(version, flavour="tensorrt"))
+        known = abilities_of_version(version, flavour="tensorrt")
+        found += opset_warnings(outline, abilities=known)
     chosen = typed.precision in ("int8", "best") and typed.calibration_cache is None
     if chosen and typed.model.path == spec.model.path and "int8" not in outline.carried:
-        found.append(MADE_UP)
+        found.append(NO_SCALES)
     return tuple(found)
 
 
 def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> PrecisionPlan | None:
-    """The plan of a precision that the types of the model must carry; ``None`` for a mere flag."""
+    """Return the plan for a precision that needs typed models; ``None`` if a flag is enough."""
     typed = abilities.has_inverted_defaults or spec.options.get("typing") == "strong"
     if spec.precision not in (*FLAGS, "best") or not (typed or spec.precision == "fp8"):
         return None
@@ -218,8 +219,8 @@ def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> PrecisionPla
     return precision_plan(spec, carried, abilities=known)
 
 
-def _passed_on(spec: BuildSpec, plan: PrecisionPlan | None, *, model: Path | None) -> BuildSpec:
-    """The spec for trtexec, without what the types of the model say by now."""
+def _typed_spec(spec: BuildSpec, plan: PrecisionPlan | None, *, model: Path | None) -> BuildSpec:
+    """Return the spec for trtexec, without settings that the typed model already includes."""
     strong = plan is not None and plan.typing == "strong"
     quantized = plan is not None and (plan.step is None or spec.precision in QUANTIZED)
     calibration = None if quantized else spec.calibration
@@ -238,7 +239,7 @@ def _passed_on(spec: BuildSpec, plan: PrecisionPlan | None, *, model: Path | Non
                 if given is calibration
                 else None,
             )
-    used = ("version", *(("calibration_items",) if quantized else ()))  # not trtexec's own
+    used = ("version", *(("calibration_items",) if quantized else ()))  # not options of trtexec
     options = {key: value for key, value in spec.options.items() if key not in used}
     reference = spec.model.having(path=str(model)) if model else spec.model
     return spec.having(
