@@ -42,7 +42,7 @@ from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
 from trtbench.host.cuda import index_of
 from trtbench.host.files import temporary_name
-from trtbench.models.onnx_outline import quantized_type, outline_of
+from trtbench.models.onnx_outline import outline_of, quantized_type
 from trtbench.runtimes import _session
 from trtbench.runtimes._loop import SERIAL, bench_session
 
