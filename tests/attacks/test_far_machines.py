@@ -13,12 +13,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from commands import typed
 
 import models
-from trtbench.core.errors import InputError, StoreError, TrtbenchError
-from trtbench.executors._node import ANSWER
+from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError
+from trtbench.executors._node import ANSWER, Slot, SlotExecutor
 from trtbench.executors._transfer import ABANDONED_S, remove_abandoned_jobs, unpack
 from trtbench.executors.contract import Executor, RemoteJob
+from trtbench.executors.ray import RayExecutor
 from trtbench.measure import remote as errands
 from trtbench.measure.remote import InputFiles
 from trtbench.requests.execution import Execution
@@ -189,3 +191,52 @@ def test_what_killed_askers_left_on_a_host_goes_after_a_week(tmp_path: Path) -> 
     (tmp_path / "work" / "new" / "log").write_text("at work")
     remove_abandoned_jobs(tmp_path)
     assert sorted(files(tmp_path)) == ["blobs/whole", "work/new/log", "work/new/request.json"]
+
+
+SSH = """#!/bin/sh
+for command; do :; done
+case "$command" in
+  *trtbench-probe*) eval "${EVIL_PROBE-echo trtbench-probe 3 11}";;
+  *test\\ -d*) echo yes;;
+  *_transfer\\ missing*) eval "$EVIL_MISSING";;
+  *_transfer\\ pack*) eval "$EVIL_PACK";;
+  *trtbench.node*) eval "$EVIL_NODE";;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("PROBE", "echo trtbench-probe three eleven"),
+        ("PROBE", "echo trtbench-probe $(yes 9 | head -5000 | tr -d '\\n') 1"),
+        ("PROBE", "exec yes"),
+        ("MISSING", "echo 0123; echo ../../id_rsa"),
+        ("PACK", "exec yes"),
+        ("NODE", "exec yes 1>&2"),
+        ("NODE", "exec cat /dev/zero"),
+    ],
+)
+def test_a_host_that_answers_nonsense_or_without_end_is_refused_in_words(
+    home: Path, monkeypatch: pytest.MonkeyPatch, where: str, says: str
+) -> None:
+    (home / "bin").mkdir()
+    (home / "bin" / "ssh").write_text(SSH)
+    (home / "bin" / "ssh").chmod(0o755)
+    (home / "hosts.toml").write_text("[[host]]\naddress = 'board'\n")
+    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv(f"EVIL_{where}", says)
+    monkeypatch.setattr("trtbench.executors.ssh.MOST_BYTES", 1 << 23)
+    done = typed("bench", "m.onnx", "--executor", "ssh", "--hosts", "hosts.toml")
+    assert done.returncode not in (0, 70), done.stderr
+    assert "board" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("answer", [None, "run", {"run": b""}])
+def test_a_ray_node_that_answers_nonsense_is_refused_in_words(home: Path, answer: object) -> None:
+    nodes = RayExecutor.__new__(RayExecutor)  # without a cluster
+    SlotExecutor.__init__(nodes, lambda: [Slot(machine="n", title="node n")])
+    nodes._run_task = lambda *given: answer  # type: ignore[method-assign,assignment]
+    with pytest.raises(JobError, match="no result"):
+        nodes.run(RemoteJob(id="r1", title="x"), folder=home / "f", notify=lambda text: None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import json
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,6 +27,7 @@ from trtbench.core.codec import json_from_value, record_from_json
 from trtbench.core.errors import InputError, JobError
 from trtbench.core.run import Run
 from trtbench.formats.toolkit import layers_from_csv
+from trtbench.host import telemetry
 from trtbench.report.document import Picture
 from trtbench.report.renderers.html import data_url
 from trtbench.store.directory import TELEMETRY, write_json, write_samples
@@ -36,6 +40,7 @@ from trtbench.workflows.report import with_known_files
 EVIL = (
     "<img src=x onerror=alert(1)></script><script>alert(2)</script>\x1b[31m\u202e\r\n"
     "=cmd|' /C calc'!A0 \\input{/etc/passwd}$\\write18{id}$ [a](javascript:alert(3)) [red]x[/] `"
+    '(@octocat, o/r#12 GH-3 <!-- a;=1;"=2; =3\t=4\r=5'
 )
 STEERING = ("\x1b", "\u202e", "\r")
 
@@ -131,11 +136,15 @@ def test_documents_show_hostile_texts_and_obey_none(poisoned_store: Store) -> No
             assert "\\input{/etc" not in text, path
             assert "\\write18" not in text, path
         elif path.suffix == ".csv":
-            cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
-            assert not [cell for cell in cells if cell.startswith(("=", "@"))], path
+            for mark in ",;\t":  # wherever a spreadsheet splits; a return ends a line for many
+                rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+                found = [cell for row in rows for cell in row if re.match(r"[\s\"]*[=@]", cell)]
+                assert not found, (path, mark)
+            assert "\r" not in text, path
         elif path.suffix == ".md":
             prose = "".join(text.split("```")[::2])
             assert "<img" not in prose, path
+            assert not re.search(r"@\w|#\d|\bGH-\d|<!--", prose), path
             assert "<script" not in prose, path
             assert "\n[a](javascript" not in prose.replace("\\[", ""), path
     assert seen >= {".html", ".md", ".json", ".tex", ".csv"}
@@ -288,3 +297,18 @@ def test_a_baseline_brings_no_program(world: Path, runtime: str, options: dict[s
     said = " ".join((found.stdout + found.stderr).split())
     for name in (*(f"option {key}" for key in options), "extra args"):
         assert name in said
+
+
+def test_helpers_import_nothing_from_the_working_folder(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[str]] = []
+    monkeypatch.setattr(telemetry.nvml, "opened", lambda index: contextlib.nullcontext(object()))
+    monkeypatch.setattr(telemetry, "run_on_death", begun.append)
+    with pytest.raises((AttributeError, TypeError)), telemetry.locked_clocks(10**6, "base"):
+        pass  # there is no GPU; how its clock would be freed is known by then
+    for name in ("numpy", "importlib", "msgspec", "runpy", "json", "trtbench"):
+        (world / f"{name}.py").write_text(f"open('owned-{name}', 'w')\n")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert subprocess.run(begun[0], check=False).returncode == 0
+    assert not list(world.glob("owned*"))

@@ -154,3 +154,13 @@ def test_onnx_runtime_writes_nothing_through_links_among_temporary_files(world: 
     ended = trtbench(*BENCH, "--profile", TMPDIR=str(world / "tmp"))
     assert ended.returncode == 0, ended.stderr
     assert files(world / "tmp") == set()
+
+
+def test_one_hostile_run_does_not_hide_the_others(tmp_path: Path, bucket: str) -> None:
+    records.add(Store(tmp_path / "a", runs=bucket), records.record("r1"))
+    for name in ("r0/run.json", "r0/samples.npz/x", "r0/samples.npz", "r2/run.json"):
+        plant(bucket, name)
+    storage, path = fsspec.filesystem("memory"), f"/{bucket.partition('://')[2]}/r2/run.json"
+    storage.store[path] = type(storage.store[path])(storage, path, b" " * (2**26 + 1))
+    found = Store(tmp_path / "b", runs=bucket).reindex(lambda run: None)
+    assert (found.adopted, sorted(found.damaged)) == (("r1",), ["r0", "r2"])

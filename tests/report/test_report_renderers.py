@@ -96,6 +96,7 @@ def test_what_would_steer_a_terminal_is_made_visible() -> None:
 
 def test_what_latex_would_obey_is_escaped() -> None:
     assert tex.escape(r"\input{x}") == r"\textbackslash{}input\{x\}"
+    assert tex.escape("[9cm]*") == "{[}9cm]{*}"  # arguments of the end of the row above
     assert tex.escape("50 % & a_b #1 $x$ ~^") == (
         r"50 \% \& a\_b \#1 \$x\$ \textasciitilde{}\textasciicircum{}"
     )
@@ -165,6 +166,7 @@ def test_a_log_cannot_close_its_fence() -> None:
         ("*x*_y_", r"\*x\*\_y\_"),
         ("<b>&", "&lt;b&gt;&amp;"),
         ("- item", r"\- item"),
+        ("/close", r"\/close"),  # GitLab carries out such a line
         ("1. item", r"1\. item"),
         ("1.5 ms", "1.5 ms"),
         ("back\\slash|", "back\\\\slash\\|"),

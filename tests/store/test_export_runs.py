@@ -20,7 +20,7 @@ from trtbench.workflows.export import export_runs
 def store(tmp_path) -> Store:
     made = Store(tmp_path / "store")
     records.add(made, records.record("r1", model="a.onnx", tags=("nightly", "x y")))
-    records.add(made, records.record("r2", model="b.onnx", runtime="torch"))
+    records.add(made, records.record("r2", model="b.onnx", runtime="torch", tags=("a//b/../c/",)))
     records.add(made, records.failed("f1"))
     return made
 

@@ -63,7 +63,7 @@ def csv_cell(value: object) -> object:
     return value
 
 
-_FORMULA = re.compile(r"(^|[;\t\n\r])([=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+_FORMULA = re.compile(r"(^|[;\t\n\r])([\s\"]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
 """Includes full-width signs, and a sign after a character that may end a cell."""
 
 

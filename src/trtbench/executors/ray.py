@@ -84,6 +84,8 @@ class RayExecutor(_node.SlotExecutor):
 
         def run_in(slot: _node.Slot) -> None:
             answer = self._run_task(slot, upload, notify)
+            if not isinstance(answer, Answer):
+                raise JobError("the node sent back no result", facts={"where": slot.title})
             if answer.run is not None:
                 with temporary_folder() as own:
                     (own / "run.tar").write_bytes(answer.run)
@@ -164,7 +166,7 @@ class RayExecutor(_node.SlotExecutor):
             return tuple(each for each in fresh if not _transfer.blob_path(cache, each).is_file())
 
         missing = self._call_on_node(slot.machine, list_missing) if fresh else ()
-        missing = fresh if missing is None else missing
+        missing = tuple(each for each in fresh if missing is None or each in missing)
         if missing:
             size = _transfer.text_of_files([contents[each] for each in missing])
             notify(f"sending {size} to {slot.title}")

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -20,7 +21,7 @@ import msgspec
 
 from trtbench.core import safety as boundary
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, UnavailableError, UsageError, reading
+from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError, reading
 from trtbench.core.spec import Value
 from trtbench.core.units import bytes_from_text
 from trtbench.executors import _node
@@ -38,6 +39,9 @@ RETRIES = 2
 ARCHIVE_BYTES = 64 << 20
 """Size up to which files are sent together: each archive takes one connection."""
 MOST_GPUS = 1024
+MOST_BYTES = boundary.MAX_UNPACKED_BYTES
+"""The most that a host may send back; four times what it was sent if that is more."""
+MOST_TEXT_BYTES = 1 << 28  # hashes of all files of a job
 LIKE = "write it like [[host]] and, below, address = 'user@board'"
 NEEDS = ("msgspec", "numpy", "sqlalchemy")
 """Packages that the host's Python must have, in addition to the library that measures."""
@@ -178,10 +182,11 @@ class Shell:
             if self._code is not None:
                 return
             words = self._run(self._python("-c", _PROBE, *NEEDS)).split()
-            if words[:1] != ["trtbench-probe"]:
+            version = [int(part) for part in words[1:3] if re.fullmatch("[0-9]{1,3}", part)]
+            if words[:1] != ["trtbench-probe"] or len(version) != 2:
                 raise self._unreachable((" ".join(words)[:200],))
             python, missing = self.host.python, " ".join(words[3:])
-            if tuple(int(part) for part in words[1:3]) < OLDEST or missing:
+            if tuple(version) < OLDEST or missing:
                 raise UnavailableError(
                     "the host's Python cannot run trtbench",
                     facts={
@@ -211,11 +216,10 @@ class Shell:
                     self._run(extract, source=archive, limit_s=COPY_S)
             self._code = code
 
-    def transfer(self, *words: str, source: Path | None = None, target: Path | None = None) -> str:
-        """Run a service of ``_transfer`` on the host; returns what it printed."""
+    def transfer(self, *words: str, most: int = MOST_TEXT_BYTES, **files: Path) -> str:
+        """Run a service of ``_transfer``, with files as for ``_run``; returns what it printed."""
         command = self._python("-m", "trtbench.executors._transfer", *words)
-        limit_s = COPY_S if source or target else COMMAND_S
-        return self._run(command, source=source, target=target, limit_s=limit_s)
+        return self._run(command, limit_s=COPY_S if files else COMMAND_S, most=most, **files)
 
     def run_job(
         self,
@@ -238,7 +242,11 @@ class Shell:
             script = f'exec "$@" </dev/fd/{reader} >/dev/fd/{{events}}'
             full = ["sh", "-c", script, "sh", *self._ssh(command)]
             start = partial(Child, full, log=log, pass_fds=(reader,), on_line=notify)
-            check = partial(_node.interrupt_if_closed, closed)
+
+            def check() -> None:
+                _node.interrupt_if_closed(closed)
+                self._check_size(MOST_BYTES, log)
+
             ended = run_together([start], timeout_s=limit_s, tick_s=_node.LOOK_S, on_tick=check)[0]
             self._lost = ended.status == _LOST
             if self._lost:
@@ -256,16 +264,30 @@ class Shell:
         source: Path | None = None,
         target: Path | None = None,
         limit_s: float = COMMAND_S,
+        most: int = MOST_TEXT_BYTES,
     ) -> str:
         with temporary_folder() as own:
             log, out = own / "log.txt", target or own / "out"
             into, from_ = shlex.quote(str(out)), shlex.quote(str(source or os.devnull))
             full = ["sh", "-c", f'exec "$@" <{from_} >{into}', "sh", *self._ssh(command)]
-            ended = run_together([partial(Child, full, log=log)], timeout_s=limit_s)[0]
+            start, check = partial(Child, full, log=log), partial(self._check_size, most, out, log)
+            ended = run_together(
+                [start], timeout_s=limit_s, tick_s=_node.LOOK_S / 4, on_tick=check
+            )[0]
+            check()
             self._lost = ended.status == _LOST
             if ended.status != 0:
                 raise self._unreachable(tail(log, lines=5), status=ended.status)
             return "" if target else out.read_text("utf-8", "replace")
+
+    def _check_size(self, most: int, *answers: Path) -> None:
+        """Raise an error if the host sent too much; a limit of ssh itself would end its master."""
+        if any(each.exists() and each.stat().st_size > most for each in answers):
+            raise UnavailableError(
+                f"{self.host.title} sends more than is allowed",
+                facts={"host": self.host.title, "bytes": f"more than {most}"},
+                fix="leave out this host, or look at what its shell prints",
+            )
 
     def _ssh(self, command: str, *, ask: bool = False) -> list[str]:
         host = self.host
@@ -284,7 +306,8 @@ class Shell:
     def _python(self, *words: str, environment: dict[str, str] | None = None) -> str:
         """Return a command line that runs the host's Python in the host's folder."""
         folder = shlex.quote(self._folder)
-        given = {"PYTHONUNBUFFERED": "1", **self.host.environment, **(environment or {})}
+        own = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+        given = {**own, **self.host.environment, **(environment or {})}
         sets = ['TRTBENCH_CACHE="$PWD"']
         sets += [f"{name}={shlex.quote(value)}" for name, value in given.items()]
         if self._code:
@@ -351,15 +374,19 @@ class SshExecutor(_node.SlotExecutor):
                     closed=self._closed,
                 )
                 with temporary_folder() as own:
-                    shell.transfer("pack", there, target=own / "left.tar")
+                    sent = sum(each.stat().st_size for each in upload.contents.values())
+                    most = max(MOST_BYTES, 4 * sent)
+                    shell.transfer("pack", there, target=own / "left.tar", most=most)
                     unpack(own / "left.tar", own / "left")
                     if (own / "left" / _node.RUN).is_dir():  # a failed job leaves its log there
                         shutil.copytree(own / "left" / _node.RUN, folder, dirs_exist_ok=True)
                     _node.result_of(own / "left", where=slot.title, how=how)
                 return
-            except UnavailableError as problem:
-                if shell.usable:  # the host was reached, and reported the error itself
-                    raise
+            except TrtbenchError as problem:
+                if "where" not in problem.facts:
+                    problem.facts = {"host": slot.title, **problem.facts}
+                if shell.usable or not isinstance(problem, UnavailableError):
+                    raise  # the host was reached, and reported the error itself
                 lost = _node.MachineLost(problem)
             finally:
                 if shell.prepared:
@@ -381,8 +408,8 @@ def _send(shell: Shell, upload: Upload, there: str, notify: Notify) -> None:
         if contents:
             with shell.sending:  # other threads that need the same files wait until they are there
                 hashes.write_text("\n".join(contents))
-                missing = shell.transfer("missing", source=hashes).split()
-                for group in _groups({sha256: contents[sha256] for sha256 in missing}):
+                missing = set(shell.transfer("missing", source=hashes).split())
+                for group in _groups({k: path for k, path in contents.items() if k in missing}):
                     files = [contents[each] for each in group]
                     notify(f"sending {text_of_files(files)} to {shell.host.title}")
                     if len(group) == 1:

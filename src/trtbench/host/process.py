@@ -17,6 +17,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,9 +31,19 @@ from trtbench.core.safety import expand_home, mask, mask_words
 from trtbench.host.files import temporary_folder
 
 T = TypeVar("T")
+MOST_LINE = 1 << 20
+"""Bytes of the longest line of a child: an error with the end of its log."""
 GRACE_S = 2.0  # how long a child may take to end after SIGTERM before it is killed
 TRTEXEC_FOLDERS = (Path("/usr/src/tensorrt/bin"), Path("/opt/tensorrt/bin"))
 """Folders where NVIDIA's packages and containers install trtexec, not on the search path."""
+_BOOTSTRAP = """
+import sys
+if sys.path[:1] == ['']: del sys.path[0]  # before any other import
+import importlib.util as u, runpy
+s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
+m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
+runpy.run_module({module!r}, run_name='__main__')
+"""
 INSTALL = "sudo apt install libnvinfer-bin, or --opt binary=PATH, or -r tensorrt"
 
 
@@ -112,6 +123,9 @@ class Child:
         data = os.read(self._events, 65536)
         self._pipe_open = bool(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MOST_LINE:
+            self._pipe_open = False
+            raise UnavailableError("a process reports without end", fix="find out what it writes")
         for line in (each.decode("utf-8", "replace") for each in lines):
             self._has_finished |= line == self._last_line
             if self._on_line is not None:
@@ -195,6 +209,14 @@ def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
             resource.setrlimit(resource.RLIMIT_AS, limits)
 
     return setup
+
+
+def module_command(module: str, *, python: str | None = None) -> list[str]:
+    """Return a command line for a module of this package; the working folder is not searched."""
+    package = Path(__file__).resolve().parents[1]
+    names = {"init": str(package / "__init__.py"), "folder": str(package), "module": module}
+    code = _BOOTSTRAP.format(**names)
+    return [python or sys.executable, "-c", code]
 
 
 def run_process(

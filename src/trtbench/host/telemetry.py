@@ -29,7 +29,7 @@ from trtbench.core.samples import TelemetrySample
 from trtbench.core.spec import Value
 from trtbench.host import nvml
 from trtbench.host.files import temporary_folder
-from trtbench.host.process import Child, program_output, run_on_death, tail
+from trtbench.host.process import Child, module_command, program_output, run_on_death, tail
 
 POLICIES = ("power", "thermal", "sync_boost", "board", "low_utilization", "reliability")
 """Violation counters in the order of NVML's numbers: how long each policy limited the clocks."""
@@ -338,9 +338,7 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
         if device is None:
             yield Lock(locked=False, note=f"{_NOT_LOCKED}: NVML does not list GPU {index}")
             return
-        stack.enter_context(
-            run_on_death((sys.executable, "-m", "trtbench.host.telemetry", str(index)))
-        )
+        stack.enter_context(run_on_death([*module_command("trtbench.host.telemetry"), str(index)]))
         # The base clock is the one that the GPU sustains within its power limit.
         ask = "nvmlDeviceGetDefaultApplicationsClock"
         ask = "nvmlDeviceGetMaxClockInfo" if wish == "max" else ask

@@ -21,19 +21,11 @@ from trtbench.core.errors import TrtbenchError, UnavailableError, writing
 from trtbench.core.jobs import DONE, PROGRESS_MARK, Job, JobEnd, ReportedError
 from trtbench.core.safety import mask
 from trtbench.host.files import temporary_folder
-from trtbench.host.process import Child, Exit, run_process, run_together, tail
+from trtbench.host.process import Child, Exit, module_command, run_process, run_together, tail
 
 WORKER_NEEDS = ("msgspec", "numpy")
 """Packages that another interpreter must have; trtbench itself is loaded from here."""
 OLDEST = (3, 10)
-_BOOTSTRAP = """
-import importlib.util as u, sys
-if sys.path[:1] == ['']: del sys.path[0]
-s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
-m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
-from trtbench.worker import exit_at_once, main
-exit_at_once(main(sys.argv[1:]))
-"""
 _PROBE = """
 import sys
 if sys.path[:1] == ['']: del sys.path[0]
@@ -64,9 +56,7 @@ def worker_command(python: str | None) -> list[str]:
     # Python 3.10 would import from the working folder first.
     if _is_own(python) and sys.version_info >= (3, 11):
         return [sys.executable, "-m", "trtbench.worker"]
-    package = Path(__file__).resolve().parents[1]
-    code = _BOOTSTRAP.format(init=str(package / "__init__.py"), folder=str(package))
-    return [python or sys.executable, "-c", code]
+    return module_command("trtbench.worker", python=python)
 
 
 def check_interpreter(python: str) -> None:

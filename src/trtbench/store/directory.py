@@ -81,6 +81,7 @@ _UNLISTED = re.compile(
 _NO_SAMPLES = b"PK\5\6" + bytes(18)
 """An archive without members; numpy takes twenty times longer to write the same bytes."""
 DAMAGED = "damaged"
+MOST_RECORD_BYTES = 1 << 26  # the values of a record take thirty times as much memory
 
 
 class DamagedIndexError(StoreError):
@@ -216,7 +217,7 @@ def read_record(folder: Path) -> AnyRecord:
     """Read run.json of a run directory."""
     path = folder / RECORD
     try:
-        data = read_bytes(path)
+        data = read_bytes(path, most=MOST_RECORD_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{folder} is not a run directory", facts={"missing": RECORD}, fix="trtbench runs"

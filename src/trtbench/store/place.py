@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from trtbench.core.errors import InputError, StoreError, UnavailableError, UsageError
 from trtbench.core.safety import check_name, expand_home, inside, is_planted, mask, remember_secrets
-from trtbench.store.directory import RECORD, own_files, partial_directory
+from trtbench.store.directory import MOST_RECORD_BYTES, RECORD, own_files, partial_directory
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -25,6 +25,7 @@ DRIVER = "postgresql+psycopg"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 CHANGING = (RECORD, "scores.json")
 """Files of a finished run that may be written again; the others never change."""
+MOST_BYTES = 1 << 33  # of the files of a run
 _ATOMIC = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
 """Storage that writes a file whole or not at all; elsewhere a file is written, then renamed."""
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs"}
@@ -215,15 +216,19 @@ class RemoteRuns:
         shutil.rmtree(self.folder / run_id, ignore_errors=True)
 
     def _fill(self, folder: Path, run_id: str, listed: dict[str, int]) -> None:
+        if listed[RECORD] > MOST_RECORD_BYTES or sum(listed.values()) > MOST_BYTES:
+            raise InputError(f"the run {run_id} is larger than a run can be")
         for name, size in listed.items():
             target = inside(folder, name, what="file", where=f"the run {run_id}")
             if target.is_file() and target.stat().st_size == size and name not in CHANGING:
                 continue
-            target.parent.mkdir(parents=True, exist_ok=True)
             temporary = target.with_name(f".{target.name}.{secrets.token_hex(3)}")
             try:
+                target.parent.mkdir(parents=True, exist_ok=True)
                 self._files.get_file(f"{self._root}/{run_id}/{name}", str(temporary))
                 temporary.replace(target)
+            except (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError):
+                raise InputError(f"files of the run {run_id} cannot be fetched") from None
             finally:
                 temporary.unlink(missing_ok=True)
 
@@ -253,7 +258,7 @@ class RemoteRuns:
         """Raise errors of fsspec and the libraries below it as ``StoreError``."""
         try:
             yield
-        except StoreError:
+        except (StoreError, InputError):
             raise
         except Exception as problem:  # each storage has its own exceptions
             reason = f"{type(problem).__name__}: {problem}"

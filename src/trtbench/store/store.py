@@ -356,19 +356,27 @@ class Store:
     def reindex(self, describe: Describe) -> Checkup:
         """Rebuild the index from the directories; unreadable runs are listed as damaged."""
         known = {entry.id: entry for entry in self.open(adopt=False).find()}
+        refused: dict[str, str] = {}
         if self._remote is None:
             folders = list(run_directories(self.runs))
         else:
             for run_id in self._remote.pending():
                 self._remote.send(run_id)
-            folders = [self._remote.fetch(run_id) for run_id in self._remote.ids()]
+            folders = []
+            for run_id in self._remote.ids():
+                try:
+                    folders.append(self._remote.fetch(run_id))
+                except InputError as problem:  # of this run alone; the others are read
+                    refused[run_id] = problem.message
         for entry in known.values():  # run directories outside the store
             with contextlib.suppress(StoreError):
                 folder = self._folder(entry)
                 if folder.parent != self.runs and (folder / RECORD).is_file():
                     folders.append(folder)
         found, damaged = self._read_entries(folders, describe, known)
-        gone = [id_ for id_, entry in known.items() if id_ not in found and self._is_gone(entry)]
+        damaged |= refused
+        lost = known.keys() - found.keys() - refused.keys()
+        gone = [id_ for id_, entry in known.items() if id_ in lost and self._is_gone(entry)]
         self.index.put_all(found.values())
         self.index.remove(*gone)
         unfinished = old_unfinished(self.runs)

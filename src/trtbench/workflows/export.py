@@ -217,12 +217,12 @@ def _to_mlflow(
             count += 1
     except OSError as problem:
         raise StoreError(
-            "cannot write to MLflow", facts={"place": uri, "reason": problem}
+            "cannot write to MLflow", facts={"place": mask(uri), "reason": mask(str(problem))}
         ) from None
     except refused as problem:
         raise StoreError(
             "MLflow refused a run",
-            facts={"place": uri, "reason": problem},
+            facts={"place": mask(uri), "reason": mask(str(problem))},
             fix="-o http://HOST:5000, or -o sqlite:///mlflow.db (newer MLflow refuses folders)",
         ) from None
     skipped = len(entries) - len(new)
@@ -230,5 +230,6 @@ def _to_mlflow(
 
 
 def _mlflow_name(name: str) -> str:
-    """Return a name with only the characters that MLflow allows."""
-    return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)
+    """Return a name with only the characters that MLflow allows, and that is no other path."""
+    cleaned = "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)
+    return "/".join(part for part in cleaned.split("/") if part.strip("."))[:250]

@@ -28,9 +28,12 @@ def _safe_value(value: object) -> object:
     """Return a value that a spreadsheet reads as text, without formulas or control characters."""
     if not isinstance(value, str):
         return value
-    if len(value) < 80 and value.isascii() and value.isprintable() and value[:1].isalnum():
+    plain = len(value) < 80 and value.isascii() and value.isprintable() and ";" not in value
+    if plain and value[:1].isalnum():
         return value  # plain text, the common case
-    return csv_cell(clean_text(value.replace("\0", NUL_REPLACEMENT), keep="\n\t\r"))
+    # Python before 3.13 does not quote a carriage return, which ends a line for other readers.
+    text = value.replace("\0", NUL_REPLACEMENT).replace("\r\n", "\n")
+    return csv_cell(clean_text(text, keep="\n\t"))
 
 
 FOLDER = "tables"

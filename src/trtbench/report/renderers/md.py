@@ -43,6 +43,8 @@ BRIEF = ("verdicts", "summary", "findings", "failures", "accuracy")
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
+_REFERENCE = re.compile(r"(@(?=\w)|#(?=\d)|\bGH-(?=\d))", re.IGNORECASE)
+"""How forges mention people and issues, also after a backslash: only a character between helps."""
 
 
 def render(document: Document, folder: Path) -> list[Path]:
@@ -74,13 +76,14 @@ def markdown(document: Document, *, level: int = 1) -> str:
 def escape(text: str) -> str:
     """Escape text for one line of Markdown or a table cell."""
     text = _SPECIAL.sub(r"\\\1", _html(text))
-    # Escape what would start a list, a numbered list, or a horizontal rule.
-    return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", text)
+    # Escape what would start a list, a numbered list, a horizontal rule or a command of GitLab.
+    return re.sub(r"^(?:(\d*)(?=[-+=.)](?:\s|$))|(?=/))", r"\1\\", text)
 
 
 def _html(text: str) -> str:
     text = clean_line(" ".join(text.split()))
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _REFERENCE.sub(r"\1&ZeroWidthSpace;", text)
 
 
 def _brief_blocks(section: Section) -> Iterator[Block]:

@@ -35,6 +35,7 @@ ESCAPES = {
     "µ": r"\ensuremath{\mu}", "×": r"\ensuremath{\times}", "±": r"\ensuremath{\pm}",
     "–": "--", "−": r"\ensuremath{-}", "…": r"\ldots{}", "·": r"\textperiodcentered{}",
     "→": r"\ensuremath{\rightarrow}", "°": r"\textdegree{}", "▸": r"\ensuremath{\triangleright}",
+    "[": "{[}", "*": "{*}",  # after \\, both would be arguments
 }  # fmt: skip
 _BLOCKS = re.compile("[\u2580-\u259f]+")
 """Block characters, which LaTeX's fonts lack."""
