@@ -28,7 +28,6 @@ from trtbench.analysis.summary import (
     order_interval,
     summarize,
     summarize_column,
-    summary_block,
     summary_from_run,
 )
 from trtbench.core.run import LaunchFacts
@@ -295,16 +294,3 @@ def test_coarse_enqueue_times_give_way_to_what_was_printed() -> None:
         assert not summary_from_run(run(times, **changes)).column("enqueue").reported
     assert "steps of 10 µs" in (coarse_reason("enqueue", run(times, facts=coarse)) or "")
     assert coarse_reason("latency", run(times, facts=coarse)) is None
-
-
-def test_statistics_of_the_toolkits_by_hand() -> None:
-    five = np.array([1.0, 2, 3, 4, 10]) * 1e-3
-    block = summary_block(five)
-    assert block["count"] == 5
-    found = [block[f"{name}_ms"] for name in ("mean", "std", "median")]
-    assert found == pytest.approx([4.0, math.sqrt(10.0), 3.0])
-    names = ", ".join(block["percentiles_ms"])
-    assert names == "p0, p1, p5, p10, p25, p50, p75, p90, p95, p97, p99, p99_5, p99_9, p100"
-    assert block["percentiles_ms"]["p90"] == pytest.approx(7.6)
-    assert summary_block(np.array([])) == {"count": 0}
-    assert summary_block(np.full(10, 2e-5))["mean_ms"] == pytest.approx(0.02), "not seconds"

@@ -15,7 +15,6 @@ from trtbench.layers.table import EngineFacts, LayerTable, summarize_precision
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
 
 TREX = "NVIDIA__TensorRT/tools/experimental/trt-engine-explorer/examples/pytorch/resnet/A100"
-FUZZY = "fuzzylabs__edge-vision-power-estimation/desktop/torch_onnx_trtexec/results"
 DEPTH = "julianleeowl__depth-anything-win"
 H200 = "h200__trtexec-8.6.0"
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import select
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +12,10 @@ from onnx import TensorProto
 
 import models
 from trtbench.convert.build import build_spec, run_build
-from trtbench.core.codec import json_from_value, value_from_json
-from trtbench.core.errors import InputError, TrtbenchError, UsageError
-from trtbench.core.jobs import BuildJob
+from trtbench.core.codec import value_from_json
+from trtbench.core.errors import InputError, TrtbenchError
 from trtbench.core.results import Artefact
 from trtbench.core.spec import BuildSpec
-from trtbench.host.process import Child
-from trtbench.host.workers import worker_command, worker_environment
 from trtbench.models.identity import sha256_of
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.models import BuildRequest
@@ -145,56 +139,3 @@ def test_a_node_that_cannot_be_parsed_is_named(tmp_path: Path) -> None:
     log = Path(error.facts["log"])
     assert log == model.with_name("net.engine.build.log")
     assert "Unheard" in log.read_text()
-
-
-@pytest.mark.parametrize("target", ["sm_90", "sm_87", "hopper"])
-def test_a_gpu_that_tensorrt_rtx_does_not_know(tmp_path: Path, target: str) -> None:
-    error = refused(conv(tmp_path), target=(target,), **BATCHES)
-    assert "sm_86" in error.facts["known"]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"hardware_compatible": True},
-        {"version_compatible": True},
-        {"timing_cache": "cache"},
-        {"plugins": ("lib.so",)},
-        {"dla_core": 0},
-    ],
-)
-def test_no_flag_is_silently_without_effect(tmp_path: Path, changes: Any) -> None:
-    error = refused(conv(tmp_path), **changes, **BATCHES)
-    assert isinstance(error, UsageError)
-    assert "has no effect" in error.message
-
-
-def test_a_signal_ends_a_build_at_its_next_step(tmp_path: Path) -> None:
-    model = models.slow_model(tmp_path / "net.onnx", width=512, layers=8, passes=40)
-    folder = tmp_path / "out"
-    child, stages = start(spec_for(model, output=folder / "net.engine"), folder)
-    try:
-        listen_until(child, lambda: any(stage.startswith("~") for stage in stages))
-    finally:
-        child.end()
-    child.close()
-    assert not (folder / "net.engine").exists()
-    told = json.loads((folder / "error.json").read_text())
-    assert told["message"] == "the build was cancelled"
-    assert told["stage"] == "build"
-
-
-def start(spec: BuildSpec, folder: Path) -> tuple[Child, list[str]]:
-    folder.mkdir()
-    job = folder / "job.json"
-    job.write_bytes(json_from_value(BuildJob(spec=spec)))
-    stages: list[str] = []
-    command = [*worker_command(None), str(job), str(folder), "{events}"]
-    child = Child(command, log=folder / "log.txt", env=worker_environment(), on_line=stages.append)
-    return child, stages
-
-
-def listen_until(child: Child, happened: Callable[[], bool]) -> None:
-    while not happened():
-        assert not child.has_ended(), "it ended before"
-        child.read_lines(select.select(child.descriptors(), [], [], 0.05)[0])

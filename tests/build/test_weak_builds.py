@@ -161,6 +161,10 @@ def test_a_precision_chosen_for_no_layer_is_noted(
         ({"gpu": {"devices": 0}}, "lists no GPU"),
         ({"rtx": True, "targets": ("sm_12",)}, "--target sm_86,sm_89"),
         ({"rtx": True, "plugins": ("p.so",)}, "--plugin has no effect with TensorRT-RTX"),
+        ({"rtx": True, "hardware_compatible": True}, "has no effect with TensorRT-RTX"),
+        ({"rtx": True, "version_compatible": True}, "has no effect with TensorRT-RTX"),
+        ({"rtx": True, "timing_cache": "cache"}, "has no effect with TensorRT-RTX"),
+        ({"rtx": True, "dla_core": 0}, "has no effect with TensorRT-RTX"),
         ({"rtx": True, "gpu": {"devices": 0}, "refit": True}, "needs a GPU for --refit"),
     ],
 )

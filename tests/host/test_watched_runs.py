@@ -64,7 +64,7 @@ class Machine:
         (folder / "doors" / "pynvml.py").write_text(NVML)
         (folder / "model.engine").write_bytes(plan_bytes())
 
-    def start(self, *flags: str) -> subprocess.Popen[str]:
+    def start(self, *flags: str, **settings: str) -> subprocess.Popen[str]:
         path = os.pathsep.join((str(self.folder / "doors"), str(TESTS / "standin_gpu")))
         return subprocess.Popen(
             [sys.executable, "-m", "trtbench", "bench", "model.engine", "-r", "tensorrt",
@@ -72,7 +72,7 @@ class Machine:
              "--store", "store", *flags],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": path, "NVML_NOTES": str(self.notes),
-                 "TMPDIR": str(self.folder)},
+                 "TMPDIR": str(self.folder), **settings},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -142,6 +142,17 @@ def test_clocks_are_given_back_when_trtbench_itself_is_killed(machine: Machine) 
     started.kill()
     started.communicate()
     wait_for(lambda: machine.noted() == ["lock 1500 1500", "reset"])
+
+
+def test_a_cuda_error_in_mid_run_is_a_recorded_failure(machine: Machine) -> None:
+    started = machine.start("--iterations", "30", STANDIN_GPU_FAIL="cudaEventSynchronize:700:20")
+    _, err = started.communicate()
+    assert started.returncode == 1
+    assert "illegal memory access" in err
+    assert "Traceback" not in err.split("error:")[-1]
+    record = read_record(machine.folder / "run")
+    assert isinstance(record, FailedRun)
+    assert record.stage == "measure"
 
 
 def test_a_pass_with_telemetry_tells_energy_per_query_and_per_item(machine: Machine) -> None:

@@ -231,13 +231,9 @@ def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:
 WRONG = Finding(code="H03", severity="error", message="two inputs gave equal outputs")
 
 
-def wrong(run: Run) -> Run:
-    """Say of a run that its outputs were wrong."""
-    return replace(run, record=run.record.having(findings=(WRONG,)))
-
-
 def test_a_verdict_says_that_a_side_was_wrong() -> None:
-    baseline, candidate = day()[0], wrong(day()[3])
+    baseline, other = day()[0], day()[3]
+    candidate = replace(other, record=other.record.having(findings=(WRONG,)))
     verdict = Verdict(metric="host", kind="faster", ratio=0.5, interval=None, reason="", launches=8)
     comparison = Comparison(baseline="t1", candidate="e1", design="launches", verdicts=(verdict,))
     candidate.extra["comparisons"] = [comparison]
@@ -261,19 +257,11 @@ def test_nothing_is_told_per_item_where_nobody_knows_how_many_there_were() -> No
     assert "per item" not in dict(facts_of(run)).get("energy", "")
 
 
-def run_on(cpu: str, base_s: float, *, batch: int, host: str = "box", **facts: float) -> Run:
-    made = made_run(made_times(base_s=base_s), id=f"{cpu}-{host}-{batch}", batch=batch, host=host)
-    environment = made.record.environment.having(cpu=cpu)
-    record = made.record.having(environment=environment, facts=dict(facts))
-    return Run(record=record, times=made.times)
-
-
 def test_machines_of_one_kind_go_by_what_their_owners_call_them():
     runs = []
     for name in ("orin-1", "orin-2"):
-        run = run_on("Cortex", 1e-3, batch=1, host=f"pod-{name}")
-        named = run.record.environment.having(machine=name)
-        record = run.record.having(environment=named)
-        runs.append(replace(run, record=record))
+        run = made_run(id=name, batch=1, host=f"pod-{name}")
+        named = run.record.environment.having(cpu="Cortex", machine=name)
+        runs.append(replace(run, record=run.record.having(environment=named)))
     assert list(device_names(runs).values()) == ["orin-1", "orin-2"]
     assert labels_from_runs(runs) == ("orin-1", "orin-2")

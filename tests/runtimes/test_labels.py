@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,6 @@ from trtbench.requests.settings import Config
 from trtbench.store.directory import entry_from_record
 from trtbench.store.store import Store
 from trtbench.workflows.inspect import inspect_engine
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflows"))
-
 
 STANDIN_GPU = Path(__file__).resolve().parents[1] / "standin_gpu"
 SHORT = {"duration": 0.05, "warmup": 0.01, "until_steady": False}
@@ -415,6 +411,3 @@ def test_tf32_that_the_environment_forbids_did_not_run() -> None:
     assert without_tf32(allowed, {"NVIDIA_TF32_OVERRIDE": "1"}) == allowed
     half = {"precision": Fact(value="fp32+fp16"), "tf32": Fact(value=True)}
     assert without_tf32(half, {"NVIDIA_TF32_OVERRIDE": "0"})["precision"] == half["precision"]
-
-
-# Types of ONNX files.

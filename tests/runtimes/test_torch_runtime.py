@@ -20,19 +20,6 @@ pytestmark = pytest.mark.process
 MAKE = """
 import sys, torch
 folder = sys.argv[1]
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.head = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Linear(8, 4)
-    def forward(self, images):
-        return {"logits": self.head(self.conv(images).relu().mean((2, 3)))}
-class Flat(Net):
-    def forward(self, images):
-        return super().forward(images)["logits"]
-torch.manual_seed(0)
-net, x = Flat().eval(), torch.rand(2, 3, 16, 16)
-torch.jit.trace(net, x).save(f"{folder}/net.ts")
-torch.save(net.state_dict(), f"{folder}/weights.pt")
 open(f"{folder}/my_nets.py", "w").write('''
 import torch
 class Net(torch.nn.Module):
@@ -44,6 +31,15 @@ class Net(torch.nn.Module):
 def make():
     return Net()
 ''')
+sys.path.insert(0, folder)
+from my_nets import Net
+class Flat(Net):
+    def forward(self, images):
+        return super().forward(images)["logits"]
+torch.manual_seed(0)
+net, x = Flat().eval(), torch.rand(2, 3, 16, 16)
+torch.jit.trace(net, x).save(f"{folder}/net.ts")
+torch.save(net.state_dict(), f"{folder}/weights.pt")
 """
 
 

@@ -128,21 +128,6 @@ def drawn_ids(path: str) -> dict[str, Any]:
     return {"highest": int(arrays["ids"].max())}
 
 
-def layers(path: str) -> list[str]:
-    """Name what the profiler times of a model."""
-    import numpy as np
-
-    from trtbench.core.spec import ModelRef, RunSpec
-    from trtbench.runtimes.torch import open_session
-
-    model = ModelRef(path=path, format="torch")
-    spec = RunSpec(model=model, runtime="torch", device="cpu", options={"trust": "on"})
-    session = open_session(spec)
-    session.bind({"x": np.ones((2, 3, 16, 16), np.float32)})
-    session.first()
-    return [each.name for each in session.profile_layers()[0].layers]
-
-
 SESSIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "session": ("make", {"threads": 1}),
     "session_autocast": ("make", {"precision": "bf16"}),
@@ -266,7 +251,6 @@ def main(source: str, folder: str) -> None:
         found[name] = outcome(lambda what=what, options=options: load(what, **options))
     for name, (factory, changes) in SESSIONS.items():
         found[name] = outcome(lambda f=factory, c=changes: run_session(f, **c))
-    found["layers"] = outcome(lambda: layers("net.pt2"))
     for path in ("talk.pt", "talk.ts", "talk_quantized.pt"):
         found[path] = outcome(lambda p=path: drawn_ids(p))
     for name, (what, inputs, more) in EXPORTS.items():

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 
 import pytest
 import records
@@ -119,29 +118,6 @@ def test_a_directory_that_is_held_is_not_taken_for_abandoned(tmp_path, monkeypat
         assert remove_abandoned(tmp_path) == 0
         assert folder.is_dir()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.process
-def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path):
-    code = f"""
-        import time
-        from pathlib import Path
-        from trtbench.store.directory import partial_directory
-        with partial_directory(Path({str(tmp_path)!r}) / "r") as folder:
-            (folder / "half").write_text("x")
-            print("ready", flush=True)
-            time.sleep(60)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE)
-    writer.stdout.readline()
-    assert remove_abandoned(tmp_path) == 0
-    writer.kill()
-    writer.wait()
-    assert [each.name[: len(PARTIAL)] for each in tmp_path.iterdir()] == [PARTIAL]
-    with partial_directory(tmp_path / "next") as folder:
-        write_record(folder, records.failed("x"))
-    assert [each.name for each in tmp_path.iterdir()] == ["next"]
 
 
 def _write_and_remove(root, enough):

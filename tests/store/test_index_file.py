@@ -51,14 +51,6 @@ def test_a_store_can_be_moved_and_copied(tmp_path):
         assert there.entry("r1").median_s == 1e-3
 
 
-def test_a_directory_brought_from_elsewhere_is_found_by_reindex(tmp_path):
-    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
-    folder = records.add(there, records.record("r1", tags=("far",)))
-    shutil.copytree(folder, here.runs / "r1")
-    assert records.counts(here.reindex(lambda run: None)) == (1, 0, [])
-    assert here.entry("tag:far").id == "r1"
-
-
 def test_a_store_named_by_a_relative_path_stays_where_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = Store(type(tmp_path)("store"))

@@ -29,10 +29,7 @@ from trtbench.cli import run
 
 
 @pytest.fixture
-def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-
+def evaluate(place: Path, capsys: pytest.CaptureFixture[str]):
     def call(*words: object, status: int = 0) -> dict:
         told = run(["eval", *map(str, words), "--task", "detection", "--threads", "1", "--json"])
         out, err = capsys.readouterr()
@@ -208,6 +205,6 @@ def test_without_annotations_models_are_compared(tmp_path: Path, evaluate) -> No
     first = network(tmp_path / "first.onnx", {"output0": yolov8()})
     second = network(tmp_path / "second.onnx", {"output0": yolov8(objects=OBJECTS[:1])})
     found = evaluate(first, second, "--data", images)
-    assert "compared only" in found["method"]
+    assert "only models are compared" in found["method"]
     assert values(found["models"][1]) == {"iou_to_first": pytest.approx(0.5)}
     assert in_image((64, 64))[0][:4] == pytest.approx(OBJECTS[0][:4])

@@ -28,13 +28,10 @@ SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=f
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    squares(tmp_path / "set")
-    square_finder(tmp_path / "net.onnx")
-    return tmp_path
+def place(place: Path) -> Path:
+    squares(place / "set")
+    square_finder(place / "net.onnx")
+    return place
 
 
 def test_quantized_checked_and_judged_with_one_preparation(

@@ -24,11 +24,9 @@ from trtbench.workflows.runs import baseline_run, read_history
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def store(place: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    return Store(tmp_path / "store")
+    return Store(place / "store")
 
 
 def steps(*levels: tuple[int, float], noise: float = 0.01, seed: int = 0) -> Column:

@@ -51,20 +51,12 @@ def test_weights_beside_a_model_are_part_of_its_hash_and_size(tmp_path: Path) ->
     before = model_ref(path)
     assert before.size_bytes == path.stat().st_size + data.stat().st_size
     assert [each.name for each in before.files] == [data.name]
+    facts = data.stat()
     swap_weights(path)
+    os.utime(data, ns=(facts.st_atime_ns, facts.st_mtime_ns))  # neither size nor time tells
     after = model_ref(path)
     assert after.sha256 != before.sha256
     assert changed(before) == f"the bytes of {data.name} are no longer the same"
-
-
-def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
-    path = models.external_data_model(tmp_path / "net.onnx")
-    data = models.external_data_path(path)
-    facts = data.stat()
-    before = model_ref(path)
-    swap_weights(path)
-    os.utime(data, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    assert model_ref(path).sha256 != before.sha256
 
 
 def _stored(name: str, location: str) -> TensorProto:

@@ -26,12 +26,7 @@ from trtbench.models.identity import read_sidecar
 from trtbench.models.onnx_model import save_onnx
 from trtbench.requests.models import LocalizeRequest
 
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("place")
 
 
 @pytest.fixture

@@ -147,15 +147,11 @@ def test_verbs_of_earlier_versions_are_understood(old: list[str], now: list[str]
     assert _from_former_verb(old) == now
 
 
-def test_a_check_from_python_judges_its_rules_and_refuses_nonsense(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+def test_a_check_from_python_judges_its_rules_and_refuses_nonsense(place: Path) -> None:
     sides = demo_file("digits.onnx"), demo_file("digits.int8.onnx")
     with pytest.raises(UsageError):
         trtbench.check(*sides, random=4, floor="off", expect=["no rule at all"])
-    assert not (tmp_path / "artifacts").exists(), "refused before anything is run"
+    assert not (place / "artifacts").exists(), "refused before anything is run"
     with pytest.raises(BrokenRuleError, match="expectation failed"):
         trtbench.check(*sides, random=4, floor="off", expect=["max_abs<=1e-7"])
-    assert (tmp_path / "artifacts" / "check" / "check.json").is_file(), "what was found is kept"
+    assert (place / "artifacts" / "check" / "check.json").is_file(), "what was found is kept"

@@ -17,10 +17,6 @@ import pytest
 from sweeps import matrix
 
 from models import conv_model, tiny_model
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
-
 from trtbench.convert.builders import trtexec as trtexec_builder
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.run import Run
@@ -37,10 +33,8 @@ from trtbench.sweep.run import Sweep, run_sweep, start_sweep
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    return Store(tmp_path / "store")
+def store(place: Path) -> Store:
+    return Store(place / "store")
 
 
 @pytest.fixture

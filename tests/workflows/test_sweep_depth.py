@@ -36,14 +36,6 @@ def nvmlDeviceGetClockInfo(handle, kind):
 SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=false"]
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_one_table_and_the_pictures_of_all_models(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

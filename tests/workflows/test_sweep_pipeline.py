@@ -24,11 +24,8 @@ FILES = (
 
 
 @pytest.fixture
-def place(trtexec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def place(trtexec: Any, place: Path) -> Path:
+    return place
 
 
 def names_in(folder: Path) -> list[str]:

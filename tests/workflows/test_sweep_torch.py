@@ -76,15 +76,12 @@ SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=f
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_python: str) -> Path:
-    (tmp_path / "nets.py").write_text(NETS)
-    (tmp_path / "hubconf.py").write_text(HUB)
-    (tmp_path / "trtbench.toml").write_text(f'[runtimes.torch]\npython = "{torch_python}"\n')
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+def place(place: Path, torch_python: str) -> Path:
+    (place / "nets.py").write_text(NETS)
+    (place / "hubconf.py").write_text(HUB)
+    (place / "trtbench.toml").write_text(f'[runtimes.torch]\npython = "{torch_python}"\n')
     subprocess.run([torch_python, "-c", SAVE], check=True)
-    return tmp_path
+    return place
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

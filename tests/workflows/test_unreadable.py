@@ -29,10 +29,7 @@ def cut(path: Path) -> Path:
 
 
 @pytest.fixture
-def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-
+def evaluate(place: Path, capsys: pytest.CaptureFixture[str]):
     def call(*words: object) -> dict:
         status = run(["eval", *map(str, words), "--threads", "1", "--json"])
         assert status == 0, capsys.readouterr().err
@@ -85,14 +82,10 @@ def test_depth_goes_on_without_an_image_and_without_a_truth(tmp_path: Path, eval
     assert reason.startswith("ground truth:")
 
 
-def test_a_check_on_images_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    data = colour_folder(tmp_path / "val", per_class=2)
+def test_a_check_on_images_goes_on(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = colour_folder(place / "val", per_class=2)
     cut(data / "n01440764" / "n01440764_0.png")
-    models = [colour_network(tmp_path / "a.onnx"), colour_network(tmp_path / "b.onnx", swap=True)]
+    models = [colour_network(place / "a.onnx"), colour_network(place / "b.onnx", swap=True)]
     words = ["check", *map(str, models), "--images", str(data), "--threads", "1", "--json"]
     assert run(words) == 0
     found = json.loads(capsys.readouterr().out)["check"]
