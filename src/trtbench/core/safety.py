@@ -469,8 +469,7 @@ def file_name_from_text(text: str, *, otherwise: str = "unnamed") -> str:
 def check_name(name: str, *, what: str = "name", where: object = None) -> PurePosixPath:
     """Return a relative path; raises an error if it is empty, absolute or leads upwards."""
     path = PurePosixPath(name)
-    sizes = [len(part.encode("utf-8", "replace")) for part in path.parts]
-    if len(name) > LONGEST_NAME or any(size > LONGEST_PART for size in sizes):
+    if is_too_long(name):
         raise _refusal(f"the {what} {shown(name)} is too long", where, fix="give it a shorter name")
     bad = not name or "\0" in name or path.is_absolute() or ".." in path.parts or not path.parts
     # On another system a backslash or a drive letter may lead out of the folder.
@@ -478,6 +477,20 @@ def check_name(name: str, *, what: str = "name", where: object = None) -> PurePo
         fix = "only files in the same folder, or in folders below it, are used"
         raise _refusal(f"the {what} {shown(name)} leads out of its folder", where, fix=fix)
     return path
+
+
+def check_given(text: str, *, what: str) -> None:
+    """Refuse a text that names neither a run nor a file: blank, with NUL, or too long for one."""
+    # Files may be joined by commas; a URL may hold a long password, and a condition has blanks.
+    too_long = not re.search(r"://|\S\s+\S", text) and any(map(is_too_long, text.split(",")))
+    if too_long or not text.strip() or "\0" in text:
+        raise UsageError(f"{what} {shown(text)} names nothing", fix="give a run or a file")
+
+
+def is_too_long(name: str) -> bool:
+    """Whether a path, or a part of it, is longer than file systems allow."""
+    sizes = [len(part.encode("utf-8", "replace")) for part in name.split("/")]
+    return len(name) > LONGEST_NAME or max(sizes) > LONGEST_PART
 
 
 def inside(folder: Path, name: str, *, what: str = "name", where: object = None) -> Path:

@@ -38,6 +38,7 @@ from trtbench.core.run import (
     DuetRef,
     Environment,
     FailedRun,
+    Finding,
     LoadSearch,
     RatePoint,
     Run,
@@ -228,8 +229,10 @@ def fail_if_model_changed(end: jobs.JobEnd, *models: ModelRef) -> jobs.JobEnd:
     """
     crashed = end.signal not in (None, "SIGTERM") and end.error is None and not end.timed_out
     for model in models if end.ok or crashed else ():
-        if (what := changed(model)) is not None:
-            message = f"{model.name} changed while it was in use: {what}"
+        if (problem := changed(model)) is not None:
+            if "what" not in problem.facts:  # whether it has changed is not known
+                raise problem
+            message = f"{model.name} changed while it was in use: {problem.facts['what']}"
             fix = "wait until the file is complete, and run the command again"
             error = jobs.ReportedError(kind=jobs.CHANGED, message=message, fix=fix, stage=end.stage)
             return end.having(error=error)
@@ -505,6 +508,12 @@ def _append_log(work: Path, folder: Path) -> None:
         shutil.copyfileobj(source, target)
 
 
+_INCOMPLETE = Finding(
+    code="incomplete", severity="warning", message="not all files of the run were written"
+)
+"""In a record until the run's other files are written."""
+
+
 def _write_run(
     record: RunRecord,
     launches: list[Launch],
@@ -517,7 +526,7 @@ def _write_run(
     layers, graph = directory.read_layers(folder)
     record = check_precision_against_layers(record, graph)
     directory.write_samples(folder, times)
-    directory.write_record(folder, record)
+    directory.write_record(folder, record.having(findings=(_INCOMPLETE,)))
     run = Run(
         record=record, times=times, path=target, layers=layers, graph=graph, telemetry=telemetry
     )

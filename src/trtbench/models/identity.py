@@ -124,8 +124,8 @@ def files_elsewhere(model: ModelRef) -> list[str]:
     return [each.name for each in model.files if Path(each.name).is_absolute()]
 
 
-def changed(model: ModelRef) -> str | None:
-    """Return what has changed since a model was described; ``None`` if nothing has."""
+def changed(model: ModelRef) -> InputError | None:
+    """Return why a model is not the one described: "what" changed, or why it cannot be read."""
     if model.sha256 is None:
         return None
     try:
@@ -134,15 +134,23 @@ def changed(model: ModelRef) -> str | None:
         own = bare if model.modified is None else model_ref(Path(model.path), folders=True)
         now = with_parts(own, files_elsewhere(model), made_with=model.made_with)
     except InputError as problem:
-        return problem.message
+        return problem if "reason" in problem.facts else _change(model, problem.message)
     if now.sha256 == model.sha256:
         return None
     gone = {*files_elsewhere(model)} - {*files_elsewhere(now)}
     if gone:
-        return f"{min(gone)} is missing"
+        return _change(model, f"{min(gone)} is missing")
     before = {each.name: each.sha256 for each in model.files}
     other = [each.name for each in now.files if before.get(each.name) != each.sha256]
-    return f"the bytes of {', '.join(other) or model.name} are no longer the same"
+    return _change(model, f"the bytes of {', '.join(other) or model.name} are no longer the same")
+
+
+def _change(model: ModelRef, what: str) -> InputError:
+    return InputError(
+        f"{model.name} has changed since the command was started",
+        facts={"what": what},
+        fix="wait until the file is complete, and run the command again",
+    )
 
 
 def is_unchanged(model: ModelRef) -> bool:
@@ -159,11 +167,7 @@ def raise_if_changed(model: ModelRef) -> None:
     """Raise an error if a model has changed since the command was started."""
     problem = changed(model)
     if problem is not None:
-        raise InputError(
-            f"{model.name} has changed since the command was started",
-            facts={"what": problem},
-            fix="wait until the file is complete, and run the command again",
-        )
+        raise problem
 
 
 def identity_of(path: Path) -> str | None:

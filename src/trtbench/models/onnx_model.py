@@ -70,7 +70,10 @@ def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
         raise damaged("a name in it is not UTF-8")
     if not model.graph.node and not model.graph.output:
         raise damaged("it has no graph")
-    _load_external_tensors(model, path.parent, everything=weights)
+    try:
+        _load_external_tensors(model, path.parent, everything=weights)
+    except (ValueError, OverflowError, OSError) as problem:  # weights that are at no place
+        raise damaged(boundary.shown(str(problem), most=200)) from None
     return model
 
 

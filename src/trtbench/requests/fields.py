@@ -22,7 +22,7 @@ from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, Union
 
 from trtbench.core import units
 from trtbench.core.errors import UsageError, suggest
-from trtbench.core.safety import check_tag
+from trtbench.core.safety import check_given, check_tag
 from trtbench.core.words import CudaGraph, Precision, Protocol, Scalar
 
 P = ParamSpec("P")
@@ -157,7 +157,11 @@ class VerbRequest:
 
     def __post_init__(self) -> None:
         for field in fields_of(type(self)):
-            value = getattr(self, field.name)
+            value, about = getattr(self, field.name), field.about
+            if field.type in (str, File) if isinstance(about, Option) else not about.rest:
+                for each in value if isinstance(value, list | tuple) else (value,):
+                    if isinstance(each, str | Path):
+                        check_given(str(each), what=field.flag)
             if isinstance(field.about, Argument) and field.item is not None:
                 if isinstance(value, str | Path | Mapping):  # a single value
                     object.__setattr__(self, field.name, (value,))

@@ -43,7 +43,7 @@ _LARGEST = 2**31
 """Limit of integer columns in all databases."""
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
             "could not decode", "codec can't decode")  # fmt: skip
-_READ_ONLY = ("readonly", "read-only", "unable to open database file")
+_READ_ONLY = ("readonly", "read-only", "unable to open database file", "disk is full")
 
 
 def engine_from_url(url: str) -> Engine:
@@ -223,6 +223,14 @@ class Index:
             return entry
 
     def remove(self, *ids: str) -> None:
+        try:
+            self._remove(ids)
+        except ReadOnlyIndexError:  # on a full disk, without a journal on it
+            with self._transaction(write=False) as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode=MEMORY")
+            self._remove(ids)
+
+    def _remove(self, ids: Sequence[str]) -> None:
         with self._transaction(write=True) as connection:
             for run_id in ids:
                 connection.execute(TAGS.delete().where(TAGS.c.run == run_id))
@@ -363,7 +371,7 @@ def open_index(place: Place) -> tuple[Index, str | None]:
     try:
         return _opened(place, file), None
     except ReadOnlyIndexError:
-        if place.index_folder is None or file.exists():
+        if place.index_folder is None or (file.exists() and file.stat().st_size):
             raise
         return Index(IN_MEMORY), "the store is read-only; its runs are listed from its folders"
     except DamagedIndexError:

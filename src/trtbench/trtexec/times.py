@@ -572,9 +572,18 @@ def read_times(
             expected, found = "rows with computeMs or latencyMs", ", ".join(list(columns)[:6])
             raise parse_error(where, what=_NOT_TIMES, place="row 1", expected=expected, found=found)
         arrays.append(without_warmup(columns, warmup_ms))
-    if not any(len(array) for array in arrays):
-        raise parse_error(where, what="has no rows", place="the whole file", expected=EXPECTED)
+    if not any(_measured(array).any() for array in arrays):
+        what = "has no rows" if not any(map(len, arrays)) else "has no rows of finite times"
+        raise parse_error(where, what=what, place="the whole file", expected=EXPECTED)
     return TimesFile(arrays=tuple(arrays))
+
+
+def _measured(array: TimesArray) -> NDArray[np.bool_]:
+    """Which rows have durations that are all finite."""
+    measured = np.ones(len(array), bool)
+    for key in duration_names(array.columns).values():
+        measured &= np.isfinite(array.columns[key])
+    return measured
 
 
 def times_from_file(file: TimesFile) -> IterationTimes:
@@ -588,10 +597,7 @@ def times_from_file(file: TimesFile) -> IterationTimes:
     for array in file.arrays:
         if not len(array):
             continue
-        names = duration_names(array.columns)
-        measured = np.ones(len(array), bool)  # rows whose durations are all numbers
-        for key in names.values():
-            measured &= np.isfinite(array.columns[key])
+        names, measured = duration_names(array.columns), _measured(array)
         keep = slice(None) if measured.all() else measured
         spans = {name: array.columns[key][keep] for name, key in names.items()}
         stamps = {name: column[keep] for name, column in array.stamps_ms.items()}

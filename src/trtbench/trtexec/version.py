@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable, Mapping
@@ -38,13 +39,14 @@ def version_key(version: str | None) -> tuple[int, ...] | None:
 
 
 def number(value: object) -> float | None:
-    """Return a number or numeric text as a float; anything else is ``None``."""
+    """Return a finite number or numeric text as a float; anything else is ``None``."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        return float(value)
+        found = float(value)
     except (ValueError, OverflowError):
         return None
+    return found if math.isfinite(found) else None
 
 
 _BANNER = re.compile(r"&&&& [A-Z]{6,7} \S+ \[TensorRT v(\d{4,6})\]")

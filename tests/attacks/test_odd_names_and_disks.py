@@ -1,0 +1,90 @@
+"""Names that name nothing, numbers that are none, models that cannot be read, and full disks."""
+
+import errno
+import os
+from pathlib import Path
+from unittest.mock import Mock
+
+import onnx
+import pytest
+import records
+from commands import trtbench, typed
+from evil_models import model_with_weights_at
+
+import models
+from disks import fill, small_disk
+from trtbench.core.errors import InputError
+from trtbench.models.identity import model_ref, raise_if_changed
+from trtbench.store.store import Store
+
+VERBS = """runs show, runs path, runs rm -y, runs tag NAME new, runs series -o series, profile,
+    compare last, gate last --against, report, diff last, history, runs --model, runs --since,
+    runs --tag, runs export --to parquet -o out"""
+
+
+@pytest.mark.parametrize("name", ["", " ", "\t\n", "x" * 20_000, "tag:" + "x" * 20_000])
+@pytest.mark.parametrize("words", VERBS.split(","))
+def test_a_name_that_is_blank_or_endless_names_nothing(world, monkeypatch, words, name) -> None:
+    monkeypatch.chdir(records.add(Store(world / "store"), records.record("r1")))
+    given = [name if each == "NAME" else each for each in words.split()]
+    said = typed(*given, *([] if "NAME" in words else [name]))
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "names nothing" in said.stderr
+    assert Store(world / "store").entry("r1").tags == ()
+
+
+PRINTED = (
+    "Average over 10 runs is {0} ms", "Throughput: {0} qps\nGPU Compute Time: mean = {0} ms",
+    "Average over 10 runs is {0} ms (host walltime is {0} ms, 99% percentile time is {0}).",
+    "Average on 10 runs - GPU latency: {0} ms - Host latency: {0} ms (end to end {0} ms)",
+    "Latency: min = {0} ms, mean = {0} ms, median = {0} ms, percentile(99%) = {0} ms",
+    "GPU Compute\nmin: {0} ms\nmean: {0} ms\nmedian: {0} ms\npercentile: {0} ms at 99%",
+    '[{{"startComputeMs": {0}, "endComputeMs": {0}, "computeMs": {0}, "latencyMs": {0}}}]',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-inf", "NaN", "1e999"])
+@pytest.mark.parametrize("printed", PRINTED)
+def test_numbers_without_end_make_no_run(world: Path, printed: str, number: str) -> None:
+    Path("a.log").write_text(printed.format(number) + "\n")
+    assert "0 runs imported" in typed("import", "a.log").stderr
+
+
+def test_notes_above_the_error_of_a_log_are_read(world: Path) -> None:
+    error = "[10/05/2025-10:46:31] [E] Unknown option: --explicitBatch\n"
+    Path("a.log").write_text(f"Notes on the failed build\n{error}")
+    assert "1 run imported" in typed("import", "a.log").stderr
+
+
+@pytest.mark.parametrize("place", ["-64", "x", "9" * 5000])
+@pytest.mark.parametrize("which", [1, 2])
+def test_weights_at_no_place_are_refused(world: Path, place: str, which: int) -> None:
+    path = model_with_weights_at(world / "m.onnx", "w.bin")
+    (world / "w.bin").write_bytes(bytes(64))
+    model = onnx.load(str(path), load_external_data=False)
+    model.graph.initializer[0].external_data[which].value = place
+    path.write_bytes(model.SerializeToString())
+    assert typed("inspect", path).stderr.startswith("error: m.onnx is not an ONNX file, or")
+
+
+def test_a_model_that_cannot_be_opened_has_not_changed(world, monkeypatch) -> None:
+    model = model_ref(models.tiny_model(world / "m.onnx"))
+    full = OSError(errno.EMFILE, "Too many open files")
+    monkeypatch.setattr("builtins.open", Mock(side_effect=full))
+    with pytest.raises(InputError, match=r"^\S+ cannot be read"):
+        raise_if_changed(model)
+
+
+def test_a_full_disk_is_read_and_no_run_that_it_cut_off_is_clean(world: Path) -> None:
+    model = models.tiny_model(world / "m.onnx")
+    with small_disk(world / "full", "1m") as disk:
+        place = ["--duration", "5ms", "--launches", "1", "--store", disk / "store"]
+        records.add(Store(disk / "store"), records.record("r1"))
+        fill(disk)
+        os.truncate(disk / "filler", (disk / "filler").stat().st_size - 4096 * 8)
+        assert trtbench("bench", model, *place).returncode == 1
+        fill(disk)
+        for words in ("", "show r1", "path r1", "rm -y r1"):
+            assert typed("runs", *words.split(), *place[-2:]).returncode == 0
+        (disk / "filler").unlink()
+        assert all(entry.warnings for entry in Store(disk / "store").index.find())
