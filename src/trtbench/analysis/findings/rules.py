@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -536,8 +537,16 @@ _WARNING_REMEDIES = {
 }
 
 
-def contradictions(record: RunRecord) -> list[tuple[str, str, str | None]]:
-    """Return settings that ran differently: name, what was requested, and what ran if known."""
+class Contradiction(NamedTuple):
+    """A setting that differs from what ran; ``ran`` is ``None`` if unknown."""
+
+    what: str
+    asked: str
+    ran: str | None
+
+
+def contradictions(record: RunRecord) -> list[Contradiction]:
+    """List the requested settings that differ from what ran, or for which that is unknown."""
     spec = record.spec
     checked = [each.name for each in PROPERTIES if each.checked]
     ran = {tensor.name: "x".join(map(str, tensor.shape)) for tensor in record.inputs}
@@ -558,7 +567,7 @@ def contradictions(record: RunRecord) -> list[tuple[str, str, str | None]]:
     found += [(key, value, options_of(record)[key]) for key, value in spec.options.items()]
     silent = checked if record.provenance == "measured" else [*checked, "batch", "precision"]
     return [
-        (what, str(asked), None if value is None else str(value))
+        Contradiction(what, str(asked), None if value is None else str(value))
         for what, asked, value in found
         if asked is not None and asked != value and not (value is None and what in silent)
     ]
