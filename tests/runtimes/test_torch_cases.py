@@ -99,12 +99,12 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("export_without_an_example", "InputError", "no example", "--input-shape"),
         ("session_words", "InputError", "returns no tensors", "wrap it"),
         ("session_without_a_gpu", "UnavailableError", "device", "--device"),
-        ("session_switch_unclear", "UsageError", "half is one of on, off", "--opt half="),
-        ("export_words", "InputError", "not tensors", "wrap it"),
+        ("session_switch_unclear", "UsageError", "half must be one of on, off", "--opt half="),
+        ("export_words", "InputError", "other than tensors", "wrap it"),
         ("export_without_a_shape", "UsageError", "shape of the input", "--input-shape"),
         ("export_wrong_shape", "InputError", "does not run on inputs", "--input-shape"),
         ("export_unknown_type", "UsageError", "no type 'float7'", "int64"),
-        ("export_program_half", "UsageError", "--half cannot change", "anew"),
+        ("export_program_half", "UsageError", "--half cannot change", "again"),
     ],
 )
 def test_what_goes_wrong_is_said(
@@ -218,7 +218,7 @@ def test_exports(
 
 def test_notes_of_exports_say_what_proves_nothing(found: dict[str, Any]) -> None:
     assert found["export_pair"]["ok"]["notes"] == [
-        "output1 is zero everywhere: that it agrees says nothing"
+        "output1 is zero everywhere: its agreement proves nothing"
     ]
     assert any("weights are random" in n for n in found["export_by_name"]["ok"]["notes"])
     assert (
