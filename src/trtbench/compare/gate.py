@@ -60,7 +60,7 @@ def gate(
 ) -> Gate:
     """Measure a candidate until every rule is decided or time is up; return the results."""
     began, candidate = time.monotonic(), Path(request.candidate)
-    is_file, rules_file = candidate.is_file(), candidate.with_suffix(RULES_SUFFIX)
+    is_file, rules_file = candidate.is_file(), candidate.parent / f"{candidate.stem}{RULES_SUFFIX}"
     own = rules_from_file(rules_file) if is_file and rules_file.is_file() else ()
     rules = (*rules_from_request(request), *own, *further)
     if against is None and request.against is not None:

@@ -30,7 +30,7 @@ def run(request: BuildRequest, caller: Caller) -> Artefact:
     from trtbench.convert.build import build_engine
 
     config = caller.settings()
-    title = Path(request.output or Path(request.model).with_suffix(".engine")).name
+    title = Path(request.output or f"{Path(request.model).stem}.engine").name
     with caller.executing(request, config, title) as execution:
         return build_engine(request, config=config, execution=execution)
 
