@@ -205,3 +205,10 @@ def test_python_on_a_page_calls_what_there_is_with_words_it_takes(page: Path) ->
             plain = re.sub(r"\"[^\"]*\"|'[^']*'", "", call)
             wrong = set(re.findall(r"(\w+)=", plain)) - set(taken)
             assert anything or not wrong, f"{name} takes no {wrong}"
+
+
+def test_every_test_that_the_page_on_security_names_is_there() -> None:
+    attacks = "".join(path.read_text() for path in (ROOT / "tests" / "attacks").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "SECURITY.md").read_text()))
+    assert len(named) > 20
+    assert {name for name in named if f"def {name}(" not in attacks} == set()
