@@ -26,6 +26,7 @@ from trtbench.core.properties import model_name
 from trtbench.core.results import Failed, Gate, GateResult, GateRule
 from trtbench.core.run import Run
 from trtbench.core.safety import read_settings
+from trtbench.core.spec import conditions_of_stored
 from trtbench.host.files import write_output
 from trtbench.measure.bench import run_bench
 from trtbench.measure.model_facts import LARGEST_COPIED_BYTES, keep_model, kept_model
@@ -172,7 +173,7 @@ def _measure_once(
         elif model := kept_model(store, baseline.record.spec.model):
             recorded = baseline.record.spec
             known = RUNTIMES.load(recorded.runtime).CONDITIONS
-            first, left = recorded.conditions_for(second[0], options=known)
+            first, left = conditions_of_stored(recorded, second[0], options=known)
             first = first.having(model=model, warmup=WARMUP, launches=1)
             if left:
                 text = f"not taken from the stored run {against}: {', '.join(left)}"

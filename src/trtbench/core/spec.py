@@ -142,29 +142,6 @@ class RunSpec(Value, frozen=True, kw_only=True):
     options: Annotated[dict[str, str], USER_ONLY] = {}  # of the runtime itself: `--opt key=value`
     extra_args: Annotated[tuple[str, ...], USER_ONLY] = ()  # verbatim, for programs (trtexec)
 
-    def conditions_for(
-        self, user: RunSpec, *, options: Collection[str]
-    ) -> tuple[RunSpec, tuple[str, ...]]:
-        """Return a stored spec as it may be measured again, and the names of what is left out.
-
-        Programs, code, files and arguments are the user's; ``options`` are those options of the
-        runtime that are mere conditions, which the stored spec keeps.
-        """
-        own = user.options if user.runtime == self.runtime else {}
-        kept = {key: value for key, value in self.options.items() if key in options}
-        safe = {**{key: own[key] for key in own.keys() - set(options)}, **kept}
-        hints = get_type_hints(RunSpec, include_extras=True)
-        marked = [
-            name for name, hint in hints.items() if USER_ONLY in getattr(hint, "__metadata__", ())
-        ]
-        taken = {name: getattr(user, name) for name in marked} | {"options": safe}
-        if user.runtime != self.runtime:
-            taken["extra_args"] = ()
-        left = [f"option {key}" for key in self.options if self.options[key] != safe.get(key)]
-        words = (name for name in marked if name not in ("options", "lock_clocks"))
-        left += [name.replace("_", " ") for name in words if getattr(self, name) != taken[name]]
-        return self.having(**taken), tuple(left)
-
 
 class BuildSpec(Value, frozen=True, kw_only=True):
     model: ModelRef
@@ -195,3 +172,27 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     verbose: bool = False
     options: dict[str, str] = {}
     extra_args: tuple[str, ...] = ()
+
+
+def conditions_of_stored(
+    stored: RunSpec, user: RunSpec, *, options: Collection[str]
+) -> tuple[RunSpec, tuple[str, ...]]:
+    """Return a stored spec as it may be measured again, and the names of what is left out.
+
+    Programs, code, files and arguments are the user's; ``options`` are those options of the
+    runtime that are only conditions, which the stored spec keeps.
+    """
+    own = user.options if user.runtime == stored.runtime else {}
+    kept = {key: value for key, value in stored.options.items() if key in options}
+    safe = {**{key: own[key] for key in own.keys() - set(options)}, **kept}
+    hints = get_type_hints(RunSpec, include_extras=True)
+    marked = [
+        name for name, hint in hints.items() if USER_ONLY in getattr(hint, "__metadata__", ())
+    ]
+    taken = {name: getattr(user, name) for name in marked} | {"options": safe}
+    if user.runtime != stored.runtime:
+        taken["extra_args"] = ()
+    left = [f"option {key}" for key in stored.options if stored.options[key] != safe.get(key)]
+    words = (name for name in marked if name not in ("options", "lock_clocks"))
+    left += [name.replace("_", " ") for name in words if getattr(stored, name) != taken[name]]
+    return stored.having(**taken), tuple(left)
