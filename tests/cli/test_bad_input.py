@@ -37,7 +37,7 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
     ("arguments", "status", "message", "fix"),
     [
         (["tinny.onnx"], 1, "there is no file tinny.onnx", "did you mean tiny.onnx?"),
-        (["x" * 5000 + ".onnx"], 1, "there is no file xxx", None),
+        (["x" * 5000 + ".onnx"], 2, "names nothing", "give a run or a file"),
         (["."], 1, "is a folder, not a model file", "did you mean empty.onnx?"),
         (["/dev/zero"], 1, "is a device or pipe, not a model file", None),
         (["empty.onnx"], 1, "empty.onnx is empty", "export the model again"),

@@ -82,11 +82,11 @@ def test_a_tracking_server_gets_what_it_does_not_have(store, monkeypatch, capsys
     assert sorted(ends) == ["FAILED", "FINISHED"]
     files = {Path(call.args[1]).name for call in client.log_artifact.call_args_list}
     assert {"run.json", "samples.npz"} <= files
-    problems = ((OSError("no route"), "cannot write to MLflow"), (KeyError(), "refused a"))
+    problems = ((OSError("no route"), "cannot write to MLflow"), (KeyError(), "MLflow refused a"))
     for problem, message in problems:
         client.search_runs.side_effect = problem
         assert trtbench(words) == 1
-        assert f"MLflow {message}" in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow

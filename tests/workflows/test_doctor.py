@@ -19,6 +19,8 @@ from trtbench.workflows.doctor import diagnose, probe
 
 
 class Config:
+    unseen = ()
+
     def __init__(self, **settings: str) -> None:
         self.values = {name.replace("__", "."): value for name, value in settings.items()}
         self.origins = dict.fromkeys(self.values, "default")

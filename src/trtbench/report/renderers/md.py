@@ -43,7 +43,7 @@ BRIEF = ("verdicts", "summary", "findings", "failures", "accuracy")
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
-_REFERENCE = re.compile(r"(@(?=\w)|#(?=\d)|\bGH-(?=\d))", re.IGNORECASE)
+_REFERENCE = re.compile(r"((?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d))", re.IGNORECASE)
 """How forges mention people and issues, also after a backslash: only a character between helps."""
 
 
