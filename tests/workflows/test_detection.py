@@ -137,7 +137,7 @@ def test_yolo_data_and_what_a_model_gets_wrong(tmp_path: Path, evaluate) -> None
     whole = evaluate(right, "--data", tmp_path / "set")
     assert whole["models"][0]["items"] == 3, "data.yaml is found in the folder"
     missing = evaluate(right, "--data", told, "--split", "test", status=2)["error"]
-    assert "has no 'test'" in missing
+    assert "has no split 'test'" in missing
     assert "--split val" in missing
 
 
@@ -194,7 +194,7 @@ def test_a_decoder_of_ones_own(tmp_path: Path, evaluate) -> None:
     error = evaluate(*words, "--decoder", f"{hook}:boxes", status=1)["error"]
     assert "KeyError" in error
     hook.chmod(0o666)
-    assert "is not yours" in evaluate(*words, "--decoder", f"{hook}:boxes", status=2)["error"]
+    assert "is not run" in evaluate(*words, "--decoder", f"{hook}:boxes", status=2)["error"]
     assert "did you mean yolov8?" in evaluate(*words, "--decoder", "yolo8", status=2)["error"]
 
 
