@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+@contextmanager
+def ended(process: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
+    """Wait for a process as ``with Popen(...)`` does, but kill it where the block fails.
+
+    ``Popen`` alone waits then too, so that the time of the test would not end it.
+    """
+    with process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def wait_for(found: Callable[[], T]) -> T:

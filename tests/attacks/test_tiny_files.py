@@ -22,6 +22,7 @@ from onnx import helper as make
 import models
 from trtbench.core.errors import InputError
 from trtbench.host.process import guarded
+from waiting import ended
 
 QUICK = ("--batch", "1", "--duration", "10ms", "--warmup", "1ms", "--no-until-steady")
 
@@ -70,7 +71,8 @@ def test_a_signal_ends_a_command_whose_parser_hangs(world: Path) -> None:
     (world / "m.onnx").write_bytes(doubling_functions(30).SerializeToString())
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "trtbench", "inspect", "m.onnx"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables) as started:
+    asked = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
+    with ended(asked) as started:
         children = Path(f"/proc/{started.pid}/task/{started.pid}/children")
         while not children.read_text().strip():
             assert started.poll() is None

@@ -18,7 +18,7 @@ from command import Say
 from trtbench.core.run import FailedRun, Run
 from trtbench.store.directory import read_run
 from trtbench.store.store import Store
-from waiting import wait_for
+from waiting import ended, wait_for
 
 R = TypeVar("R", Run, FailedRun)
 QUICK = ("--warmup", "50ms", "--duration", "50ms")
@@ -90,7 +90,8 @@ def test_an_interrupt_leaves_no_orphan(
     trtexec.behave("hang", "deaf")
     model = trtexec.engine() if verb == "bench" else trtexec.onnx()
     command = [sys.executable, "-m", "trtbench", verb, str(model)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with ended(subprocess.Popen(command, **pipes)) as process:
         wait_for(lambda: trtexec.alive() and _is_working(trtexec.folder, tmp_path))
         os.kill(process.pid, number)
         _, said = process.communicate()

@@ -26,7 +26,7 @@ from trtbench.measure.bench import run_bench
 from trtbench.measure.remote import InputFiles
 from trtbench.requests.execution import Execution
 from trtbench.store.store import Store
-from waiting import wait_for
+from waiting import ended, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 
@@ -140,12 +140,12 @@ def client(program: str, nodes, folder: Path) -> subprocess.Popen:
 
 def test_a_cluster_is_joined_through_its_client_too_and_asked_for_a_node(nodes, tmp_path):
     """The address ray://… is that of a proxy: this process is no part of the cluster then."""
-    with client(CLIENT, nodes, tmp_path) as measuring:
+    with ended(client(CLIENT, nodes, tmp_path)) as measuring:
         assert measuring.stdout is not None
         heard = []
         for line in measuring.stdout:
             heard.append(line.strip())
-            if "waiting for a machine to come" in line:
+            if "waiting for a machine to join" in line:
                 nodes.add("a")
     assert measuring.returncode == 0, heard
     assert "a machine has joined" in heard

@@ -17,6 +17,7 @@ from trtbench.importing.run import LOG, import_artefacts
 from trtbench.requests.execution import Event
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
+from waiting import ended
 
 PRINTED_PROFILE = logs.log_10().replace(
     "&&&& PASSED", logs.text(logs.NAME_LAST).rstrip("\n") + "\n&&&& PASSED", 1
@@ -66,9 +67,8 @@ def test_an_import_that_is_killed_leaves_runs_that_the_next_command_takes_in(
 ) -> None:
     place = write(tmp_path / "logs", 40)
     command = [sys.executable, "-m", "trtbench", "import", str(place), "--store"]
-    with subprocess.Popen(
-        [*command, str(tmp_path / "store")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as doomed:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with ended(subprocess.Popen([*command, str(tmp_path / "store")], **quiet)) as doomed:
         while len(list((tmp_path / "store" / "runs").glob("2*/run.json"))) < 5:
             assert doomed.poll() is None
         os.kill(doomed.pid, signal.SIGKILL)
