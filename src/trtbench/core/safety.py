@@ -385,6 +385,21 @@ def mask(text: str) -> str:
     return text
 
 
+def mask_lines(text: str, *, but: str) -> str:
+    """Mask a text line by line; a line with ``but`` near its beginning is left as it is."""
+    small = text.casefold()
+    suspect = [word for word in _SUSPECT if word in small]  # looked for in each line
+    known = any(map(text.__contains__, _remembered))
+    if not suspect and not known:
+        return text
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        looked_at = known or any(map(line.casefold().__contains__, suspect))
+        if looked_at and but not in line[:200]:
+            lines[number] = mask(line)
+    return "\n".join(lines)
+
+
 def mask_words(words: Sequence[str]) -> list[str]:
     """Mask secrets in the words of a command, also a value that follows its flag."""
     is_flag = re.compile(rf"-{{1,2}}{_WORD}", re.I).fullmatch

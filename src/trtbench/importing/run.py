@@ -21,7 +21,7 @@ from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, RunRecord
-from trtbench.core.safety import mask, read_bytes
+from trtbench.core.safety import mask, mask_lines, read_bytes
 from trtbench.core.units import counted
 from trtbench.formats.toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.host.files import write_bytes
@@ -156,11 +156,10 @@ def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None
         stream.seek(0)
         if as_in_file and encoding.startswith("utf-8"):
             lines = (line for chunk in stream for line in chunk.splitlines(keepends=True))
-            for each in itertools.islice(lines, begin, end):
-                if b"[V]" not in each[:200]:
-                    masked = mask(each.decode("utf-8", "surrogateescape"))
-                    each = masked.encode("utf-8", "surrogateescape")
-                written.write(each)
+            wanted = itertools.islice(lines, begin, end)
+            while block := b"".join(itertools.islice(wanted, 1000)):
+                kept = mask_lines(block.decode("utf-8", "surrogateescape"), but="[V]")
+                written.write(kept.encode("utf-8", "surrogateescape"))
             return
         for line in itertools.islice(read_text(stream)[0], begin, end):
             if line != HARD_BREAK:
