@@ -19,8 +19,8 @@ from trtbench.store.store import Store
 ROOT = Path(__file__).resolve().parents[1]
 
 HIDDEN = (
-    "scipy", "onnx", "onnxruntime", "matplotlib", "PIL", "jinja2",
-    "psutil", "pandas", "torch", "pyarrow", "fsspec", "psycopg", "ray", "mlflow",
+    "scipy", "onnx", "onnxruntime", "matplotlib", "PIL", "psutil",
+    "pandas", "torch", "pyarrow", "fsspec", "psycopg", "ray", "mlflow",
 )  # fmt: skip
 
 BLOCK = f"""
@@ -71,29 +71,41 @@ def trtbench(folder: Path, *commands: tuple[str, ...]) -> subprocess.CompletedPr
     )  # fmt: skip
 
 
-def test_import_runs_compare_gate_and_report_need_no_extra(light: Path) -> None:
+def test_what_the_page_on_laptops_promises_needs_no_extra(light: Path, made: Path) -> None:
     for name, mean in (("a", 1.5), ("b", 1.6)):
         (light / f"{name}.log").write_text(SUMMARY.format(mean=mean, rate=1000 / mean))
     assert trtbench(light, ("import", "a.log", "b.log")).returncode == 0
     first, second = (entry.id for entry in Store(light / "store").index.find())
+    tiny_model(light / "model.onnx")
+    here = made / "trtexec-10.9.0"
+    kinds = ("log", "times.json", "profile.json", "layerinfo.json")
     done = trtbench(
         light,
         ("runs",),
         ("runs", "show", "last"),
-        ("report", "last", "--format", "md,json,csv", "-o", "out"),
+        ("import", *(str(here / f"loaded.{kind}") for kind in kinds), "-o", "imported"),
+        ("report", "last", "-o", "out"),
+        ("report", "last", "-o", "out", "--format", "csv,tex"),
+        ("site", "-o", "site"),
+        ("profile", str(here / "loaded.profile.json")),
+        ("inspect", str(here / "net.engine")),
+        ("inspect", "model.onnx"),
         ("compare", second, first),
         ("gate", first, "--metric", "latency.median<5ms"),
     )
     assert done.returncode == 0, done.stderr
-    assert (light / "out" / "report.md").is_file()
+    assert "MatMul" in done.stdout
+    assert "pip install 'trtbench[onnx]'" in done.stdout
+    for name in ("imported/report.md", "imported/per_layer_times.csv", "out/report.html"):
+        text = (light / name).read_text()
+        assert ".png" not in text
+    assert "pip install &#39;trtbench[plots]&#39;" in text
 
 
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        (("report", "last", "--format", "html", "-o", "out"), "html"),
         (("report", "last", "--format", "md,png", "-o", "out"), "plots"),
-        (("inspect", "model.onnx"), "onnx"),
         (("bench", "model.onnx"), "onnx"),
         (("compare", "model.onnx", "model.onnx"), "onnx"),
         (("check", "model.onnx", "model.onnx"), "onnx"),
@@ -129,3 +141,11 @@ def test_no_module_of_the_core_imports_an_extra_at_its_top() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             heavy = {name.partition(".")[0] for name in names} & hidden
             assert not heavy, f"{path.name} imports {heavy}"
+
+
+@pytest.mark.real("minutes")
+def test_the_wheel_works_in_a_clean_environment() -> None:
+    program = [sys.executable, str(ROOT / "tools" / "release_check.py")]
+    words = ["--no-demo", "--python", sys.executable]
+    done = subprocess.run([*program, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -137,14 +137,20 @@ def interpreters() -> list[str]:
 
 
 def core_problems(wheel: Path, python: str, folder: Path) -> list[str]:
-    """Install the light core alone, and import a log with it."""
+    """Install the light core alone; import, inspect and report with it."""
     told = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.split()
     here = folder / f"core-{told[1]}"
     inside = _environment(python, here, str(wheel))
     if isinstance(inside, str):
         return [f"Python {told[1]}: {inside}"]
     (here / "trtexec.log").write_text(LOG)
-    for words in ("--version", "import trtexec.log --store store", "runs --store store"):
+    for words in (
+        "--version",
+        "import trtexec.log --store store -o imported",
+        "runs --store store",
+        "report last --store store -o report",
+        "inspect trtexec.log",
+    ):
         done = subprocess.run(
             [inside / "trtbench", *words.split()],
             cwd=here, capture_output=True, text=True, check=False,

@@ -59,6 +59,17 @@ def test_the_commands_of_how_to_pages_run(
     run_docs.run_page(page.read_text(), here, env={name: environment[name] for name in names})
 
 
+def test_the_python_of_the_readme_runs(folder: Path, environment: dict[str, str]) -> None:
+    page = (ROOT / "README.md").read_text()
+    (code,) = (each["text"] for each in run_docs.FENCE.finditer(page) if each["kind"] == "python")
+    program = [sys.executable, "-c", code.replace("launches=5", "launches=2")]
+    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    package = (ROOT / "pyproject.toml").read_text()
+    assert 'all = ["trtbench[onnx,plots,tasks,pandas]"]' in package, "make demo installs these"
+    assert (folder / "report" / "report.html").is_file()
+
+
 @pytest.mark.timeout(900)
 def test_the_notebook_runs_and_gives_what_it_shows(docs_python: str) -> None:
     program = [docs_python, str(ROOT / "tools" / "run_docs.py"), str(DOCS / "notebook.ipynb")]

@@ -168,8 +168,7 @@ EXTRAS: dict[str, Extra] = {
     "onnx": Extra(
         ("onnx", "onnxruntime"), "ONNX files: ONNX Runtime, build, quantize, check, inspect"
     ),
-    "plots": Extra(("matplotlib", "PIL"), "pictures: PNG, and in Markdown and LaTeX reports"),
-    "html": Extra(("jinja2", "matplotlib", "PIL"), "HTML reports and sites"),
+    "plots": Extra(("matplotlib", "PIL"), "pictures: PNG, and in reports and sites"),
     "tasks": Extra(("PIL", "matplotlib"), "eval and calibration on images"),
     "torch": Extra(("torch", "onnxscript"), "PyTorch models: bench and export"),
     "rtx": Extra(("tensorrt_rtx",), "TensorRT-RTX, whose builder needs no GPU"),

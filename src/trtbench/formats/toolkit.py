@@ -305,6 +305,7 @@ def write_toolkit_files(run: Run, folder: Path, *, leave: Collection[Path] = ())
 
     document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
     document = document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
+    document = png.drawable(document)
     files = data_files(run) | {"report.json": json_from_value(report(run))}
     files["report.md"] = md.markdown(document).encode()
     files |= {png.file_name(figure): png.png_bytes(figure) for figure in document.figures()}

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import util
 from pathlib import Path
 
 from trtbench.analysis.inspection import (
@@ -30,6 +31,7 @@ from trtbench.host.nvml import gpu_in_use
 from trtbench.host.tensorrt import OPSETS
 from trtbench.models import identity
 from trtbench.models.onnx_model import read_onnx
+from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import archive_kind, packages_named
 from trtbench.trtexec.conditions import reported_from_log
 from trtbench.trtexec.exports import calibration_from_text, graph_from_json, profile_from_json
@@ -115,6 +117,17 @@ def inspect(
 
 
 def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
+    if util.find_spec("onnx") is None:
+        outline = outline_of(path)
+        counted = Counter(node.operator for node in outline.nodes).most_common()
+        return Inspection(
+            kind="onnx",
+            path=str(path),
+            facts={"opset": outline.opset, "nodes": len(outline.nodes)},
+            inputs=outline.inputs,
+            summary=InspectionTable(columns=("operator", "count"), rows=tuple(counted)),
+            notes=("parameters and operations need onnx: pip install 'trtbench[onnx]'",),
+        )
     model = read_onnx(path, shapes=shapes, batch=batch)
     found = inspection_from_onnx(model, cost_from_model(model), path=str(path))
     facts = dict(found.facts)

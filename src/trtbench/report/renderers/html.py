@@ -45,9 +45,8 @@ def page(document: Document, *, links: Mapping[str, str] | None = None) -> str:
     """Return the document as HTML; ``links`` maps first cells of rows to addresses."""
     links = links or {}
     charts_drawn = {}
-    if not png.can_draw():
-        document = document.with_figures(())
-    elif figures := document.figures():
+    document = png.drawable(document)
+    if figures := document.figures():
         from trtbench.report.renderers._matplotlib import svg_from_figure
 
         charts_drawn = {figure.id: svg_from_figure(figure) for figure in figures}
@@ -90,8 +89,10 @@ def compressed(data: bytes) -> str:
 
 def data_url(picture: Picture) -> str | None:
     """Return a picture, reduced to page size, as a data URL; ``None`` if it cannot be read."""
-    from PIL import Image
-
+    try:
+        from PIL import Image
+    except ImportError:
+        return None
     path = Path(picture.path)
     try:
         Image.init()

@@ -49,7 +49,7 @@ _REFERENCE = re.compile(r"((?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d))", re.IGNORECASE)
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.md`` and its pictures; a brief report has no pictures."""
-    document = document if png.can_draw() else document.with_figures(())
+    document = png.drawable(document)
     path = write_output(folder / FILE, markdown(document))
     return [path, *([] if document.brief else png.render(document, folder))]
 

@@ -7,14 +7,14 @@ from importlib import util
 from pathlib import Path
 
 from trtbench.host.files import write_output
-from trtbench.report.document import Document, Figure, Picture
+from trtbench.report.document import Document, Figure, Picture, Section, Text
 
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``<figure>.png`` for each figure, and copy pictures."""
     paths = [
         write_output(folder / file_name(figure), png_bytes(figure))
-        for figure in (document.figures() if can_draw() else ())
+        for figure in drawable(document).figures()
     ]
     for picture in document.pictures():
         path = folder / file_name(picture)
@@ -24,9 +24,13 @@ def render(document: Document, folder: Path) -> list[Path]:
     return paths
 
 
-def can_draw() -> bool:
-    """Return whether matplotlib is installed; without it, reports have no figures."""
-    return util.find_spec("matplotlib") is not None
+def drawable(document: Document) -> Document:
+    """Return the document; without matplotlib, with a note in place of its figures."""
+    if util.find_spec("matplotlib") is not None or not document.figures():
+        return document
+    said = Text("Left out, because matplotlib is not installed: pip install 'trtbench[plots]'")
+    kept = document.with_figures([each.id for each in document.pictures()])
+    return kept.having(sections=(*kept.sections, Section("charts", "Charts", (said,))))
 
 
 def file_name(block: Figure | Picture) -> str:
