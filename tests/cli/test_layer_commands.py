@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from command import Say
 from layer_files import write_engine
 from onnx import TensorProto, helper, numpy_helper
 
+import logs
+import samples
 from models import save_graph
 from trtbench.cli import trtbench as group
 from trtbench.layers.diff import _CAUSES
@@ -48,6 +51,65 @@ def test_bad_files_are_refused_with_a_reason(say: Say, name: str, content: str) 
 
 
 # Two engines
+
+
+def stalled(name: str, *, relu_us: float = 9.0, medians: bool = True) -> Path:
+    """A profile in which one inference of 100 was interrupted within a Relu."""
+    rows = [("/a/Conv", 100.0, 100.0), ("/r/Relu", relu_us, 9.0)]
+    layers = [
+        {"name": layer, "timeMs": mean / 10, "averageMs": mean / 1e3, "percentage": 50.0}
+        | ({"medianMs": median / 1e3} if medians else {})
+        for layer, mean, median in rows
+    ]
+    Path(name).write_text(json.dumps([{"count": 100}, *layers]))
+    return Path(name)
+
+
+def test_one_interrupted_inference_decides_nothing(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet, interrupted = stalled("a.profile.json"), stalled("b.profile.json", relu_us=252.0)
+    for width in ("80", "60"):
+        monkeypatch.setenv("COLUMNS", width)
+        lines = say("profile", interrupted).out.splitlines()
+        assert "Median" in lines[1]
+        assert "/a/Conv" in lines[2], "the slowest by median first"
+    assert layers(say, interrupted)["/r/Relu"]["share"] == pytest.approx(9 / 109)
+    for words in (["diff"], ["diff", "--why"]):
+        said = say(*words, quiet, interrupted).words
+        assert said.startswith("B b.profile.json is about as fast as A a.profile.json"), said
+    before = stalled("old.profile.json", medians=False)
+    assert "by averages, as one profile has no medians" in say("diff", before, interrupted).words
+
+
+def test_which_is_faster_is_said_by_gpu_time_and_first(say: Say, fp16: Path, int8: Path) -> None:
+    faster = say("diff", "--why", fp16, int8).out
+    assert faster.startswith("B int8.profile.json is 1.26x as fast as A fp16.profile.json")
+    assert "not faster" not in faster
+    for path, gpu_ms in ((fp16, 0.05), (int8, 0.06)):
+        text = logs.log_10().replace("median = 0.51 ms", f"median = {gpu_ms} ms")
+        path.with_name(f"{path.stem.split('.')[0]}.log").write_text(text)
+    for words in (["diff"], ["diff", "--why"]):
+        said = say(*words, fp16, int8).words
+        assert said.startswith("B int8.profile.json takes 1.20x the time of A fp16.profile.json"), (
+            said
+        )
+    assert "the other way round than by the sum of its layers" in said
+
+
+def test_without_layer_information_the_file_is_asked_for(say: Say) -> None:
+    """Names that only count say nothing, so nothing is blamed."""
+    one, other = Path("one.profile.json"), Path("other.profile.json")
+    named = {one: "Conv_{0} + Relu_{0}", other: "w + QuantizeLinear_9{0} + Conv_9{0}"}
+    for path, form in named.items():
+        rows = [(form.format(place), float(place + 1)) for place in range(9)]
+        path.write_text(samples.profile_text(rows))
+    for words in (["diff"], ["diff", "--why"]):
+        said = say(*words, one, other).words
+        assert "A and B: no layer information" in said
+        assert "--exportLayerInfo=graph.json" in said
+    assert "no cause can be named" in said
+    assert say("diff", "--why", one, other, "--json").json["causes"] == []
 
 
 def test_why_names_the_layer_and_gives_a_command(say: Say, fp16: Path, int8: Path) -> None:

@@ -161,11 +161,11 @@ def test_layers_are_added_up_by_kind() -> None:
     profile = made_profile(7)
     graph = made_graph(profile)
     found = kinds_table(profile, graph)
-    total = sum(layer.average_s for layer in profile.layers)
-    assert sum(column(found, "average_s")) == pytest.approx(total)
+    total = sum(layer.typical_s for layer in profile.layers)
+    assert sum(column(found, "time_s")) == pytest.approx(total)
     assert sum(column(found, "layers")) == 7
     assert set(column(found, "group")) == {"Convolution", "PointWise"}
-    assert not any(column(kinds_table(None, graph), "average_s"))
+    assert not any(column(kinds_table(None, graph), "time_s"))
 
 
 def test_pictures_are_shown_once_and_missing_ones_not_at_all(tmp_path: Path) -> None:

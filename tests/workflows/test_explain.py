@@ -23,13 +23,15 @@ def made(
     gpu_us: float = 100.0,
     host_us: float | None = None,
     clock_hz: float | None = None,
+    enqueue_us: float = 30.0,
+    rate: float | None = None,
 ) -> Run:
     """A run with constant times; copies only where transfers are on."""
     copies = h2d_us if transfers else 0.0
     columns = {
         "latency": np.full(50, (copies + gpu_us) * 1e-6),
         "gpu": np.full(50, gpu_us * 1e-6),
-        "enqueue": np.full(50, 30e-6),
+        "enqueue": np.full(50, enqueue_us * 1e-6),
     }
     if transfers:
         columns |= {"h2d": np.full(50, h2d_us * 1e-6), "d2h": np.zeros(50)}
@@ -41,6 +43,7 @@ def made(
         spec=RunSpec(model=MODEL, runtime="tensorrt"),
         environment=environment(gpus=(gpu,), versions={"tensorrt": version}),
         conditions=stated(transfers=transfers, cuda_graph=graph),
+        reported={} if rate is None else {"throughput_qps": rate},
     )
 
 
@@ -64,6 +67,23 @@ def test_the_only_difference_gets_what_is_left_and_says_so() -> None:
     (rung,) = ladder.rungs
     assert (rung.key, rung.evidence) == ("cuda_graph", "by exclusion")
     assert rung.seconds == pytest.approx(-30e-6)
+
+
+@pytest.mark.parametrize(
+    ("enqueue_us", "rate", "words"),
+    [
+        (61, 9960, "99.6 % of the time: it does not wait for launches"),
+        (61, 8000, "80.0 % of the time: it may wait for launches"),
+        (95, 8000, "80.0 % of the time: it waits for launches"),
+        (30, None, "it does not wait for launches"),
+    ],
+)
+def test_launching_is_blamed_only_if_the_gpu_is_idle(
+    enqueue_us: float, rate: float | None, words: str
+) -> None:
+    before = made(enqueue_us=enqueue_us, rate=rate)
+    (rung,) = ladder_from_runs(before, made(gpu_us=70, graph=True)).rungs
+    assert words in rung.because
 
 
 def test_two_differences_of_unknown_size_leave_the_rest_unexplained() -> None:

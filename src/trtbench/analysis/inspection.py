@@ -157,15 +157,15 @@ def parameter_count(graph: EngineGraph) -> int | None:
 def inspection_from_profile(profile: LayerProfile, *, path: str) -> Inspection:
     """Describe the times of layers."""
     rows = tuple((each.name, each.average_s, each.median_s, each.share) for each in profile.layers)
-    slowest = sorted(profile.layers, key=lambda each: -each.average_s)[:10]
+    slowest = sorted(profile.layers, key=lambda each: -each.typical_s)[:10]
     facts: dict[str, Scalar] = {
         "layers": len(profile.layers),
         "iterations": profile.count,
         "sum_s": sum(each.average_s for each in profile.layers),
     }
     summary = InspectionTable(
-        columns=("slowest", "average_s", "share"),
-        rows=tuple((each.name, each.average_s, each.share) for each in slowest),
+        columns=("slowest", "average_s", "median_s", "share"),
+        rows=tuple((each.name, each.average_s, each.median_s, each.share) for each in slowest),
     )
     layers = InspectionTable(columns=("name", "average_s", "median_s", "share"), rows=rows)
     return Inspection(kind="profile", path=path, facts=facts, summary=summary, layers=layers)

@@ -436,11 +436,13 @@ def _effect(
     without = next((each for each in (a, b) if each.cuda_graph is False), None)
     if key == "cuda_graph" and without and without.enqueue_s and without.gpu_s:
         # Launching kernel by kernel costs time if the host is slower than the GPU.
-        share = without.enqueue_s / without.gpu_s
-        hidden = "it overlaps with computation" if share < 0.5 else "the GPU waits for it"
         words = f"launching takes {text_from_seconds(without.enqueue_s)} without a graph, "
-        words += f"{text_from_fraction(share, digits=0)} of the GPU time; {hidden}"
-        return None, "stated", words
+        share = text_from_fraction(without.enqueue_s / without.gpu_s, digits=0)
+        words += f"{share} of the GPU time; the GPU"
+        if without.busy is not None:
+            words += f" computes {text_from_fraction(without.busy, digits=1)} of the time"
+        waits = {True: "waits", None: "may wait", False: "does not wait"}
+        return None, "stated", f"{words}: it {waits[without.waits_for_launches]} for launches"
     majors = {(each.tensorrt or "").split(".")[0] for each in (a, b)}
     if key == "versions" and majors in ({"10", "11"}, {"8", "11"}, {"9", "11"}):
         words = "trtexec of TensorRT 11 leaves out copies, uses a CUDA graph and spin-waits by "

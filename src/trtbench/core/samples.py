@@ -113,6 +113,11 @@ class LayerTime(Value, frozen=True, kw_only=True):
     max_s: float | None = None
     share: float | None = None  # of the sum over all layers, 0 to 1; `None` if the sum is zero
 
+    @property
+    def typical_s(self) -> float:
+        """The median, else the average: one interrupted inference can make an average tenfold."""
+        return self.average_s if self.median_s is None else self.median_s
+
 
 class LayerProfile(Value, frozen=True, kw_only=True):
     """Layer times of one profiling pass, in execution order; names may repeat."""

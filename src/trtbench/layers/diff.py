@@ -289,6 +289,8 @@ class EngineDiff(Value, frozen=True, kw_only=True):
     changes: tuple[Change, ...]  # the largest first; layers that took no time on either side last
     a_s: float | None
     b_s: float | None
+    related: bool  # whether enough layers have a counterpart to be of the same network
+    lacks: tuple[str, ...] = ()  # what is unknown of which engines, and the file that would tell
     explained: float | None
     """Share of all changes in time, up or down, that is in layers of both engines or in
     conversions; the rest is in layers that only one engine has."""
@@ -303,9 +305,23 @@ class EngineDiff(Value, frozen=True, kw_only=True):
         return tuple(each for each in self.changes if each.by == "none" and getattr(each, side))
 
 
+def by_one_statistic(a: LayerTable, b: LayerTable) -> tuple[LayerTable, LayerTable]:
+    """Return both engines with medians, or with averages if one of them has no medians."""
+    if not (a.timed and b.timed) or a.statistic == b.statistic:
+        return a, b
+    one, other = (
+        each.having(layers=tuple(layer.having(median_s=None) for layer in each.layers))
+        for each in (a, b)
+    )
+    return one, other
+
+
 def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
-    """Align two engines and return what differs."""
-    changes = []
+    """Align two engines and return what differs, by medians where both have them."""
+    changes, notes = [], []
+    if a.timed and b.timed and a.statistic != b.statistic:
+        a, b = by_one_statistic(a, b)
+        notes.append("compared by averages, as one profile has no medians: stalls are in them")
     for one, other, by in align(a, b):
         left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
         both = [*left, *right]
@@ -336,18 +352,27 @@ def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
     both_s = math.fsum(
         abs(each.delta_s) for each in changes if each.by != "none" or each.role in CONVERSIONS
     )
-    notes = []
     work = [each for each in changes if each.role == "compute"]
-    if work and sum(each.by != "none" for each in work) < MIN_COMMON_WORK * len(work):
-        notes.append("hardly any layer has a counterpart: are both engines of the same network?")
+    related = sum(each.by != "none" for each in work) >= MIN_COMMON_WORK * len(work)
+    lacks: dict[str, list[str]] = {}
+    for name, table in (("A", a), ("B", b)):
+        if table.lacks:
+            lacks.setdefault(table.lacks, []).append(name)
+    if not related:
+        notes.append(
+            "hardly any layer has a counterpart: "
+            + ("kinds and shapes would align more" if lacks else "are these different networks?")
+        )
     for name, table in (("A", a), ("B", b)):
         if not table.timed:
             notes.append(f"{name} has no profile: layers are aligned, but their times are unknown")
-        notes += [f"{name}: {note}" for note in table.notes]
+        notes += [f"{name}: {note}" for note in table.notes if note != table.lacks]
     return EngineDiff(
         changes=tuple(changes),
         a_s=a.total_s,
         b_s=b.total_s,
+        related=related,
+        lacks=tuple(f"{' and '.join(names)}: {what}" for what, names in lacks.items()),
         explained=(both_s / moved if moved else 1.0) if a.timed and b.timed else None,
         notes=tuple(notes),
     )
@@ -400,9 +425,10 @@ class Reconciliation(Value, frozen=True, kw_only=True):
 
 def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
     """Explain the difference between layer sum and GPU time; ``None`` without a profile."""
-    layers_s, gpu_s, profiled_gpu_s = table.total_s, facts.gpu_s, facts.profiled_gpu_s
-    if layers_s is None:
+    medians_s, gpu_s, profiled_gpu_s = table.total_s, facts.gpu_s, facts.profiled_gpu_s
+    if medians_s is None:
         return None
+    layers_s = math.fsum(layer.time_s or 0.0 for layer in table.layers)
     left_s, parts = None if gpu_s is None else layers_s - gpu_s, list[Gap]()
 
     def add(name: str, seconds: float | None, because: str, evidence: Certainty) -> None:
@@ -411,14 +437,9 @@ def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
         parts.append(Gap(name=name, seconds=seconds, evidence=evidence, because=because))
 
     if gpu_s is not None and left_s is not None:
-        timed = [layer for layer in table.layers if layer.time_s is not None]
-        medians_s = sum(
-            each.seconds if each.median_s is None else each.median_s for each in table.layers
-        )
-        if table.count != 1 and all(layer.median_s is not None for layer in timed):
+        if table.count != 1 and table.statistic == "median":
             because = "layer averages minus medians: warm-up and stalls of the profiled pass"
-            beyond = sum(layer.seconds - (layer.median_s or 0.0) for layer in timed)
-            add("warm-up and stalls", beyond, because, "measured")
+            add("warm-up and stalls", layers_s - medians_s, because, "measured")
         if profiled_gpu_s is not None:
             with_it, without = text_from_seconds(profiled_gpu_s), text_from_seconds(gpu_s)
             because = f"GPU time {with_it} with the profiler attached, {without} without"
@@ -466,7 +487,8 @@ def rows_from_groups(groups: Iterable[Group], *, by: str) -> list[Row]:
         {
             by.partition(":")[0] if by.partition(":")[0].isalpha() else "pattern": group.name,
             "layers": group.layers,
-            "average_s": group.seconds,
+            "average_s": group.average_s,
+            "time_s": group.seconds,
             "share": group.share,
             "flops": group.flops,
             "traffic_bytes": group.traffic_bytes,
@@ -675,13 +697,49 @@ _CAUSES = {
 }
 """By code: the title, what to do, and the command."""
 
-ENQUEUE_BOUND = 0.8  # enqueue time over GPU time from which on trtexec warns, too
 MIN_GAIN = 1.02  # smaller speed-ups do not count: the narrower type brings nothing
 
 
-class Why(ShortView, Value, frozen=True, kw_only=True):
-    """Why a candidate is not faster than a baseline."""
+class WholeTimes(Value, frozen=True, kw_only=True):
+    """The time of one inference of both engines, and what was timed."""
 
+    what: str
+    a_s: float
+    b_s: float
+
+    def sentence(self, a: str, b: str) -> str:
+        """Say which of two engines is faster; less than 2 % is no difference."""
+        speed = self.a_s / self.b_s if self.b_s else math.inf
+        said = f"{b} is about as fast as {a}"
+        if speed >= MIN_GAIN:
+            said = f"{b} is {speed:.2f}x as fast as {a}"
+        elif speed <= 1 / MIN_GAIN:
+            said = f"{b} takes {self.b_s / self.a_s:.2f}x the time of {a}" if self.a_s else said
+        times = f"{text_from_seconds(self.b_s)} against {text_from_seconds(self.a_s)}"
+        return f"{said} ({self.what}: {times})"
+
+
+def whole_times(
+    a: LayerTable, b: LayerTable, left: EngineFacts, right: EngineFacts
+) -> WholeTimes | None:
+    """Return medians of a whole inference of both, else the sums of their layers."""
+    a, b = by_one_statistic(a, b)
+    times = (
+        ("GPU time", left.gpu_s, right.gpu_s),
+        ("latency", left.latency_s, right.latency_s),
+        ("host time", left.host_s, right.host_s),
+        ("sum of layers under the profiler", a.total_s, b.total_s),
+    )
+    for what, a_s, b_s in times:
+        if a_s is not None and b_s is not None:
+            return WholeTimes(what=what, a_s=a_s, b_s=b_s)
+    return None
+
+
+class Why(ShortView, Value, frozen=True, kw_only=True):
+    """Why a candidate is not faster than a baseline, or not faster still."""
+
+    whole: WholeTimes
     baseline_s: float
     candidate_s: float
     expected_s: float  # time if all layers had gained as much as those in the narrower type
@@ -701,10 +759,14 @@ def why(
     candidate: EngineFacts | None = None,
 ) -> Why | None:
     """Return the causes ranked by what they explain; ``None`` if a side has no profile."""
-    if a.total_s is None or b.total_s is None:
-        return None
     left, right = baseline or EngineFacts(), candidate or EngineFacts()
-    diff = difference(a, b)
+    diff, whole = difference(a, b), whole_times(a, b, left, right)
+    a, b = by_one_statistic(a, b)
+    if a.total_s is None or b.total_s is None or whole is None:
+        return None
+    if (whole.b_s - whole.a_s) * (b.total_s - a.total_s) < 0:
+        note = f"by its {whole.what} it is the other way round than by the sum of its layers"
+        diff = diff.having(notes=(f"{note}, which the profiler times one by one", *diff.notes))
     computed = {layer.precision for layer in b.layers if layer.precision}
     asked = narrowest(right.asked) or narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
@@ -712,10 +774,10 @@ def why(
         (each, each.b_s - (each.a_s / gain if _has_weighted_layer(each, a) else each.a_s))
         for each in diff.changes
     ]
-    every = [*_layer_causes(excess, b, asked)]
+    every = [*_layer_causes(excess, b, asked)] if diff.related else []
     missing = math.fsum(seconds for _, seconds in excess)
     shortfall = missing
-    if right.enqueue_s and right.gpu_s and right.enqueue_s >= ENQUEUE_BOUND * right.gpu_s:
+    if right.enqueue_s and right.gpu_s and right.waits_for_launches:
         before, after = (
             max(0.0, facts.gpu_s - (table.total_s or 0.0)) if facts.gpu_s else 0.0
             for facts, table in ((left, a), (right, b))
@@ -733,14 +795,15 @@ def why(
         every.append(slow_host)
         shortfall += max(0.0, after - before)
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
-    remaining = whole = max(0.0, shortfall)
+    remaining = to_explain = max(0.0, shortfall)
     explained = []
     for cause in sorted(causes, key=lambda each: -(each.seconds or 0.0)):
         explains = min(remaining, cause.seconds or 0.0)
         remaining -= explains
-        share = explains / whole if whole and cause.seconds is not None else None
+        share = explains / to_explain if to_explain and cause.seconds is not None else None
         explained.append(cause.having(explains_s=explains, share=share))
     return Why(
+        whole=whole,
         baseline_s=a.total_s,
         candidate_s=b.total_s,
         expected_s=b.total_s - missing,
@@ -748,7 +811,7 @@ def why(
         shortfall_s=shortfall,
         causes=tuple(explained),
         gains_s=math.fsum(min(0.0, each.seconds or 0.0) for each in every),
-        unexplained_s=whole - math.fsum(each.explains_s for each in explained),
+        unexplained_s=to_explain - math.fsum(each.explains_s for each in explained),
         diff=diff,
     )
 

@@ -154,6 +154,7 @@ def type_from_tactic(tactic: str | None) -> str | None:
     return next((name for pattern, name in _WORDS if pattern.search(tactic)), None)
 
 
+DETAILED = "--profilingVerbosity=detailed"
 SAME_ENGINE = 0.9  # of the timed layers must be in the layer information of the same engine
 
 
@@ -188,16 +189,19 @@ def join_layers(
     if infos and not len(taken) == len(infos) == len(met):
         rest = [(time, info) for time, info in met if info is None]
         met = [*((taken.get(id(info)), info) for info in infos), *rest]
-    total = math.fsum(each.average_s for each in times)
+    total = math.fsum(each.typical_s for each in times)
     layers = [_layer(k, time, info, total, costs) for k, (time, info) in enumerate(met)]
     tensors = (each for info in infos for each in (*info.inputs, *info.outputs))
-    own = any(_name_and_kind(each.name) for each in layers)
+    own = 2 * sum(_name_and_kind(each.name) is not None for each in layers) > len(layers)
     missing = sum(1 for layer in layers if layer.time_s is None)
-    if graph is None:
-        unknown = "types and shapes" if own else "kinds, types and shapes"
-        notes.append(f"no layer information: {unknown} are unknown")
+    lacks, unknown = "", "kinds, types and shapes are unknown"
+    if graph is None and own:  # a profile of ONNX Runtime or PyTorch, which write no other file
+        notes.append("no layer information: types and shapes are unknown")
+    elif graph is None:
+        lacks = f"no layer information: {unknown} (trtexec --exportLayerInfo=graph.json {DETAILED})"
     elif not graph.detailed:
-        notes.append("built with layer names only: kinds, types and shapes are unknown")
+        lacks = f"built with layer names only: {unknown} (build with {DETAILED})"
+    notes += [lacks] if lacks else []
     if not times:
         notes.append("no profile: nothing was timed")
     elif graph is not None and missing:
@@ -217,6 +221,7 @@ def join_layers(
         timed=bool(times),
         detailed=graph is not None and graph.detailed,
         tensors={each.name: each.dtype for each in tensors if each.dtype},
+        lacks=lacks,
         notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -271,7 +276,7 @@ def _layer(
         median_s=time.median_s if time else None,
         min_s=time.min_s if time else None,
         max_s=time.max_s if time else None,
-        share=time.average_s / total if time and total > 0 else None,
+        share=time.typical_s / total if time and total > 0 else None,
         tactic=info.tactic if info else None,
         stream=info.stream if info else None,
         weights=info.weights_count if info else None,

@@ -66,8 +66,8 @@ class Layer(Value, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The time of the layer; 0 if it was not timed."""
-        return self.time_s or 0.0
+        """The median time of the layer, else the average; 0 if it was not timed."""
+        return (self.time_s if self.median_s is None else self.median_s) or 0.0
 
     @property
     def converts(self) -> bool:
@@ -83,12 +83,18 @@ class LayerTable(Value, frozen=True, kw_only=True):
     detailed: bool = False
     gpu: str | None = None
     tensors: dict[str, str] = {}
+    lacks: str = ""  # what is unknown without detailed layer information, and how to get it
     notes: tuple[str, ...] = ()
 
     @property
     def total_s(self) -> float | None:
         """Sum of all layer times; ``None`` if nothing was timed."""
         return total_s(self.layers) if self.timed else None
+
+    @property
+    def statistic(self) -> str:
+        """What the times of layers are: ``median``, or ``average`` where no median is known."""
+        return "median" if any(x.median_s is not None for x in self.layers) else "average"
 
 
 def total_s(layers: Iterable[Layer]) -> float:
@@ -187,6 +193,7 @@ class Group(Value, frozen=True, kw_only=True):
     name: str
     layers: float  # a layer of several nodes is divided evenly among them
     seconds: float | None
+    average_s: float | None = None
     share: float | None = None
     flops: int | None = None
     traffic_bytes: int | None = None
@@ -234,6 +241,9 @@ def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Gr
             name=name,
             layers=round(math.fsum(part for _, part in found), 6),
             seconds=None if total is None else seconds,
+            average_s=None
+            if total is None
+            else math.fsum((layer.time_s or 0.0) * part for layer, part in found),
             share=seconds / total if total else None,
             flops=round(sum(value * part for value, part in flops)) if flops else None,
             traffic_bytes=round(sum(value * part for value, part in traffic)) if traffic else None,
@@ -313,7 +323,7 @@ def summarize_precision(table: LayerTable, *, asked: str | None = None) -> Preci
                     name=layer.name,
                     asked=(layer.asked if by_model else allowed) or "",
                     got=got,
-                    seconds=layer.time_s,
+                    seconds=layer.seconds if layer.time_s is not None else None,
                     because="the model's Q/DQ or types" if by_model else "the build's flags",
                 )
             )
@@ -342,6 +352,11 @@ def is_weighted(layer: Layer) -> bool:
     return layer.role == "compute" and (kind in WEIGHTED or bool(layer.weights))
 
 
+ENQUEUE_BOUND = 0.8  # enqueue time over GPU time from which on trtexec warns, too
+HIDDEN = 0.5  # below this share launches are done long before the GPU is
+BUSY = 0.97  # share of the time in which the GPU computes, from which on it waits for nothing
+
+
 class EngineFacts(Value, frozen=True, kw_only=True):
     """Median times of one inference, and the conditions of the measurement."""
 
@@ -349,6 +364,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     latency_s: float | None = None
     gpu_s: float | None = None
     enqueue_s: float | None = None
+    queries_per_s: float | None = None
     h2d_s: float | None = None
     d2h_s: float | None = None
     jitter: float | None = None  # standard deviation over mean of GPU time
@@ -361,12 +377,29 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     cuda_graph: bool | None = None
     tensorrt: str | None = None
 
+    @property
+    def busy(self) -> float | None:
+        """Share of the time in which the GPU computes: queries per second times GPU time."""
+        if self.queries_per_s is None or self.gpu_s is None:
+            return None
+        return min(1.0, self.queries_per_s * self.gpu_s)
+
+    @property
+    def waits_for_launches(self) -> bool | None:
+        """Whether the GPU waits for the host to launch; ``None`` if that cannot be told."""
+        if not self.enqueue_s or not self.gpu_s:
+            return None
+        share = self.enqueue_s / self.gpu_s
+        if share < HIDDEN or (self.busy or 0.0) >= BUSY:
+            return False
+        return True if share >= ENQUEUE_BOUND else None
+
 
 def facts_from_run(run: Run) -> EngineFacts:
     """Return medians and conditions of a run; without samples, medians that were reported."""
     from statistics import fmean, median  # slow to import, and no worker needs it
 
-    from trtbench.analysis.summary import reported_statistics
+    from trtbench.analysis.summary import reported_rate, reported_statistics
 
     record, gpu = run.record, gpu_of(run.record)
     profiled = [each.profiled_gpu_s for each in record.launches if each.profiled_gpu_s is not None]
@@ -376,7 +409,9 @@ def facts_from_run(run: Run) -> EngineFacts:
     clocks = [sample.sm_clock_hz for sample in run.telemetry if sample.sm_clock_hz]
     locked = gpu.sm_clock_hz if gpu and gpu.clocks_locked else None
 
-    medians: dict[str, float | None] = {}
+    walls = [launch.wall_s or 0.0 for launch in record.launches]
+    rate = len(run.times) / sum(walls) if walls and all(walls) and len(run.times) else None
+    medians: dict[str, float | None] = {"queries_per_s": reported_rate(record) or rate}
     for name in ("host", "latency", "gpu", "enqueue", "h2d", "d2h"):
         column, key = columns.get(name, np.zeros(0)), f"{name}_s"
         medians[key] = (

@@ -2,8 +2,9 @@
 
 A and B are runs, or files of trtexec (several joined by commas). Layers are matched by the ONNX
 nodes they came from, then by name, then by their position in the graph. For a profile, the layer
-information in the same folder is read too. --why ranks the causes why B is not faster than A by
-the share of the missing time that they explain.
+information in the same folder is read too. Times are medians; which engine is faster is judged by
+GPU time where both have it. --why ranks the causes why B is not faster than A, or not faster still,
+by the share of the missing time that they explain.
 
 Examples:
   trtbench diff tag:fp16 tag:int8
@@ -92,7 +93,7 @@ def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSourc
 
 def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view: DiffView) -> None:
     from trtbench.host.files import write_output
-    from trtbench.layers.diff import difference, rows_from_diff
+    from trtbench.layers.diff import difference, rows_from_diff, whole_times
     from trtbench.report.sections.layers import document_from_diff, document_from_why
     from trtbench.workflows import engines as layers
 
@@ -103,15 +104,15 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
         causes = document_from_why(found, labels, show_all=view.show_all, notes=notes)
         print_json(causes.data) if view.as_json else draw(causes)
         return
-    a, b = (each.table for each in engines)
-    diff = difference(a, b)
+    a, b = engines
+    diff = difference(a.table, b.table)
     rows = rows_from_diff(diff)
     if view.output:
         text = layers.rows_text(rows, ending=Path(view.output).suffix)
         say(f"wrote {write_output(Path(view.output), text, named=True)}")
-    gpu_s = (engines[0].facts.gpu_s, engines[1].facts.gpu_s)
-    notes = layers.diff_notes(*engines, diff, ("A", "B"))
-    document = document_from_diff(diff, labels, top=view.most, gpu_s=gpu_s, notes=notes)
+    whole = whole_times(a.table, b.table, a.facts, b.facts)
+    notes = layers.diff_notes(a, b, diff, ("A", "B"))
+    document = document_from_diff(diff, labels, top=view.most, whole=whole, notes=notes)
     if view.as_json:
         print_json(document.data)
     elif view.as_csv:

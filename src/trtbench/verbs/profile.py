@@ -187,9 +187,9 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     elif view.as_csv:
         write(layers.rows_text(rows))
     else:
+        draw(document)
         if stored is not None:
             draw(document_from_run(stored))
-        draw(document)
     if view.draw:
         svg = svg_from_engine(engine.table, title=engine.label, colour=view.colour)
         say(f"wrote {write_output(Path(view.draw), svg, named=True)}")

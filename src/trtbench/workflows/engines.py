@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 from trtbench.core.codec import json_from_value
@@ -195,10 +196,13 @@ def diff_notes(
 ) -> tuple[str, ...]:
     """Return notes on two engines and on their comparison."""
     own = [f"{name}: {x}" for name, side in zip(names, (a, b), strict=True) for x in side.notes]
-    gpus = (a.facts.gpu, b.facts.gpu)
-    if all(gpus) and gpus[0] != gpus[1]:
-        return (*own, *found.notes, f"the sides ran on different GPUs: {gpus[0]} and {gpus[1]}")
-    return (*own, *found.notes)
+    apart = [
+        f"the sides ran on different GPUs: {a.facts.gpu} and {b.facts.gpu}",
+        f"the sides have different batch sizes: {a.facts.batch} and {b.facts.batch}",
+    ]
+    pairs = ((a.facts.gpu, b.facts.gpu), (a.facts.batch, b.facts.batch))
+    differ = (all(pair) and pair[0] != pair[1] for pair in pairs)
+    return (*own, *found.notes, *compress(apart, differ))
 
 
 def select_layers(

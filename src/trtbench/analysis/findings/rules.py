@@ -183,7 +183,7 @@ def layer_sum(e: Evidence, at: Limits) -> Iterator[Hit]:
     {warning:.0%}.
     Source: TensorRT IProfiler."""
     gpu = e.median("gpu")
-    total = sum(layer.average_s for layer in e.layers.layers) if e.layers else 0.0
+    total = sum(layer.typical_s for layer in e.layers.layers) if e.layers else 0.0
     off = total / gpu - 1 if gpu and total else 0.0
     if gpu and abs(off) > at["note"]:
         why = "profiling runs layers one by one" if off > 0 else "gaps and reformats are not listed"

@@ -23,7 +23,7 @@ from trtbench.core.units import (
 )
 from trtbench.layers import diff as engine_diff
 from trtbench.layers.cost import peak_of, with_rates
-from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, Why
+from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, WholeTimes, Why
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import (
     EngineFacts,
@@ -85,7 +85,7 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[Block]:
             count = text_from_count(profile.count) if profile.count else "an unknown number of"
             yield Text(
                 f"{f'{name}: ' if name else ''}{text_from_count(len(profile.layers))} layers, "
-                f"averages per inference over {count} inferences, measured in a separate pass. "
+                f"times of {count} inferences, measured in a separate pass. "
                 "Profiling slows inference down, so the sum is larger than the latency, and "
                 "layers that run in parallel count twice."
             )
@@ -107,21 +107,22 @@ def layers_figure(
     profile: LayerProfile, *, id: str = "per_layer_time", title: str = "The slowest layers"
 ) -> Figure:
     """Return a bar chart of the slowest layers; the caption has the share of the others."""
-    ordered = sorted(profile.layers, key=lambda layer: -layer.average_s)
+    ordered = sorted(profile.layers, key=lambda layer: -layer.typical_s)
     top, rest = ordered[:TOP], ordered[TOP:]
-    total = sum(layer.average_s for layer in ordered)
+    total = sum(layer.typical_s for layer in ordered)
 
     def share(layers: Sequence[LayerTime]) -> str:
-        return text_from_share(sum(each.average_s for each in layers) / total if total else None)
+        return text_from_share(sum(each.typical_s for each in layers) / total if total else None)
 
-    unit, scale = unit_for_seconds(top[0].average_s)
+    unit, scale = unit_for_seconds(top[0].typical_s)
     labels = (
-        f"{text_from_duration(layer.average_s, unit=(unit, scale))} ({share([layer])})"
+        f"{text_from_duration(layer.typical_s, unit=(unit, scale))} ({share([layer])})"
         for layer in top
     )
-    values = [layer.average_s for layer in top]
+    values = [layer.typical_s for layer in top]
+    statistic = "Average" if top[0].median_s is None else "Median"
     chart = Bars(
-        Axis("Average time per inference", unit, low=0),
+        Axis(f"{statistic} time per inference", unit, low=0),
         "Layer",
         tuple(shortened(layer.name, length=40) for layer in top),
         (bar_group("layer", "layer", values, scale=scale, labels=labels),),
@@ -189,7 +190,7 @@ def _group_table(groups: Sequence[Group], *, by: str, id: str = "groups") -> Tab
     columns = (
         column("group", "Group", "name", fit="shorten"),
         column("layers", "Layers", kind=".4g"),
-        column("average_s", "Time", "seconds", "time"),
+        column("time_s", "Time", "seconds", "time"),
         column("share", "Share", kind="share"),
         column("precisions", "Computes in", rank=2),
         column("flops", "GFLOP", gigaflop, "right", rank=3),
@@ -203,6 +204,8 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     unit = common_unit(layer.seconds for layer in shown)
     sums = accumulate(layer.share or 0.0 for layer in shown)
     so_far = {layer.index: part for layer, part in zip(shown, sums, strict=True)}
+
+    by_median = layers.statistic == "median"
 
     def types(layer: Layer) -> str | None:
         known = (layer.precision_in, layer.precision_out)
@@ -228,8 +231,8 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         column("precision", "Computes", computes, rank=1),
         column("types", "In, out", types, rank=5),
         column("shape_out", "Output", rank=7),
-        column("average_s", "Average", "time_s", "time"),
-        column("median_s", "Median", kind="time", rank=8),
+        column("median_s", "Median", kind="time", rank=0 if by_median else 8),
+        column("average_s", "Average", "time_s", "time", rank=8 if by_median else 0),
         column("spread", "Min to max", min_to_max, "right", rank=10),
         column("share", "Share", kind="share"),
         column("so_far", "Cumulative", cumulative, "share", rank=4),
@@ -237,10 +240,11 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         column("bound", "Bound", rank=9),
     )
     of = f" of {len(layers.layers)}" if len(layers.layers) > len(shown) else ""
-    inferences = "one inference" if layers.count == 1 else f"{layers.count or 'unknown'} inferences"
+    count = text_from_count(layers.count) if layers.count else "an unknown number of"
+    of_all = "one inference" if layers.count == 1 else f"{count} inferences"
     total = text_from_duration(layers.total_s)
-    times = f"of {total} in sum, averaged over {inferences}" if layers.timed else "not timed"
-    return table(id, shown, columns, caption=f"{len(shown)}{of} layers, {times}", unit=unit)
+    times = f"{layers.statistic}s of {of_all}, {total} in sum" if layers.timed else "not timed"
+    return table(id, shown, columns, caption=f"{len(shown)}{of} layers; {times}", unit=unit)
 
 
 def _precision_blocks(truth: PrecisionSummary) -> Iterator[Block]:
@@ -308,14 +312,21 @@ def document_from_diff(
     labels: tuple[str, str],
     *,
     top: int | None,
-    gpu_s: tuple[float | None, float | None] = (None, None),
+    whole: WholeTimes | None = None,
     notes: Sequence[str] = (),
 ) -> Document:
     """Describe the differences between two engines."""
-    pairs = []
-    for name, value, gpu in zip(("A", "B"), (diff.a_s, diff.b_s), gpu_s, strict=True):
-        whole = f", {text_from_duration(gpu)} of GPU time in all" if gpu is not None else ""
-        pairs.append((name, Cell(value, f"{text_from_duration(value)} in layers{whole}")))
+    names = (f"A {labels[0]}", f"B {labels[1]}")
+    untimed = [
+        name for name, value in zip(names, (diff.a_s, diff.b_s), strict=True) if value is None
+    ]
+    title = (
+        f"{names[1]} against {names[0]}: {' and '.join(untimed)} has no times, which a profile has"
+    )
+    pairs = [
+        (name, Cell(value, f"{text_from_duration(value)} in layers"))
+        for name, value in (("A", diff.a_s), ("B", diff.b_s))
+    ]
     if diff.delta_s is not None and diff.a_s:
         change = text_from_change(diff.delta_s / diff.a_s, digits=1)
         words = f"{text_from_difference(diff.delta_s)} ({change})"
@@ -330,24 +341,35 @@ def document_from_diff(
             alone.append(f"only in {side.upper()}: {counted(len(found), 'layer')}, {seconds}")
     blocks += [Text("; ".join(alone))] if alone else []
     sections = (
-        optional_section("totals", "", blocks),
+        optional_section("totals", "", [*_unknown_text(diff), *blocks]),
         optional_section("changes", "", [_changes_table(diff, top=top)]),
         optional_section("notes", "", note_lines(notes)),
     )
     return Document(
-        title=f"A {labels[0]} · B {labels[1]}",
+        title=whole.sentence(*names) if whole else title,
         sections=tuple(each for each in sections if each),
         data={
             "a": labels[0],
             "b": labels[1],
             "a_s": diff.a_s,
             "b_s": diff.b_s,
+            "whole": whole,
             "delta_s": diff.delta_s,
             "explained": diff.explained,
             "changes": engine_diff.rows_from_diff(diff)[:top],
             "notes": list(notes),
         },
     )
+
+
+def _unknown_text(diff: EngineDiff) -> Iterator[Block]:
+    """Say what cannot be known, and which files would tell."""
+    if diff.lacks:
+        yield Text(
+            f"{'; '.join(diff.lacks)}. So changes of type, conversions and memory limits are not "
+            "seen.",
+            "unclear",
+        )
 
 
 def _changes_table(diff: EngineDiff, *, top: int | None) -> Table:
@@ -420,11 +442,12 @@ def document_from_why(
         sections.append(optional_section(f"cause_{number}", title, blocks))
     sections.append(optional_section("notes", "", note_lines(notes)))
     return Document(
-        title=f"Why {labels[1]} is not faster than {labels[0]}",
+        title=found.whole.sentence(f"A {labels[0]}", f"B {labels[1]}"),
         sections=tuple(each for each in sections if each),
         data={
             "baseline": labels[0],
             "candidate": labels[1],
+            "whole": found.whole,
             "baseline_s": found.baseline_s,
             "candidate_s": found.candidate_s,
             "expected_s": found.expected_s,
@@ -454,9 +477,10 @@ def document_from_why(
 
 def _why_totals(found: Why) -> Iterator[Block]:
     missing = max(0.0, found.shortfall_s)
+    yield from _unknown_text(found.diff)
     pairs = [
         (name, Cell(seconds, f"{text_from_duration(seconds)} in layers"))
-        for name, seconds in (("baseline", found.baseline_s), ("candidate", found.candidate_s))
+        for name, seconds in (("A (baseline)", found.baseline_s), ("B", found.candidate_s))
     ]
     if found.gain > 1:
         words = (
@@ -472,5 +496,7 @@ def _why_totals(found: Why) -> Iterator[Block]:
         words = text_from_duration(found.unexplained_s)
         pairs.append(("unexplained", Cell(found.unexplained_s, words)))
     yield key_values("totals", pairs)
-    if not missing:
-        yield Text("nothing to explain: the candidate is as fast as expected", "good")
+    if not found.diff.related:
+        yield Text("no cause can be named: hardly any layer has a counterpart", "unclear")
+    elif not missing and not found.diff.lacks:
+        yield Text("nothing to explain: the layers are as fast as expected", "good")
