@@ -9,7 +9,8 @@ from scipy.special import rel_entr, softmax
 from trtbench.analysis.check import (
     OutputCheck,
     OutputTally,
-    broken_rules,
+    judge_outputs,
+    judge_rules,
     pair_outputs,
     rule_from_text,
     tensor_diffs,
@@ -29,6 +30,31 @@ def checked(reference: np.ndarray, candidate: np.ndarray, *, size: int = 3, **op
         stop = start + size
         tally.add(reference[start:stop], candidate[start:stop], start=start)
     return tally.result(tuple(f"image {i}" for i in range(len(reference))))
+
+
+def met(rule: str, *checks: OutputCheck) -> bool:
+    return all(each.passed for each in judge_rules([rule_from_text(rule)], checks))
+
+
+@pytest.mark.parametrize(
+    ("precision", "noise", "passed"),
+    [
+        ("fp32", 3e-5, True), ("fp32", 3e-4, False), ("fp16", 1e-3, True), ("fp16", 1e-2, False),
+        ("bf16", 1e-2, True), ("bf16", 3e-2, False), ("int8+fp16", 0.09, True),
+        ("int8", 0.2, False), ("fp8", 0.09, True), (None, 1e-3, False),
+    ],
+)  # fmt: skip
+def test_outputs_are_judged_by_the_lower_precision(
+    precision: str | None, noise: float, passed: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    reference = rng.standard_normal((50, 40))
+    far = checked(reference, reference + noise * rng.standard_normal((50, 40)))
+    for precisions in (("fp32" if precision else None, precision), (precision, None)):
+        [judged] = judge_outputs([far], precisions=precisions)
+        assert judged.passed is passed, judged.message
+    [judged] = judge_outputs([far], precisions=["fp32"], floor=[far])
+    assert judged.passed, "the reference repeats no better"
 
 
 def test_numbers_by_hand() -> None:
@@ -160,7 +186,7 @@ def test_scores_that_are_no_numbers_name_no_class() -> None:
     lost = checked(reference, np.full_like(reference, np.nan)).classes
     assert lost is not None
     assert (lost.argmax_match, lost.kl, lost.ranks[0].mae) == (0.0, None, None)
-    assert broken_rules([rule_from_text("kl<=1")], [checked(reference, candidate * np.nan)])
+    assert not met("kl<=1", checked(reference, candidate * np.nan))
 
 
 def test_impossible_classes_keep_divergence_a_number() -> None:
@@ -194,7 +220,7 @@ def test_what_is_not_finite_on_both_sides_is_identical() -> None:
 def test_shapes_that_differ_are_said_and_break_rules() -> None:
     found = checked(np.ones((2, 3)), np.ones((2, 4)))
     assert found.note == "shapes differ: 3 against 4 per item"
-    assert broken_rules([rule_from_text("max_abs<=1")], [found])
+    assert not met("max_abs<=1", found)
 
 
 def test_outputs_are_paired_by_name_then_by_place() -> None:
@@ -224,13 +250,13 @@ def half_off() -> OutputCheck:
     ],
 )
 def test_rules(half_off: OutputCheck, text: str, broken: bool) -> None:
-    assert bool(broken_rules([rule_from_text(text)], [half_off])) is broken
+    assert met(text, half_off) is not broken
 
 
 def test_identical_outputs_have_no_noise_to_fail_for() -> None:
     rng = np.random.default_rng(0)
     same = rng.standard_normal((5, 7))
-    assert not broken_rules([rule_from_text("sqnr_db>=50")], [checked(same, same)])
+    assert met("sqnr_db>=50", checked(same, same))
 
 
 @pytest.mark.parametrize("text", ["max_abs", "maxabs<1", "max_abs<big", "<3"])

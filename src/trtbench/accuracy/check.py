@@ -12,7 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.check import Candidate, Checked, OutputCheck, OutputTally, Side, pair_outputs
+from trtbench.analysis.check import (
+    Candidate,
+    Checked,
+    OutputCheck,
+    OutputTally,
+    Side,
+    judge_outputs,
+    judge_rules,
+    pair_outputs,
+    rule_from_text,
+)
 from trtbench.analysis.findings import Evidence, findings_from_evidence
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
@@ -120,7 +130,7 @@ def _check(
         for number, side in enumerate(sides[1:]):
             with failed.collecting(names[1 + number]):
                 other = _run_side(side, feed, folder / f"side-{number}", store, steps)
-                candidate = _check_candidate(first, other, request)
+                candidate = _check_candidate(first, other, request, floor or ())
                 files += _write_worst(first, other, candidate, output, number=number)
                 candidates.append(candidate)
     items = first.outcome.items
@@ -133,6 +143,7 @@ def _check(
         between = f" from {ends[0]:g} to {ends[1]:g}" if ends else ""
         inputs = f"{items} random inputs, {request.distribution}{between}, seed {request.seed}"
     return Checked(
+        passed=not failed.found and all(each.passed for each in candidates),
         reference=first.side,
         candidates=tuple(candidates),
         inputs=inputs,
@@ -216,7 +227,9 @@ def _run_side(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Ste
     return SideRun(spec=spec, side=ran, outcome=outcome, feed=feed, chunks=Chunks(folder))
 
 
-def _check_candidate(first: SideRun, other: SideRun, request: CheckRequest) -> Candidate:
+def _check_candidate(
+    first: SideRun, other: SideRun, request: CheckRequest, floor: Sequence[OutputCheck]
+) -> Candidate:
     name = other.side.model.name
     findings = preparation_findings(name, other.side.model, other.preparation)
     passes = [(ran.side.model.name, ran.outcome) for ran in (first, other)]
@@ -230,20 +243,33 @@ def _check_candidate(first: SideRun, other: SideRun, request: CheckRequest) -> C
         {tensor.name: tensor for tensor in ran.outcome.outputs} for ran in (first, other)
     )
     pairs = pair_outputs(ours, theirs)
-    if not pairs:
-        raise InputError(
-            "the sides have no output in common",
-            facts={"reference": ", ".join(ours), "candidate": ", ".join(theirs)},
-        )
+    # PyTorch has no names of outputs, so those of its sides mean nothing.
+    named = not any("torch" in RUNTIMES.load(ran.side.runtime).FORMATS for ran in (first, other))
+    differ = []
     if any(own != its for own, its in pairs.items()):
         notes.append("the outputs have different names; they were matched by position")
+        names = (", ".join(each) for each in (pairs, pairs.values()))
+        differ = [f"output names differ: {' against '.join(names)}"] if named else []
     alone = [name for name in ours if name not in pairs]
     alone += [name for name in theirs if name not in pairs.values()]
+    differ += [f"only one side has the output {name}" for name in alone]
+    checks = _compare_outputs(first, other, request, pairs)
+    judgements = judge_rules(map(rule_from_text, request.expect), checks)
+    if not request.expect:
+        judgements = judge_outputs(
+            checks,
+            precisions=(first.side.precision, other.side.precision),
+            random=first.feed.kind == "random",
+            floor=floor,
+            outputs=differ,
+        )
     return Candidate(
         side=other.side,
-        checks=_compare_outputs(first, other, request, pairs),
+        checks=checks,
         unmatched=tuple(alone),
         notes=tuple(dict.fromkeys(notes)),
+        judgements=judgements,
+        passed=all(each.passed for each in judgements),
     )
 
 

@@ -513,7 +513,8 @@ class Comparison:
                 tally.add(wanted[name], rows[name].astype(wanted[name].dtype), start=batch.start)
 
         scores = self._run(model, self._outputs, self._renamed, compare)
-        worst = worst_numbers([tally.result() for tally in tallies.values()])
+        results = [tally.result() for tally in tallies.values()]
+        worst = {**worst_numbers(results), "nonfinite": float(sum(each.lost for each in results))}
         return {**{name: value for name, value in worst.items() if value is not None}, **scores}
 
     def boundaries(self, spec: LocalizeSpec, progress: _Progress) -> dict[str, Drift]:

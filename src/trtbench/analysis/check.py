@@ -9,22 +9,25 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.scores import sqnr_from_rel_l2, wilson
+from trtbench.analysis.scores import USUAL_SQNR_DB, sqnr_from_rel_l2, wilson
 from trtbench.core.conditions import Condition, condition_from_text, holds, unknown_names
 from trtbench.core.errors import UsageError
 from trtbench.core.metrics import metric
 from trtbench.core.results import Failed, ShortView, TensorDiff
-from trtbench.core.run import Interval, Scalar
+from trtbench.core.run import Interval, Scalar, types_of
 from trtbench.core.samples import AnyArray, Array, Floats
 from trtbench.core.spec import ModelRef, Value
 from trtbench.core.units import text_from_shape
 
 RTOL, ATOL = 1e-3, 1e-8
+FLOOR_DB = 20 * math.log10(2)  # a candidate may differ twice as far as the reference from itself
+LEAST_DB = 20.0  # for precisions that are calibrated: INT8, FP8 and lower
+OUTSIDE_DB = 5.0  # less for these on random inputs, which lie outside the calibrated range
 TINY = 1e-8  # added to |r| in relative errors, so that zeros do not make them infinite
 BLOCK = 2**20  # elements processed at a time: intermediate arrays are many times the size
 SCALES = (0.005, 0.01, 0.1, 0.2, 0.5, 1.0)  # fractions of the reference's 90th percentile
@@ -101,7 +104,7 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     rtol: float
     atol: float
     close: float | None
-    nan: int  # NaN in the candidate where the reference is finite
+    nan: int  # elements that are NaN on either side
     inf: int
     reference_nonfinite: int
     max_abs: float | None
@@ -121,6 +124,11 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     scales: tuple[ScalePoint, ...] = ()
     worst: tuple[WorstItem, ...] = ()
     note: str | None = None
+
+    @property
+    def lost(self) -> int:
+        """Elements that are not finite, but are in the reference."""
+        return self.nan + self.inf - self.reference_nonfinite
 
     def numbers(self) -> dict[str, float | int | None]:
         """Return all metrics by name."""
@@ -187,8 +195,9 @@ class OutputTally:
         self._items += rows
         self._elements += wanted.size
         self._reference_nonfinite += int(np.count_nonzero(~known))
-        self._nan += int(np.count_nonzero(known & np.isnan(found)))
-        self._inf += int(np.count_nonzero(known & np.isinf(found)))
+        unknown = np.isnan(wanted) | np.isnan(found)
+        self._nan += int(np.count_nonzero(unknown))
+        self._inf += int(np.count_nonzero(~usable & ~unknown))
         close = np.isclose(found, wanted, rtol=self.rtol, atol=self.atol, equal_nan=True)
         self._close += int(np.count_nonzero(close))
         same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
@@ -321,7 +330,7 @@ def tensor_diffs(
         diff = TensorDiff(
             name=name,
             elements=check.elements,
-            nonfinite=check.nan + check.inf,
+            nonfinite=check.lost,
             rtol=rtol,
             atol=atol,
             max_at=check.max_abs_at[1:] if check.max_abs_at else None,
@@ -474,27 +483,80 @@ def rule_from_text(text: str) -> CheckRule:
     return CheckRule(text=text.strip(), condition=condition, output=output)
 
 
-def broken_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> list[str]:
-    """List the conditions that are not met, including those on unknown values or outputs."""
-    broken = []
+class Judgement(Value, frozen=True, kw_only=True):
+    """One condition on one output, or on all of them, and whether it is met."""
+
+    rule: str
+    passed: bool
+    message: str
+
+
+def judge_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> tuple[Judgement, ...]:
+    """Judge conditions; those on unknown values or outputs are not met."""
+    found = []
     every = list(checks)
+
+    def add(rule: CheckRule, passed: bool, message: str) -> None:
+        found.append(Judgement(rule=rule.text, passed=passed, message=f"{rule.text}: {message}"))
+
     for rule in rules:
         names = list(rule.condition.names)
         own = [check for check in every if rule.output in (None, check.output)]
         rows = [(check, worst_numbers([check])) for check in own]
         rows = [(check, row) for check, row in rows if check.note or {*names} <= {*row}]
         for check, row in rows:
+            unknown = unknown_names(rule.condition, row)
+            known = ", ".join(f"{n} {row[n]:.6g}" for n in names if n not in unknown)
+            missing = f"no {', '.join(unknown)}" if unknown else ""
+            values = f"{check.output} has {' and '.join(filter(None, (known, missing)))}"
             if check.note:
-                broken.append(f"{rule.text}: {check.output} could not be compared: {check.note}")
-            elif not holds(rule.condition, row):
-                unknown = unknown_names(rule.condition, row)
-                known = ", ".join(f"{n} {row[n]:.6g}" for n in names if n not in unknown)
-                missing = f"no {', '.join(unknown)}" if unknown else ""
-                values = " and ".join(filter(None, (known, missing)))
-                broken.append(f"{rule.text}: {check.output} has {values}")
+                values = f"{check.output} could not be compared: {check.note}"
+            add(rule, not check.note and bool(holds(rule.condition, row)), values)
         if not rows:
-            broken.append(f"{rule.text}: {rule.output or 'no output'} has no {', '.join(names)}")
-    return broken
+            add(rule, False, f"{rule.output or 'no output'} has no {', '.join(names)}")
+    return tuple(found)
+
+
+def judge_outputs(
+    checks: Sequence[OutputCheck],
+    *,
+    precisions: Sequence[str | None],
+    random: bool = False,
+    floor: Sequence[OutputCheck] = (),
+    outputs: Sequence[str] = (),
+) -> tuple[Judgement, ...]:
+    """Judge each output by the usual SQNR of the lowest precision of the two sides.
+
+    ``floor`` holds the reference against itself: nobody comes closer than twice its difference.
+    ``outputs`` says how the outputs of the sides differ in their names.
+    """
+    types = {each for precision in precisions for each in types_of(precision)} or {"fp32"}
+    usual, name = min((USUAL_SQNR_DB.get(each, LEAST_DB), each) for each in types)
+    words = name.upper() if any(precisions) else "FP32 (the precisions are unknown)"
+    if random and usual <= LEAST_DB:
+        usual, words = usual - OUTSIDE_DB, f"{words} on random inputs"
+    own = {check.output: check.sqnr_db for check in floor if not check.identical}
+    found = [Judgement(rule="outputs", passed=False, message=each) for each in outputs]
+    for check in checks:
+        least, why = usual, words
+        if (noise := own.get(check.output)) is not None and noise - FLOOR_DB < usual:
+            least, why = noise - FLOOR_DB, "twice the difference of the reference from itself"
+        sqnr = worst_numbers([check])["sqnr_db"]
+        close = check.close == 1.0 or (sqnr is not None and sqnr >= least)
+        seen = "unknown" if sqnr is None else f"{sqnr:.1f} dB".replace("-", "−")
+        rule = f"SQNR {seen}, "
+        rule = "identical" if check.identical else rule + f"at least {least:.3g} dB for {why}"
+        if check.note or check.misshapen:
+            differ = f"{check.misshapen} of {check.items} inputs give another shape"
+            rule, close = check.note or differ, False
+        elif check.nan or check.inf:
+            of = f", {check.reference_nonfinite} of them in the reference"
+            of = of if check.reference_nonfinite else ""
+            rule, close = f"values that are not finite: {check.nan} NaN, {check.inf} Inf{of}", False
+        elif close and (sqnr is None or sqnr < least):
+            rule = f"every element within rtol {check.rtol:g} and atol {check.atol:g}"
+        found.append(Judgement(rule="default", passed=close, message=f"{check.output}: {rule}"))
+    return tuple(found)
 
 
 def worst_numbers(checks: Iterable[OutputCheck]) -> dict[str, float | None]:
@@ -535,11 +597,19 @@ class Candidate(Value, frozen=True, kw_only=True):
     checks: tuple[OutputCheck, ...]
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    judgements: tuple[Judgement, ...] = ()
+    passed: bool = False
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it did not pass; empty if it did."""
+        return tuple(each.message for each in self.judgements if not each.passed)
 
 
 class Checked(ShortView, Value, frozen=True, kw_only=True):
-    """The result of a check."""
+    """The result of a check; ``passed``: all candidates could be run and agree."""
 
+    passed: bool = False
     reference: Side
     candidates: tuple[Candidate, ...]
     inputs: str

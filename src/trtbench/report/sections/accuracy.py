@@ -348,9 +348,15 @@ def _checks(runs: Sequence[Run]) -> list[Block]:
 
 
 def document_from_check(checked: Checked) -> Document:
-    """Describe how the outputs of each candidate differ from the reference."""
+    """Say whether the candidates pass, and how their outputs differ from the reference."""
     rows = [(each, check) for each in checked.candidates for check in each.checks]
-    blocks: list[Block] = [Text(f"{checked.reference.runtime}, on {checked.inputs}.")]
+    judged = [(each.side, met) for each in checked.candidates for met in each.judgements]
+    blocks: list[Block] = []
+    for side, met in judged if len(judged) > 1 else ():
+        name = f"{side.model.name}: " if len(checked.candidates) > 1 else ""
+        words = f"{'pass' if met.passed else 'FAIL'}  {name}{met.message}"
+        blocks.append(Text(words, "good" if met.passed else "bad"))
+    blocks.append(Text(f"{checked.reference.runtime}, on {checked.inputs}."))
     if checked.preparation:
         blocks.append(Text(f"Images: {describe_preparation(checked.preparation)}."))
     if checked.floor is None:
@@ -377,8 +383,27 @@ def document_from_check(checked: Checked) -> Document:
         side = each.side
         title = f"{side.model.name} · {side.runtime} · {text_from_seconds(side.seconds, digits=3)}"
         sections.append(Section(f"candidate-{number}", title, tuple(blocks)))
-    title = f"Check against {checked.reference.model.name}"
-    return Document(title=title, sections=tuple(sections))
+    return Document(title=check_answer(checked), sections=tuple(sections))
+
+
+def check_answer(checked: Checked) -> str:
+    """Return in one line whether the candidates agree with the reference; if not, the reason."""
+    reference = checked.reference.model.name
+    bad = [(each.side.model.name, each.reasons) for each in checked.candidates if not each.passed]
+    bad += [(each.model, (f"could not be run: {each.reason}",)) for each in checked.failed]
+    count = len(checked.candidates) + len(checked.failed)
+    if count > 1 and bad:
+        names = ", ".join(name for name, _ in bad)
+        return f"FAIL: {len(bad)} of {count} do not agree with {reference}: {names}"
+    if bad:
+        name, (why, *others) = bad[0][0], bad[0][1] or ("nothing was compared",)
+        more = f" (and {len(others)} more)" if others else ""
+        return f"FAIL: {name} against {reference}: {why}{more}"
+    if count > 1:
+        return f"PASS: {count} of {count} agree with {reference}"
+    [only] = checked.candidates
+    why = only.judgements[0].message if len(only.judgements) == 1 else "all outputs"
+    return f"PASS: {only.side.model.name} agrees with {reference} ({why})"
 
 
 def _check_columns() -> Iterator[Column]:
