@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import subprocess
@@ -10,15 +11,27 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+
+def _without_privileges() -> None:
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
 
 def trtbench(
-    *words: object, folder: Path | None = None, text: bool = True, **variables: str
+    *words: object,
+    folder: Path | None = None,
+    text: bool = True,
+    plain: bool = False,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end."""
+    """Run one command to its end; ``plain``: the modes of files count for root too."""
     named = [os.fspath(word) if isinstance(word, Path) else str(word) for word in words]
     return subprocess.run(
         [sys.executable, "-m", "trtbench", *named],
         capture_output=True, text=text, check=False, cwd=folder,
+        preexec_fn=_without_privileges if plain else None,
         errors="surrogateescape" if text else None,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables},
     )  # fmt: skip
@@ -48,3 +61,12 @@ def typed(*words: object) -> Done:
     finally:
         sys.argv = before
     return Done(status, out.getvalue(), err.getvalue())
+
+
+def as_another_user(*words: object, folder: Path) -> None:
+    """Run a program as another user of this machine, in a folder that everybody can write to."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be another user")
+    folder.chmod(0o777)
+    command = [str(word) for word in words]
+    subprocess.run(command, cwd=folder, user=65534, group=65534, extra_groups=[], check=True)

@@ -265,7 +265,8 @@ def test_control_characters_never_break_junit() -> None:
 
 
 @pytest.mark.parametrize("where", ["file", "folder"])
-def test_names_that_are_not_utf8_work(world: Path, where: str) -> None:
+def test_names_that_are_not_utf8_work(world: Path, where: str, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("TRTBENCH_CACHE", str(world / "kept"))
     folder = world / os.fsdecode(b"caf\xe9") if where == "folder" else world
     folder.mkdir(exist_ok=True)
     model = folder / ("m.onnx" if where == "folder" else os.fsdecode(b"m\xff.onnx"))
@@ -273,6 +274,7 @@ def test_names_that_are_not_utf8_work(world: Path, where: str) -> None:
     (world / "plain.onnx").rename(model)
     done = trtbench("bench", model, *QUICK, folder=world)
     assert done.returncode == 0, done.stderr
+    assert any((world / "kept").rglob("*"))  # links with names that are, in the folder for caches
     for words in (("runs",), ("runs", "show", "last"), ("report", "last", "-o", "report"),
                   ("site", "-o", "site"), ("inspect", model)):  # fmt: skip
         done = typed(*words)

@@ -1,6 +1,7 @@
 """Names that name nothing, numbers that are none, models that cannot be read, and full disks."""
 
 import errno
+import io
 import os
 from pathlib import Path
 from unittest.mock import Mock
@@ -31,6 +32,14 @@ def test_a_name_that_is_blank_or_endless_names_nothing(world, monkeypatch, words
     assert (said.returncode, said.stdout) == (2, "")
     assert "names nothing" in said.stderr
     assert Store(world / "store").entry("r1").tags == ()
+
+
+def test_a_no_deletes_nothing_and_is_no_interruption(world, monkeypatch) -> None:
+    folder = records.add(Store(world / "store"), records.record("r1"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    said = typed("runs", "rm", "r1")
+    assert (said.returncode, folder.is_dir()) == (0, True)
+    assert said.stderr.endswith("nothing was deleted\n")
 
 
 PRINTED = (

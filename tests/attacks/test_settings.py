@@ -46,9 +46,10 @@ def make_strange(trap: Path, how: str) -> None:
         path.chmod(0o775)
     else:
         os.chown(trap / "trtbench.toml", STRANGER, STRANGER)
+        (trap / "trtbench.toml").chmod(0o664 if how == "owner and group" else 0o644)
 
 
-HOW = ("owner", "writable", "folder", "above", "group", "group's folder")
+HOW = ("owner", "owner and group", "writable", "folder", "above", "group", "group's folder")
 
 
 @pytest.mark.parametrize("how", HOW)

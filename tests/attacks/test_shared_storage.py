@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import records
-from commands import trtbench, typed
+from commands import trtbench
 
 from models import conv_model
 from trtbench.store.directory import own_files
@@ -125,26 +125,6 @@ def test_an_index_that_is_a_link_is_put_aside(world: Path, there: str) -> None:
     records.add(Store(world / "store"), records.record("r1"))
     assert {path: path.read_bytes() for path in other.glob("*.sqlite")} == before
     assert [entry.id for entry in Store(world / "store").index.find()] == ["r1"]
-
-
-@pytest.mark.parametrize("words", [
-    ("report", "r1", "--format", "html,md,csv,tex"), ("site",), ("runs", "series", "r1"),
-    ("gate", "r1", "--against", "r1", "--max-slowdown", "3%"),
-])  # fmt: skip
-def test_links_in_the_folder_of_an_output_are_replaced(world: Path, words: tuple[str, ...]) -> None:
-    records.add(Store(world / "store"), records.record("r1"))
-    first = typed(*words, "-o", world / "first")
-    names, pages = files(world / "first"), world / "home" / "pages"
-    assert names, first.stderr
-    pages.mkdir(parents=True)
-    (pages / "mine.html").write_text("precious")
-    (world / "out").mkdir()
-    for name in {name.partition("/")[0] for name in names}:
-        (world / "out" / name).symlink_to(pages / "mine.html" if name in names else pages)
-    ended = typed(*words, "-o", world / "out")
-    assert (ended.returncode, files(world / "out")) == (first.returncode, names), ended.stderr
-    assert not any(path.is_symlink() for path in (world / "out").rglob("*"))
-    assert {each.name: each.read_text() for each in pages.iterdir()} == {"mine.html": "precious"}
 
 
 def test_onnx_runtime_writes_nothing_through_links_among_temporary_files(world: Path) -> None:

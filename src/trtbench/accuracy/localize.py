@@ -13,6 +13,7 @@ from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UsageError, writing
 from trtbench.core.jobs import LocalizeJob, progress_from_line
 from trtbench.core.results import Feed, Localization, Localized, LocalizeSpec
+from trtbench.host.files import make_folder
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.models.identity import model_ref, read_sidecar
 from trtbench.report.sections.accuracy import document_from_localized
@@ -90,7 +91,7 @@ def run_localize(
         if found.kept and request.repair:
             made = output / repaired.name
             with writing(output):
-                output.mkdir(parents=True, exist_ok=True)
+                make_folder(output)
             put_in_place(repaired, made)
     inputs = f"{found.items} random inputs, {request.distribution}, seed {request.seed}"
     if request.data:

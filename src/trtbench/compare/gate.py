@@ -27,7 +27,7 @@ from trtbench.core.results import Failed, Gate, GateResult, GateRule
 from trtbench.core.run import Run
 from trtbench.core.safety import read_settings
 from trtbench.core.spec import conditions_of_stored
-from trtbench.host.files import write_output
+from trtbench.host.files import refuse_planted, write_output
 from trtbench.measure.bench import run_bench
 from trtbench.measure.model_facts import LARGEST_COPIED_BYTES, keep_model, kept_model
 from trtbench.models.identity import model_ref
@@ -251,5 +251,6 @@ def write_gate_files(
 
 def append_summary(found: Sequence[Gate], path: Path, *, failed: Sequence[Failed] = ()) -> None:
     """Append the table of results to a Markdown file, such as GitHub's job summary."""
+    refuse_planted(path)
     with writing(path), open(path, "a", encoding="utf-8") as file:
         file.write(markdown(document_from_gates(found, failed), level=2) + "\n")

@@ -34,7 +34,7 @@ from trtbench.core.run import Environment, Scalar
 from trtbench.core.safety import mask, mask_values, mask_words
 from trtbench.core.spec import BuildSpec, ShapeProfile
 from trtbench.core.units import text_from_shape
-from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
+from trtbench.host.files import make_folder, remove_abandoned, scratch_directory, write_whole
 from trtbench.host.locks import hold
 from trtbench.host.tensorrt import preparation_of_scales
 from trtbench.host.workers import check_interpreter
@@ -258,7 +258,7 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
     device = BUILDERS.load(spec.runtime).device(spec)
     what = execution.command or f"trtbench build {engine.name}"
     with writing(engine):
-        engine.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(engine.parent)
         remove_abandoned(engine.parent)
         with (
             hold(device, what=what, wait=execution.wait),
@@ -308,7 +308,7 @@ def _build_in(
         (folder / name).replace(engine.with_name(engine.name + ending))
     if spec.timing_cache is not None and cache.is_file():
         target = Path(spec.timing_cache)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         write_whole(target, cache.read_bytes())
     made.replace(engine)
     record.replace(engine.with_name(f"{engine.name}.json"))

@@ -47,7 +47,7 @@ from trtbench.core.results import (
 from trtbench.core.run import Scalar
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
-from trtbench.host.files import remove_abandoned, scratch_directory, write_whole
+from trtbench.host.files import make_folder, remove_abandoned, scratch_directory, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.measure.remote import run_verb_remotely
@@ -156,7 +156,7 @@ def _made(output: Path) -> Iterator[tuple[Path, list[Sidecar]]]:
     """Yield a temporary folder; after the block the file and its record are moved in place."""
     records: list[Sidecar] = []
     with writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(output.parent)
         remove_abandoned(output.parent)
         with scratch_directory(output.parent) as folder:
             (folder / "work").mkdir()

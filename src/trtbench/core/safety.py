@@ -97,8 +97,11 @@ def check_filled(path: Path) -> None:
     empty = at = end = 0
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         return  # removed in the meantime: reading it will report that
+    except OSError as problem:
+        reason = {"reason": problem.strerror}
+        raise InputError(f"{clean_line(str(path))} cannot be read", facts=reason) from None
     try:
         end = os.fstat(descriptor).st_size
         while end > MAX_HOLES and at < end and empty <= MAX_HOLES:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from trtbench.core.plugins import Registry
 from trtbench.executors._node import ANSWER as ANSWER
 from trtbench.executors._transfer import FILE_MARK as FILE_MARK
-from trtbench.executors._transfer import cache_folder as cache_folder
 from trtbench.executors._transfer import with_local_paths as with_local_paths
 from trtbench.executors._transfer import with_marks as with_marks
 from trtbench.executors.contract import ExecutorModule

@@ -37,8 +37,6 @@ _BENEATH = r"(?:/[^\s'\"]+|(?=['\"\s]|$))"
 FILES = "files"
 MOST_FILES = 2_000_000
 """The most files of one job; a larger folder is probably a mistake."""
-CACHE_VARIABLE = "TRTBENCH_CACHE"
-"""The environment variable that names the folder for received files."""
 ABANDONED_S = 7 * 86400.0
 """A job without a change for this long counts as abandoned."""
 _CHUNK = 1 << 20
@@ -151,15 +149,6 @@ def remove_abandoned_jobs(cache: Path) -> None:
             if time.time() - newest < ABANDONED_S:
                 continue
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def cache_folder() -> Path:
-    """Return the folder in which this machine keeps received files, and create it."""
-    named = os.environ.get(CACHE_VARIABLE)
-    base = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(named) if named else (Path(base) if base else Path.home() / ".cache") / "trtbench"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def blob_path(cache: Path, sha256: str) -> Path:

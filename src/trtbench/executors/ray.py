@@ -20,7 +20,7 @@ from trtbench.core.jobs import ReportedError
 from trtbench.core.spec import Value
 from trtbench.executors import _node, _transfer
 from trtbench.executors.contract import SIZES, ExecutorSettings, Notify, RemoteJob
-from trtbench.host.files import exclusive, temporary_folder
+from trtbench.host.files import cache_folder, exclusive, make_folder, temporary_folder
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -162,7 +162,7 @@ class RayExecutor(_node.SlotExecutor):
         fresh = tuple(contents.keys() - self._contents.keys())
 
         def list_missing() -> tuple[str, ...]:
-            cache = _transfer.cache_folder()
+            cache = make_folder(cache_folder())
             return tuple(each for each in fresh if not _transfer.blob_path(cache, each).is_file())
 
         missing = self._call_on_node(slot.machine, list_missing) if fresh else ()
@@ -273,7 +273,7 @@ def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: i
     answer = Answer()
     try:
         with writing("the cache of the node"):
-            cache = _transfer.cache_folder()
+            cache = make_folder(cache_folder())
             for sha256, chunks in contents.items():
                 _fetch_content(cache, sha256, chunks)
         with temporary_folder() as folder:

@@ -17,7 +17,14 @@ from functools import cache
 from pathlib import Path
 
 from trtbench.core.errors import StoreError, UnavailableError, UsageError, write_error, writing
-from trtbench.core.safety import check_nesting, check_parts, clean_line, is_planted, why_untrusted
+from trtbench.core.safety import (
+    check_nesting,
+    check_parts,
+    clean_line,
+    is_planted,
+    user_name,
+    why_untrusted,
+)
 
 PARTIAL = ".partial-"
 """Prefix of a folder that is not complete; no reader opens it.
@@ -87,7 +94,7 @@ def write_output(path: Path, data: bytes | str, *, named: bool = False) -> Path:
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         follow = named and not is_planted(path)
         if follow and path.exists() and not path.is_file():
             path.write_bytes(content)
@@ -123,7 +130,24 @@ def make_subfolder(path: Path) -> Path:
     with writing(path):
         if path.is_symlink():
             path.unlink()
-        path.mkdir(parents=True, exist_ok=True)
+        return make_folder(path)
+
+
+def refuse_planted(path: Path) -> None:
+    """Raise an error if a path is, or leads through, a link that somebody else made."""
+    for each in (path.absolute(), *path.absolute().parents):
+        if is_planted(each):
+            raise StoreError(
+                f"{each} is a link of {user_name(each.lstat().st_uid)}, and is not followed",
+                facts={"leads to": clean_line(str(each.readlink()))},
+                fix=f"rm {each}, or use the folder that it leads to",
+            )
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder to write to; refuses links that somebody else made on the way to it."""
+    refuse_planted(path)
+    path.mkdir(parents=True, exist_ok=True)
     return path
 
 
@@ -156,9 +180,9 @@ def original_path(path: Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return this user's cache folder for trtbench."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "trtbench"
+    """Return this user's cache folder for trtbench: TRTBENCH_CACHE, or the usual place."""
+    named, base = os.environ.get("TRTBENCH_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    return Path(named) if named else (Path(base) if base else Path.home() / ".cache") / "trtbench"
 
 
 def text_of(path: Path) -> str | None:

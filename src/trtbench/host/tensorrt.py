@@ -36,7 +36,7 @@ from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
-from trtbench.host.files import write_whole
+from trtbench.host.files import make_folder, write_whole
 
 if TYPE_CHECKING:
     from tensorrt import (
@@ -484,7 +484,7 @@ class ScaleCache:
             return None
 
     def write(self, data: bytes) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         write_whole(self.path, data)
         write_whole(self._key_path, json_from_value(self.key))
 

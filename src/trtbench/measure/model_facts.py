@@ -29,7 +29,7 @@ from trtbench.core.run import (
 )
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.host.files import scratch_directory
+from trtbench.host.files import make_folder, scratch_directory
 from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models import identity
 from trtbench.models.onnx_model import load_onnx, read_onnx
@@ -181,17 +181,15 @@ def keep_model(store: Store, model: ModelRef) -> Path:
     target = _path_in_store(store, model)
     if target.is_file():
         return target
-    with writing(target):
-        target.parent.parent.mkdir(parents=True, exist_ok=True)
-        with scratch_directory(target.parent.parent) as folder:
-            work = folder / "model"
-            work.mkdir()
-            for name in (source.name, *identity.external_files(source)):
-                place = work / (target.name if name == source.name else name)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source.parent / name, place)
-            if not target.parent.exists():
-                work.replace(target.parent)
+    with writing(target), scratch_directory(make_folder(target.parent.parent)) as folder:
+        work = folder / "model"
+        work.mkdir()
+        for name in (source.name, *identity.external_files(source)):
+            place = work / (target.name if name == source.name else name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source.parent / name, place)
+        if not target.parent.exists():
+            work.replace(target.parent)
     return target
 
 

@@ -45,6 +45,8 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
     """
     try:
         exists = path.exists()
+    except PermissionError as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     except OSError:  # a name no file can have
         exists = False
     if not exists:

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from trtbench.core.codec import json_from_value, record_from_json, value_from_json
-from trtbench.core.errors import InputError, StoreError, writing
+from trtbench.core.errors import InputError, StoreError, reading, writing
 from trtbench.core.properties import protocol_of
 from trtbench.core.run import (
     AnyRecord,
@@ -47,6 +47,7 @@ from trtbench.core.samples import (
 from trtbench.core.spec import ModelRef, RunSpec, Value
 from trtbench.host.arrays import archive_names, read_archive
 from trtbench.host.files import (
+    make_folder,
     new_directory,
     partial_name,
     publish,
@@ -110,7 +111,7 @@ def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
     ``tidy`` removes folders that killed processes left next to it.
     """
     with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         remove_if_empty(target)
         if tidy:
             remove_abandoned(target.parent)
@@ -188,7 +189,8 @@ def _all_files(folder: Path) -> set[str]:
 def run_directories(root: Path) -> Iterator[Path]:
     """Yield the complete run directories in a folder, sorted by name."""
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
-        if not folder.name.startswith(".") and (folder / RECORD).is_file():
+        opened = os.access(folder / RECORD, os.F_OK)  # is_file raises where it cannot be known
+        if not folder.name.startswith(".") and opened and (folder / RECORD).is_file():
             yield folder
 
 
@@ -223,7 +225,8 @@ def read_record(folder: Path) -> AnyRecord:
             f"{folder} is not a run directory", facts={"missing": RECORD}, fix="trtbench runs"
         ) from None
     except OSError as problem:
-        raise StoreError(f"{path} cannot be read", facts={"reason": problem}) from None
+        reason = problem.strerror or problem
+        raise StoreError(f"{path} cannot be read", facts={"reason": reason}) from None
     return record_from_json(data, where=str(path))
 
 
@@ -278,7 +281,10 @@ def read_run(folder: Path) -> Run | FailedRun:
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
-    return value_from_json(read_bytes(path), kind, where=str(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    with reading(path):
+        return value_from_json(read_bytes(path), kind, where=str(path))
 
 
 def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:

@@ -20,10 +20,11 @@ from trtbench.core.errors import (
     writing,
 )
 from trtbench.core.run import AnyRecord, FailedRun, Run, Scores, lowest_type, precision_of
-from trtbench.core.safety import check_id, check_name, check_tag, is_planted
+from trtbench.core.safety import check_id, check_name, check_tag
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.host.files import (
+    make_folder,
     old_unfinished,
     original_path,
     remove_abandoned,
@@ -35,6 +36,7 @@ from trtbench.models.identity import kept_value
 from trtbench.store.directory import (
     DAMAGED,
     RECORD,
+    SAMPLES,
     SCORES,
     Cached,
     Entry,
@@ -106,9 +108,7 @@ class Store:
         self._waiting: list[Entry] | None = None
         try:
             for folder in (self.runs, self._place.index_folder or self.runs):
-                folder.mkdir(parents=True, exist_ok=True)
-                if is_planted(folder):
-                    raise StoreError(f"{folder} is a link of another user", fix=f"rm {folder}")
+                make_folder(folder)
         except OSError as problem:
             if not self.root.is_dir():
                 raise write_error(self.runs, problem) from None
@@ -145,8 +145,8 @@ class Store:
             names = {each.name for each in os.scandir(self.runs) if not each.name.startswith(".")}
         except OSError:
             return []
-        missing = sorted(names - index.ids())
-        folders = [self.runs / each for each in missing if (self.runs / each / RECORD).exists()]
+        missing = [self.runs / each for each in sorted(names - index.ids())]
+        folders = [each for each in missing if os.access(each / RECORD, os.F_OK)]
         if not folders:
             return []
         found, damaged = self._read_entries(folders, self._describe)
@@ -186,7 +186,10 @@ class Store:
                     path=path,
                 )  # fmt: skip
             damaged[entry.id if entry else folder.name] = reason
-            marked += [entry.having(kind=DAMAGED)] if entry else []
+            files = [path for path in (folder / RECORD, folder / SAMPLES) if path.exists()]
+            if entry and all(os.access(path, os.R_OK) for path in files):
+                entry = entry.having(kind=DAMAGED)  # else another user may be able to read it
+            marked += [entry] if entry else []
         # The order of creation is taken from the recorded times.
         found.sort(key=lambda entry: (entry.created, entry.id))
         return {entry.id: entry for entry in (*found, *marked)}, damaged
@@ -394,12 +397,13 @@ class Store:
         """Return whether the run of an entry no longer exists; unreadable runs still exist."""
         try:
             folder = self._folder(entry)
+        except StoreError:  # the path leads out of the store
+            return True
+        try:
             may_be = folder.is_dir() and (folder.name == entry.id or (folder / RECORD).exists())
             if may_be and read_record(folder).id == entry.id:
                 return False
-        except StoreError:  # the path leads out of the store
-            return True
-        except TrtbenchError:
+        except (TrtbenchError, PermissionError):
             return False
         # A folder that is missing here may be on another machine.
         inside = not Path(entry.path).is_absolute()
@@ -434,8 +438,7 @@ def results_folder(store: Store, sha256: str, *, precision: str | None = None) -
     lowest, name = lowest_type(precision), check_id(sha256, what="hash of a model")
     folder = store.root / JUDGED / (f"{name}-{lowest}" if lowest else name)
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        return make_folder(folder)
 
 
 def results_folders(run: Run, store: Store, *, beside: bool = True) -> Sequence[Path]:

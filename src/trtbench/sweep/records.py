@@ -21,7 +21,7 @@ from trtbench.core.errors import InputError, UnavailableError, UsageError, writi
 from trtbench.core.run import Scores
 from trtbench.core.safety import SECRET, check_id, check_tag, inside, mask, read_bytes
 from trtbench.core.spec import Value
-from trtbench.host.files import NoLocksError, no_links, pid_file, try_lock, write_whole
+from trtbench.host.files import NoLocksError, make_folder, no_links, pid_file, try_lock, write_whole
 from trtbench.models.identity import identity_of, kept_value
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
@@ -98,7 +98,7 @@ class Cache:
         """Record the result of a step; its file must already be in its folder."""
         folder = self.folder(step)
         with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             write_whole(folder / RESULT_FILE, json_from_value(made))
         return made
 
@@ -128,7 +128,7 @@ def write_outline(folder: Path, outline: SweepOutline) -> None:
             fix=f"trtbench sweep --resume {folder}, or choose another folder with -o",
         )
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_whole(folder / SWEEP, json_from_value(outline))
 
 

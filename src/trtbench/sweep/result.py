@@ -213,8 +213,9 @@ def write_results(
             paths += [write_output(target / each.name, read_bytes(each)) for each in tables]
     paths += write_pipeline_files(results.rows, {run.id: run for run in results.runs}, folder)
     if results.runs and formats:
+        report = make_subfolder(folder / "report")
         paths += write_report(
-            results.runs, folder / "report", failed=results.failed, title=title, formats=formats
+            results.runs, report, failed=results.failed, title=title, formats=formats
         )
     return paths
 

@@ -30,9 +30,8 @@ from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError
 from trtbench.core.run import UNKNOWN, FailedRun, Run, precision_in
 from trtbench.core.safety import file_name_from_text, mask
 from trtbench.core.spec import RunSpec, Value
-from trtbench.executors import cache_folder
 from trtbench.executors.contract import AGAIN, HERE
-from trtbench.host.files import exclusive, temporary_folder
+from trtbench.host.files import cache_folder, exclusive, temporary_folder
 from trtbench.measure import remote
 from trtbench.measure.bench import add_returned_run, run_bench, write_scores
 from trtbench.models.identity import identity_of

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 def run(request: HistoryRequest, caller: Caller) -> History:
     from trtbench.core.errors import writing
+    from trtbench.host.files import make_folder
     from trtbench.report.compose import write_document
     from trtbench.report.sections.history import document_from_series
     from trtbench.workflows.runs import read_history
@@ -37,8 +38,9 @@ def run(request: HistoryRequest, caller: Caller) -> History:
     if request.output is not None and found.series:
         folder, formats = Path(request.output), words_from_text(request.format)
         with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            paths = write_document(document_from_series(found.series), folder, formats=formats)
+            paths = write_document(
+                document_from_series(found.series), make_folder(folder), formats=formats
+            )
         caller.say(f"wrote {', '.join(map(str, paths))}")
     return found
 

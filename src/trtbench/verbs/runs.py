@@ -115,7 +115,9 @@ def run_remove(request: RemoveRequest, caller: Caller) -> None:
         import click
 
         what = ", ".join(f"{e.id} ({e.model}, in {e.path})" for e in entries.values())
-        click.confirm(f"delete {what}?", abort=True, err=True)
+        if not click.confirm(f"delete {what}?", err=True):
+            caller.say("nothing was deleted")
+            return
     for run_id in entries:
         folder, left = store.remove(run_id)
         caller.say(f"deleted {run_id} in {folder}")
@@ -139,6 +141,7 @@ class SeriesRequest(NameRequest):
 def run_series(request: SeriesRequest, caller: Caller) -> None:
     from trtbench.core.errors import writing
     from trtbench.core.run import Run
+    from trtbench.host.files import make_folder
     from trtbench.measure.bench import write_run_files
 
     run, output = run_show(request, caller), Path(request.output)
@@ -148,7 +151,7 @@ def run_series(request: SeriesRequest, caller: Caller) -> None:
             fix=f"trtbench runs show {request.name} says why it failed",
         )
     with writing(output):
-        output.mkdir(parents=True, exist_ok=True)
+        make_folder(output)
     write_run_files(run, output, series=True)
     caller.say(f"wrote the samples to {output}")
 

@@ -18,7 +18,7 @@ from trtbench.core.run import FailedRun, Run, gpu_of
 from trtbench.core.safety import mask
 from trtbench.core.samples import DURATIONS
 from trtbench.core.units import instant_from_text
-from trtbench.host.files import scratch_directory
+from trtbench.host.files import make_folder, scratch_directory
 from trtbench.requests.execution import Event, Listener, silent
 from trtbench.store.directory import Entry, own_files
 from trtbench.store.store import Store
@@ -143,27 +143,25 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     rows: list[Row] = []
     columns = [(name, arrow.float64()) for name in ("start", *DURATIONS)]
     schema = arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with scratch_directory(folder) as work:
-            with parquet.ParquetWriter(work / SAMPLES, schema, compression="zstd") as writer:
-                for entry, run in _load_each(entries, store, problems, listen):
-                    rows.append(row_from_run(entry, run))
-                    if not isinstance(run, Run) or not len(run.times):
-                        continue
-                    count, found = len(run.times), dict(run.times.columns())
-                    unknown = {"run": [run.id] * count, "launch": [0] * count}
-                    data = {
-                        name: arrow.array(found.get(name, unknown.get(name, [None] * count)), kind)
-                        for name, kind in zip(schema.names, schema.types, strict=True)
-                    }
-                    writer.write_table(arrow.table(data, schema=schema))
-            # Every run has all fields; missing values are null.
-            names = dict.fromkeys(name for row in rows for name in row)
-            whole = {name: arrow.array([row.get(name) for row in rows]) for name in names}
-            parquet.write_table(arrow.table(whole), work / RUNS, compression="zstd")
-            for name in (RUNS, SAMPLES):
-                (work / name).replace(folder / name)
+    with writing(folder), scratch_directory(make_folder(folder)) as work:
+        with parquet.ParquetWriter(work / SAMPLES, schema, compression="zstd") as writer:
+            for entry, run in _load_each(entries, store, problems, listen):
+                rows.append(row_from_run(entry, run))
+                if not isinstance(run, Run) or not len(run.times):
+                    continue
+                count, found = len(run.times), dict(run.times.columns())
+                unknown = {"run": [run.id] * count, "launch": [0] * count}
+                data = {
+                    name: arrow.array(found.get(name, unknown.get(name, [None] * count)), kind)
+                    for name, kind in zip(schema.names, schema.types, strict=True)
+                }
+                writer.write_table(arrow.table(data, schema=schema))
+        # Every run has all fields; missing values are null.
+        names = dict.fromkeys(name for row in rows for name in row)
+        whole = {name: arrow.array([row.get(name) for row in rows]) for name in names}
+        parquet.write_table(arrow.table(whole), work / RUNS, compression="zstd")
+        for name in (RUNS, SAMPLES):
+            (work / name).replace(folder / name)
     return Exported(runs=len(rows), problems=tuple(problems), where=str(folder))
 
 
