@@ -292,7 +292,6 @@ def joined_dims(args: list[str]) -> list[str]:
 
 
 def parameter(field: RequestField) -> click.Parameter:
-    """Return the click parameter for a field of a request."""
     about = field.about
     many = field.item is not None
     if isinstance(about, Argument):

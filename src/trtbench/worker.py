@@ -32,8 +32,6 @@ from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Value
 from trtbench.runtimes import RUNTIMES, session_opener
 
-PROGRESS_S = 0.2
-"""Seconds between two reports of progress in a stage; a builder takes thousands of steps."""
 EXIT_REPORTED = 3
 """The exit status when ``error.json`` says what went wrong."""
 _FUNCTIONS: Mapping[type[jobs.Job], tuple[str, str]] = {
@@ -60,7 +58,8 @@ class Events(jobs.Stage):
 
     def progress(self, done: float, text: str) -> None:
         now = time.monotonic()
-        if now - self._reported_at >= PROGRESS_S:
+        # Seconds between two reports of progress in a stage; a builder takes thousands of steps.
+        if now - self._reported_at >= 0.2:
             self._reported_at = now
             self.write(f"{jobs.PROGRESS_MARK}{done:.3f} {' '.join(text.split())[:200]}".encode())
 

@@ -174,7 +174,6 @@ def eval_sides(request: RunningFields, names: Sequence[str], *, config: Config) 
 
 
 def feed_from_request(request: CheckRequest, models: Sequence[Path]) -> Feed:
-    """Return the inputs that all models get."""
     task = request.images_task
     if task is not None:
         return Feed(
@@ -350,7 +349,6 @@ def write_files(stem: Path, value: object, document: Document) -> list[Path]:
 
 
 def write_check(checked: Checked, folder: Path) -> list[Path]:
-    """Write ``check.json`` and ``check.md``."""
     return write_files(folder / "check", checked, document_from_check(checked))
 
 

@@ -253,7 +253,6 @@ def attach_scores(evaluation: Evaluation, store: Store) -> Evaluation:
 
 
 def _write_scores(evaluation: Evaluation, model: Evaluated, folder: Path) -> None:
-    """Write a model's scores and pictures into a folder."""
     write_scores(folder, scores_of(evaluation, model))
     number = evaluation.models.index(model)
     with writing(folder):

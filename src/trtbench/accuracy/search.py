@@ -400,7 +400,6 @@ class Batches:
         return self.first(len(self))
 
     def first(self, items: int) -> Iterator[Batch]:
-        """Yield the batches that hold the first items."""
         for start in range(0, min(items, len(self)), self.size):
             if start in self._cached:
                 yield self._cached[start]
@@ -755,7 +754,6 @@ def _added_drift(group: Sequence[Part], drifts: Mapping[str, Drift]) -> tuple[fl
 
 
 def _group(trials: Trials, number: int, drifts: Mapping[str, Drift], *, tried: bool) -> NodeGroup:
-    """Return the result of one group of parts."""
     parts = trials.groups[number]
     first, last = parts[0], parts[-1]
     added, is_first = _added_drift(parts, drifts)

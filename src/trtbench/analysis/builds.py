@@ -135,7 +135,6 @@ def builds_needed(claim: float, spread: float) -> int:
 
 
 def bytes_aspect(draws: Sequence[Draw]) -> Aspect:
-    """Return whether all builds are byte-identical."""
     kinds = len({draw.sha256 for draw in draws})
     words = "all the same file" if kinds == 1 else f"{kinds} different files of {len(draws)}"
     return Aspect(name="bytes", same=kinds == 1, text=words)

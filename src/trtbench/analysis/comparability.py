@@ -60,7 +60,6 @@ class Difference(Value, frozen=True, kw_only=True):
 
     @property
     def of_device(self) -> bool:
-        """Whether it is a difference between the machines or devices."""
         known = property_named(self.key)
         return known is not None and known.machine
 

@@ -34,14 +34,12 @@ def t_quantile(p: float, *, df: float) -> float:
 
 
 def normal_quantile(p: float) -> float:
-    """Return the quantile of the standard normal distribution."""
     from statistics import NormalDist  # slow to import, and workers do not need it
 
     return NormalDist().inv_cdf(p)
 
 
 def t_two_sided_p(t: float, *, df: float) -> float:
-    """Compute the two-sided p-value of a Student t statistic."""
     return 2.0 * _t_upper(abs(t), df)
 
 
@@ -52,7 +50,6 @@ def _t_upper(t: float, df: float) -> float:
 
 
 def binomial_cdf(k: int, *, n: int, p: float) -> float:
-    """Compute P(Bin(n, p) <= k)."""
     if k < 0:
         return 0.0
     if k >= n:

@@ -271,7 +271,6 @@ def expectation_from_text(text: str) -> Condition:
 
 
 def rule_from_expectation(text: str) -> GateRule:
-    """Return the gate rule of an expectation on the layers."""
     read = expectation_from_text(text)
     return GateRule(text=read.text, metric="layers", relation="expect", limit=0.0)
 
@@ -279,13 +278,11 @@ def rule_from_expectation(text: str) -> GateRule:
 def judge_expectations(
     texts: Sequence[str], table: LayerTable, facts: EngineFacts
 ) -> tuple[GateResult, ...]:
-    """Evaluate expectations on the layers of an engine."""
     rules = [rule_from_expectation(text) for text in texts]
     return tuple(judge_expectation(rule, table, facts) for rule in rules)
 
 
 def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> GateResult:
-    """Evaluate one expectation on the layers of an engine."""
     expectation = expectation_from_text(rule.text)
     converting = [layer for layer in table.layers if layer.converts]
     row: dict[str, float | None] = {

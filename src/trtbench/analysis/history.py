@@ -285,7 +285,6 @@ class Series(Value, frozen=True, kw_only=True):
 
 
 def key_from_record(record: RunRecord) -> SeriesKey:
-    """Return the key of the series that a run belongs to."""
     gpu = gpu_of(record)
     own = ("model", "runtime", "precision", "inputs", "protocol")
     return SeriesKey(

@@ -155,7 +155,6 @@ def parameter_count(graph: EngineGraph) -> int | None:
 
 
 def inspection_from_profile(profile: LayerProfile, *, path: str) -> Inspection:
-    """Describe the times of layers."""
     rows = tuple((each.name, each.average_s, each.median_s, each.share) for each in profile.layers)
     slowest = sorted(profile.layers, key=lambda each: -each.typical_s)[:10]
     facts: dict[str, Scalar] = {

@@ -169,7 +169,6 @@ def cost_from_model(model: OnnxModel) -> ModelCost:
 
 
 def cost_from_node(node: OnnxNode) -> NodeCost:
-    """Estimate the cost of one node."""
     shape = node.outputs[0].shape if node.outputs else None
     read = weights = written = _total(each.size_bytes for each in node.outputs if each.name)
     if node.op in _NO_COPY:
@@ -336,7 +335,6 @@ def stamp_from_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def text_from_preparation(facts: Mapping[str, object]) -> str:
-    """Encode how images were prepared as JSON."""
     return msgspec.json.encode(dict(facts), order="sorted").decode()
 
 

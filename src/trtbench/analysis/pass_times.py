@@ -75,7 +75,6 @@ def split_from_columns(columns: Mapping[str, AnyArray], *, warmup: float = 0.1) 
 
 
 def describe_times(split: Split) -> str:
-    """Describe how the times per item were measured."""
     return (
         f"median per item over {split.item_batches} batch{'es' * (split.item_batches != 1)} of "
         f"{split.item_batch}, after {split.warmup_batches} of warm-up, in the pass that "

@@ -297,7 +297,6 @@ def launches_hint(needed: int | None) -> str:
 
 
 def incomparable(metric: str, *, reason: str, design: Design = "apart") -> Verdict:
-    """Return the verdict of a metric that cannot be compared."""
     return Verdict(metric=metric, kind="incomparable", reason=reason, design=design)
 
 
@@ -322,7 +321,6 @@ def launches_to_reach(goal: float, *, half: float, count: int, level: float = LE
 
 
 def shared_columns(baseline: IterationTimes, candidate: IterationTimes) -> list[str]:
-    """Return the names of the times that both sides have."""
     other = candidate.durations()
     return [name for name in baseline.durations() if name in other]
 

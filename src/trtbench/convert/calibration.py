@@ -146,7 +146,6 @@ def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
 
 
 def item_limit(spec: BuildSpec) -> int:
-    """Return the maximum number of calibration items."""
     text = spec.options.get("calibration_items", str(ITEMS))
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"{text!r} is not a number of items", fix="--opt calibration_items=256")
@@ -167,7 +166,6 @@ def calibration_items(
 
 
 def save_feeds(path: Path, feeds: Sequence[FeedArrays]) -> None:
-    """Write batches to one file."""
     arrays = {
         f"{index}/{name}": array for index, f in enumerate(feeds) for name, array in f.items()
     }
@@ -206,7 +204,6 @@ def save_calibration(
     preprocessing: Mapping[str, Scalar],
     seed: int = 0,
 ) -> CalibrationRef:
-    """Write the calibration batches, and return a description of them."""
     feeds = items.feeds(batch=batch, fixed=model_inputs.fixed_batch(inputs) is not None)
     if not feeds:
         raise InputError(

@@ -213,7 +213,6 @@ def _edges(
 
 
 def tensor_types(model: ModelProto) -> dict[str, int]:
-    """Return the element type of every tensor of the outer graph."""
     import onnx
 
     light = onnx.ModelProto()  # shape inference does not accept 2 GiB
@@ -362,7 +361,6 @@ def drop_unused(graph: GraphProto) -> None:
 
 
 def copied(model: ModelProto) -> ModelProto:
-    """Return a copy of a model."""
     made = type(model)()
     made.CopyFrom(model)
     return made

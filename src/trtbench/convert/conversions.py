@@ -286,7 +286,6 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
 
 
 def quant_spec(request: QuantizeRequest) -> QuantSpec:
-    """Return the spec of a cast or a quantization."""
     path, precision = Path(request.model), request.precision
     means = request.via or VIA[precision]
     if (means == "cast") != (VIA[precision] == "cast"):

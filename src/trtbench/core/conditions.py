@@ -136,7 +136,6 @@ def holds(condition: Condition, row: Row, *, baseline: Row | None = None) -> boo
 
 
 def unknown_names(condition: Condition, row: Row) -> list[str]:
-    """Return the quantities of a condition that a row does not have."""
     return [name for name in condition.names if row.get(name) is None]
 
 

@@ -32,8 +32,6 @@ from trtbench.core.spec import RunSpec
 from trtbench.core.units import counted, text_from_rate, text_from_seconds, text_from_shape
 from trtbench.core.words import CudaGraph, Protocol
 
-REPORTED_OPTIONS = {"compile", "tf32", "channels_last"}
-"""Options of runtimes whose real value sessions report: a requested one may have no effect."""
 _GRAPH = ("--useCudaGraph", "--noCudaGraph")
 _TRANSFERS = ("--noDataTransfers", "--includeDataTransfers")
 SETTING_FLAGS = {
@@ -80,7 +78,8 @@ def options_of(record: AnyRecord) -> dict[str, str]:
     """Return options with the values that ran, and arguments that no setting covers."""
     found = {**record.spec.options, **arguments_of(record)}
     reported = record.conditions if isinstance(record, RunRecord) else {}
-    for key in found.keys() & REPORTED_OPTIONS:
+    # Options of runtimes whose real value sessions report: a requested one may have no effect.
+    for key in found.keys() & {"compile", "tf32", "channels_last"}:
         ran = known_value(reported.get(key))
         if ran is not None:
             found[key] = {True: "on", False: "off"}.get(ran, str(ran))  # type: ignore[call-overload]
@@ -496,6 +495,5 @@ def history_settings(record: RunRecord, *, without: Iterable[str]) -> str:
 
 
 def request_same_series(one: RunSpec, other: RunSpec) -> bool:
-    """Whether two specs request runs of the same series over time."""
     fields = {name for each in PROPERTIES if each.history for name in each.asked}
     return all(getattr(one, name) == getattr(other, name) for name in fields)

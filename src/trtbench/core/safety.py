@@ -49,7 +49,6 @@ def shown(text: str, *, most: int = 80) -> str:
 
 
 def xml_text(text: str) -> str:
-    """Escape the characters that XML does not allow."""
     return clean_text(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 

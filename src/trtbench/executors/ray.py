@@ -30,14 +30,8 @@ T = TypeVar("T")
 TAKES = ("address", "wait_node")
 RETRIES = 5
 """How often a job is started again after its node was lost."""
-NOTICE_S = 90.0
-"""How long a cluster may take to notice that a node is gone; Ray's own limit is shorter."""
 GRACE_S = 60.0
 """Time for starting a task and fetching its result, in addition to the limit of the job."""
-ANSWER_S = 15.0
-"""How long a node may take to answer a small task."""
-LISTEN_S = 30.0
-"""How long a head node that has just been started may take until it accepts connections."""
 JOINS = 3
 """How often joining a cluster is tried. Its proxy forks a server for each client while gRPC has
 threads, and the new process sometimes dies before it starts."""
@@ -216,7 +210,8 @@ class RayExecutor(_node.SlotExecutor):
 
     def _is_gone(self, node: str) -> bool:
         """Return whether a node on which a task failed is lost; waits until the cluster knows."""
-        deadline = time.monotonic() + NOTICE_S
+        # How long a cluster may take to notice that a node is gone; Ray's own limit is shorter.
+        deadline = time.monotonic() + 90.0
         while time.monotonic() < deadline:
             alive = {each["NodeID"] for each in self._ray.nodes() if each["Alive"]}
             if node not in alive:
@@ -232,7 +227,8 @@ class RayExecutor(_node.SlotExecutor):
         name = "trtbench queries a node"
         reference = task.options(scheduling_strategy=_pin_to(node), name=name).remote()
         try:
-            answer: T = self._ray.get(reference, timeout=ANSWER_S)
+            # How long a node may take to answer a small task.
+            answer: T = self._ray.get(reference, timeout=15.0)
             return answer
         except importlib.import_module("ray.exceptions").RayError:
             return None
@@ -241,7 +237,8 @@ class RayExecutor(_node.SlotExecutor):
 def _check_listening(address: str) -> None:
     """Raise if nothing listens at an address; Ray itself would keep trying for minutes."""
     host, _, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
-    deadline = time.monotonic() + LISTEN_S
+    # How long a head node that has just been started may take until it accepts connections.
+    deadline = time.monotonic() + 30.0
     while host and port.isdecimal():
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()

@@ -50,10 +50,6 @@ COPY_S = 3600.0
 
 _LOST = 255
 """The exit status of ssh when it cannot reach the machine, or lost the connection."""
-_NO_PROGRAM = (126, 127)
-"""Exit statuses of a shell when there is no such program."""
-_RETURN_STATUS = '"$@"; exit $?'
-"""Shell code that returns a status if its program was killed; ssh would return ``_LOST``."""
 _FULL = os.strerror(errno.ENOSPC)
 _PROBE = (
     "import sys, importlib.util as u; print('trtbench-probe', *sys.version_info[:2], "
@@ -230,7 +226,6 @@ class Shell:
         environment: dict[str, str],
         closed: threading.Event,
     ) -> str:
-        """Run the job in a folder of the host; returns how it ended."""
         words = (f"{folder}/request.json", folder, "-")
         command = self._python("-m", "trtbench.node", *words, environment=environment)
         with temporary_folder() as own, contextlib.ExitStack() as pipe:
@@ -313,13 +308,14 @@ class Shell:
         if self._code:
             more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
             sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # overrides earlier ones
-        python = shlex.join(["sh", "-c", _RETURN_STATUS, "sh", self.host.python, *words])
+        # Shell code that returns a status if its program was killed; ssh would return `_LOST`.
+        python = shlex.join(["sh", "-c", '"$@"; exit $?', "sh", self.host.python, *words])
         return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
 
     def _unreachable(self, lines: Sequence[str], *, status: int | None = _LOST) -> UnavailableError:
         title = self.host.title
         fix: str | None = shlex.join(self._ssh("true"))
-        if status in _NO_PROGRAM:
+        if status in (126, 127):  # exit statuses of a shell when there is no such program
             fix = f"set python of {title} in the hosts file to an interpreter on the host"
         elif _FULL in " ".join(lines):
             fix = f"free space on the disk of {self.host.folder} on the host"

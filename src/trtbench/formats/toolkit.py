@@ -168,7 +168,6 @@ def _converted(value: object, kind: object) -> object:
 
 
 def _dotted(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield nested values with dotted names."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from _dotted(value, f"{prefix}{key}.")

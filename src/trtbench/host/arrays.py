@@ -100,7 +100,6 @@ def read_archive(
 
 
 def archive_names(source: Path) -> list[str]:
-    """Return the names of the arrays of an ``.npz``."""
     check_file(source)
     try:
         with zipfile.ZipFile(source) as archive:
@@ -179,7 +178,6 @@ class ChunkWriter:
         self._start = self._stop = self._bytes = 0
 
     def add(self, arrays: Arrays, *, items: int) -> None:
-        """Add the rows of ``items`` items."""
         self._parts.append(arrays)
         self._stop += items
         self._bytes += sum(array.nbytes for array in arrays.values())
@@ -187,7 +185,6 @@ class ChunkWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the collected rows to a file."""
         if not self._parts:
             return
         path = self._folder / f"outputs-{self._start:09d}-{self._stop:09d}.npz"
@@ -211,7 +208,6 @@ class Chunks:
         self._held: dict[str, Array] = {}
 
     def __len__(self) -> int:
-        """Return the number of items."""
         return self._files[-1][1] if self._files else 0
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Array]]]:
@@ -220,7 +216,6 @@ class Chunks:
             yield start, self._load(path)
 
     def rows(self, start: int, stop: int) -> dict[str, Array]:
-        """Return the rows of items ``start`` to ``stop``."""
         parts = []
         for low, high, path in self._files:
             if high > start and low < stop:

@@ -122,7 +122,6 @@ class Cuda:
         return created
 
     def malloc(self, size: int) -> int:
-        """Allocate device memory."""
         try:
             return int(self._create("cudaFree", "cudaMalloc", size))
         except CudaError:
@@ -151,11 +150,9 @@ class Cuda:
         return self.bind("cudaEventRecord", event, stream)
 
     def wait(self, event: object) -> Call:
-        """Return a call that makes the host wait for an event."""
         return self.bind("cudaEventSynchronize", event)
 
     def stream_wait(self, stream: object, event: object) -> Call:
-        """Return a call that makes a stream wait for an event of another stream."""
         return self.bind("cudaStreamWaitEvent", stream, event, 0)
 
     def synchronize(self, stream: object) -> None:

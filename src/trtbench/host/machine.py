@@ -159,7 +159,6 @@ def _virtual_machine(info: Mapping[str, str], root: Path) -> bool | None:
 
 
 def container(*, root: Path) -> bool | None:
-    """Return whether this process is in a container; ``None`` if unknown."""
     marks = (".dockerenv", "run/.containerenv", "run/systemd/container")
     # Up to Python 3.11, Path.exists raises if a folder is not accessible.
     if any(os.path.exists(root / mark) for mark in marks):  # noqa: PTH110

@@ -217,7 +217,6 @@ class Device:
         return None
 
     def sm_clock_hz(self) -> float | None:
-        """Return the current SM clock."""
         return scaled(self.ask("nvmlDeviceGetClockInfo", CLOCK_SM), MHZ)
 
 

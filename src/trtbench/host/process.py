@@ -31,8 +31,6 @@ from trtbench.core.safety import expand_home, mask, mask_words
 from trtbench.host.files import temporary_folder
 
 T = TypeVar("T")
-MOST_LINE = 1 << 20
-"""Bytes of the longest line of a child: an error with the end of its log."""
 GRACE_S = 2.0  # how long a child may take to end after SIGTERM before it is killed
 TRTEXEC_FOLDERS = (Path("/usr/src/tensorrt/bin"), Path("/opt/tensorrt/bin"))
 """Folders where NVIDIA's packages and containers install trtexec, not on the search path."""
@@ -123,7 +121,8 @@ class Child:
         data = os.read(self._events, 65536)
         self._pipe_open = bool(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MOST_LINE:
+        # Bytes of the longest line of a child: an error with the end of its log.
+        if len(self._rest) > 1 << 20:
             self._pipe_open = False
             raise UnavailableError("a process reports without end", fix="find out what it writes")
         for line in (each.decode("utf-8", "replace") for each in lines):
@@ -470,7 +469,6 @@ def run_logged(
 
 
 def text_of_exit(end: Exit) -> str:
-    """Return a text that says how a program ended."""
     return f"ended by {end.signal}" if end.signal else f"ended with status {end.status}"
 
 

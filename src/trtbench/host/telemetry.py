@@ -50,10 +50,6 @@ _RAIL = re.compile(
     r"(?<![\w@])(VDD\w*|VIN\w*|POM_5V_\w+|SYS5V|GPU|CPU|SOC|CV) "
     r"(-?\d+)(?:mW)?/-?\d+(?:mW)?(?![\w.])"
 )
-_WHOLE_BOARD = ("VDD_IN", "POM_5V_IN", "VIN")
-"""Rails that supply the whole board; AGX Xavier and AGX Orin measure none of them."""
-_SUPPLIED_BY_OTHERS = ("VDDQ_VDD2_1V8AO",)
-"""Rails supplied by another measured one: this one by VIN_SYS_5V0 of an AGX Orin."""
 
 _NOT_LOCKED = "the clock was not locked"
 _UNLOCK = "nvmlDeviceResetGpuLockedClocks"
@@ -190,8 +186,10 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
     heat = re.search(r"\bgpu(?:-therm(?:al)?)?@(-?\d+(?:\.\d+)?)C", line, re.IGNORECASE)
     celsius = float(heat[1]) if heat else -math.inf
     rails = {match[1]: int(match[2]) * 1e-3 for match in _RAIL.finditer(line)}
-    whole = next((rails[name] for name in _WHOLE_BOARD if name in rails), None)
-    parts = [watts for name, watts in rails.items() if name not in _SUPPLIED_BY_OTHERS]
+    # Rails that supply the whole board; AGX Xavier and AGX Orin measure none of them.
+    whole = next((rails[name] for name in ("VDD_IN", "POM_5V_IN", "VIN") if name in rails), None)
+    # Rails supplied by another measured one: this one by VIN_SYS_5V0 of an AGX Orin.
+    parts = [watts for name, watts in rails.items() if name not in ("VDDQ_VDD2_1V8AO",)]
     return TelemetrySample(
         at_s=at_s,
         gpu_util=int(gpu[1]) / 100 if gpu and gpu[1] else None,

@@ -177,7 +177,6 @@ def load(flavour: Flavour) -> tuple[ModuleType, Abilities]:
 
 
 def abilities_of(trt: ModuleType, *, flavour: Flavour) -> Abilities:
-    """Return the abilities of an imported module."""
     names = set()
     for name in NAME_VERSIONS:
         found: object = trt
@@ -189,7 +188,6 @@ def abilities_of(trt: ModuleType, *, flavour: Flavour) -> Abilities:
 
 
 def abilities_of_version(version: str, *, flavour: Flavour) -> Abilities:
-    """Return the abilities of a version that is not installed."""
     number = version_numbers(version)
     names = set()
     for name, spans in NAME_VERSIONS.items():

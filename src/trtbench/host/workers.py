@@ -85,7 +85,6 @@ def check_interpreter(python: str) -> None:
 
 
 def can_import(python: str, module: str) -> bool:
-    """Return whether an interpreter can import a module."""
     try:
         return not _probe(python, (module,))[1]
     except UnavailableError:

@@ -243,7 +243,8 @@ class TimesCache:
             for name, value in statistics.items()
             if (other := printed.get(label, {}).get(name)) is not None
         ]
-        same = all(math.isclose(*pair, rel_tol=TOLERANCE, abs_tol=1e-5) for pair in pairs)
+        # Relative; trtexec prints six digits of what it computed in single precision.
+        same = all(math.isclose(*pair, rel_tol=1e-3, abs_tol=1e-5) for pair in pairs)
         return same if pairs else None
 
     def read(self, found: FoundFile) -> exported_times.TimesFile:
@@ -375,8 +376,6 @@ def broken_file(shown: str, kind: str, problem: InputError | OSError, *, named: 
     return Unused(path=shown, kind=kind, reason=said, named=named, broken=True)
 
 
-TOLERANCE = 1e-3
-"""Relative; trtexec prints six digits of what it computed in single precision."""
 _WARMUP = re.compile(r"\+ *([\d.]+) *ms warm")
 _REPRODUCED = "the times reproduce the numbers that were printed"
 
@@ -456,7 +455,6 @@ class Draft:
         return True
 
     def fits(self, part: FilePart) -> bool:
-        """Whether a part could be added."""
         if part.slot in self.parts:
             return False
         other = self.parts.get({"graph": "profile", "profile": "graph"}.get(part.slot, ""))
@@ -469,7 +467,6 @@ class Draft:
         return printed <= {" ".join(name.split()) for name in part.value}
 
     def has_layers_of(self, graph: FilePart) -> bool:
-        """Whether the profile has the same layers as the layer information."""
         profile = self.parts.get("profile")
         return profile is not None and sorted(profile.value) == sorted(graph.value)
 
@@ -488,7 +485,6 @@ class Draft:
 
 
 def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesCache) -> list[Draft]:
-    """Group parts into runs."""
     bags: dict[tuple[Path, str], list[FilePart]] = {}
     for part in parts:
         bags.setdefault((part.file.folder, part.file.key), []).append(part)
@@ -505,8 +501,6 @@ def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesCache) -> list[Draf
 
 
 def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesCache) -> list[Draft]:
-    """Group the files of one name."""
-
     def of(slot: str) -> list[FilePart]:
         return [part for part in bag if part.slot == slot]
 

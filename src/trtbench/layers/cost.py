@@ -230,7 +230,6 @@ _MODULES = {
 
 @cache
 def gpu_peaks() -> tuple[GpuPeak, ...]:
-    """Return the peak rates of every GPU in the table."""
     found = []
     for line in _TABLE.strip().splitlines():
         name, _, bandwidth, rates, _ = (part.strip() for part in line.split("|"))

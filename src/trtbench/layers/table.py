@@ -151,7 +151,6 @@ def has_numbered_name(node: str) -> bool:
 
 
 def short_name(name: str) -> str:
-    """Shorten a long name in the middle."""
     if len(name) <= MAX_NAME_LENGTH:
         return name
     head = MAX_NAME_LENGTH * 2 // 3

@@ -122,7 +122,6 @@ def with_parts(
 
 
 def files_elsewhere(model: ModelRef) -> list[str]:
-    """Return the files of a model that are not in its folder."""
     return [each.name for each in model.files if Path(each.name).is_absolute()]
 
 
@@ -254,7 +253,6 @@ def sha256_of(path: Path) -> str:
 
 
 def signature_of(path: Path) -> Signature:
-    """Return the signature of a file, without reading it."""
     facts = path.stat()
     times = (facts.st_mtime_ns, facts.st_ctime_ns)
     return facts.st_dev, facts.st_ino, facts.st_size, *times

@@ -173,7 +173,6 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def names_read(node: NodeProto) -> set[str]:
-    """Return the tensors that a node and its subgraphs read."""
     found = {name for name in node.input if name}
     for body in subgraphs(node):
         found |= {name for inner in body.node for name in names_read(inner)}
@@ -195,7 +194,6 @@ def sort_nodes(graph: GraphProto) -> None:
 
 
 def keep_nodes(graph: GraphProto, nodes: list[NodeProto]) -> None:
-    """Keep only these nodes of a graph, in this order."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
@@ -212,7 +210,6 @@ def dtype_name(kind: int) -> str:
 
 
 def spec_from_value(value: ValueInfoProto) -> TensorSpec:
-    """Return an input or output as a ``TensorSpec``."""
     kind = (value.type.WhichOneof("value") or "").removesuffix("_type").replace("_", " ")
     if kind in NO_TENSORS:
         return TensorSpec(name=value.name, dtype=kind, shape=())

@@ -147,7 +147,6 @@ Chart = Lines | Histogram | Bars | Boxes
 
 
 def curves(x: Axis, y: Axis, lines: Iterable[Line], *, marks: Iterable[Mark] = ()) -> Lines:
-    """Return a line chart with a single panel."""
     return Lines(x, y, (Panel(lines=tuple(lines), marks=tuple(marks)),))
 
 
@@ -182,7 +181,6 @@ def bar_group(
 
 
 def divided(values: Iterable[float | None], scale: float) -> tuple[float | None, ...]:
-    """Divide all values that are not ``None`` by ``scale``."""
     return tuple(None if each is None else each / scale for each in _as_tuple(values))
 
 

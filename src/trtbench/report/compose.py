@@ -81,7 +81,6 @@ def document_from_runs(
 
 
 def write_document(document: Document, folder: Path, *, formats: Sequence[str]) -> list[Path]:
-    """Write a document in all given formats and return the files."""
     renderers = {name: RENDERERS.load(name) for name in formats}
     covered = {each for module in renderers.values() for each in module.INCLUDES}
     paths = [

@@ -194,12 +194,10 @@ class Document(Value, frozen=True, kw_only=True):
 def document_from_blocks(
     id: str, blocks: Iterable[Block], *, title: str = "", created: str = ""
 ) -> Document:
-    """Return a document with a single section without a title."""
     return Document(title=title, created=created, sections=(Section(id, "", tuple(blocks)),))
 
 
 def optional_section(id: str, title: str, blocks: Iterable[Block]) -> Section | None:
-    """Return a section, or ``None`` if there are no blocks."""
     found = tuple(blocks)
     return Section(id, title, found) if found else None
 

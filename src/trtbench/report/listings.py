@@ -97,8 +97,6 @@ _MARKS = {"stated": "", "recorded": "~", "implied": "~", "unknown": "?"}
 
 
 def document_from_import(result: ImportResult) -> Document:
-    """List the imported runs, and the files that were not used."""
-
     def failed(each: Imported) -> bool:
         return isinstance(each.record, FailedRun)
 

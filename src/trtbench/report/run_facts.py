@@ -55,7 +55,6 @@ _SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
 
 
 def labelled(runs: Sequence[Run]) -> list[tuple[str, Run]]:
-    """Return every run with its unique label."""
     return list(zip(labels_from_runs(runs), runs, strict=True))
 
 
@@ -67,7 +66,6 @@ def summary_of(run: Run) -> Summary:
 
 
 def cache_summary(run: Run, summary: Summary) -> None:
-    """Store an already computed summary in the cache."""
     _SUMMARIES[run] = summary
 
 
@@ -119,7 +117,6 @@ def quantile(found: Quantile) -> Cell | Time:
 
 
 def quantile_cell(found: Quantile, unit: units.UnitScale) -> Cell:
-    """Return a quantile as a cell in the given unit."""
     cell = quantile(found)
     return cell if isinstance(cell, Cell) else duration_cell(cell[0], bounds=cell[1], unit=unit)
 
@@ -221,7 +218,6 @@ def score_text(score: Score, value: float | None) -> str:
 
 
 def interval_text(verdict: Verdict, *, digits: int = 2) -> str:
-    """Format the interval of a change."""
     if verdict.interval is None:
         return "–"
     ends = (verdict.interval.low - 1, verdict.interval.high - 1)

@@ -81,8 +81,6 @@ Outputs = dict[str, NDArray[np.generic]]
 
 DEPTH = {"pipeline": 2, "gpu": 2, "coldl2": 2}
 """Queries in flight per context; one for protocols that wait for each query."""
-FRESH_SEED = 1_000_003
-"""Seed of the inputs for checking a graph, which must differ from the measured ones."""
 CLOSE = 1e-2
 """Largest allowed difference between a graph and a plain run, relative to the largest value.
 
@@ -649,7 +647,6 @@ class TrtSession(_session.Session):
         )
 
     def _run(self, unit: Unit, enqueue: Callable[[], object]) -> None:
-        """Run one whole query, not timed."""
         for copy in self._copies_in(unit, unit.stream):
             copy()
         if enqueue() is False:
@@ -770,7 +767,8 @@ class TrtSession(_session.Session):
                 continue
             tensor = TensorSpec(name=port.name, dtype=port.dtype, shape=buffer.shape)
             try:
-                array = random_inputs((tensor,), seed=FRESH_SEED, limits=limits)[port.name]
+                # Seed of the inputs for checking a graph, which must differ from the measured ones.
+                array = random_inputs((tensor,), seed=1_000_003, limits=limits)[port.name]
             except (ValueError, TypeError):  # no random values of this type: unchanged
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)

@@ -71,8 +71,6 @@ SERIES = 2
 """Series of each side in a launch: A B B A."""
 SERIES_S, SETTLE_S, FEWEST = 0.04, 0.01, 10
 """Seconds of a series, and of the discarded queries before it; its minimum of queries."""
-CLOCKED = 2
-"""Launches that read the SM clock: it depends on the engine, and starting NVML takes time."""
 OTHER_SIDE = "measured without a CUDA graph: the other side cannot be captured"
 
 ReadClock = Callable[[], float | None]
@@ -238,7 +236,8 @@ def _run_side_on_gpu(
     with ExitStack() as held:
         held.callback(prepared.session.close)
         clock: ReadClock | None = None
-        if job.launch < CLOCKED:
+        # Launches that read the SM clock: it depends on the engine, and starting NVML takes time.
+        if job.launch < 2:
             held.enter_context(keep_open())
             gpu = held.enter_context(opened(visible_index(index_of(runtime.device(spec)))))
             clock = None if gpu is None else gpu.sm_clock_hz

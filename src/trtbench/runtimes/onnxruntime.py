@@ -100,11 +100,7 @@ _TYPES = {
 _KINDS = {"seq": SEQUENCE, "map": MAP, "sparse_tensor": SPARSE, "optional": OPTIONAL}
 
 KERNEL = "_kernel_time"
-MOST_TRACED = 100
-"""Runs in one trace, which ONNX Runtime keeps in memory, up to a million events."""
 LARGEST_TRACE_BYTES = 1 << 30
-LARGEST_MODEL_BYTES = 1 << 28
-"""A larger model is not loaded a second time just to trace it."""
 MOST_NAMED = 8
 _SHARED_POOL = "set_global_thread_pool_sizes"
 """A function of ONNX Runtime 1.23 and later, for a pool of all sessions of a process."""
@@ -429,7 +425,8 @@ class OrtSession(_session.Session):
             return {}
         try:
             held = outline_of(Path(self._model.path)).held
-            if not held or (self._model.size_bytes or 0) > LARGEST_MODEL_BYTES:
+            # A larger model is not loaded a second time just to trace it.
+            if not held or (self._model.size_bytes or 0) > 1 << 28:
                 return {}
             session = self._profiling()
             session.run(self._names, self._feed)
@@ -443,7 +440,8 @@ class OrtSession(_session.Session):
         if self._profiling is None:
             return super().profile_layers()
         session, until = self._profiling(), time.monotonic() + _session.ENOUGH_S
-        for number in range(1, _session.WARMUP + MOST_TRACED + 1):
+        # Runs in one trace, which ONNX Runtime keeps in memory, up to a million events.
+        for number in range(1, _session.WARMUP + 100 + 1):
             session.run(self._names, self._feed)
             if number >= _session.WARMUP + _session.LEAST and time.monotonic() >= until:
                 break

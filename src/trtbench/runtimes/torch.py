@@ -74,8 +74,6 @@ TRAVELS = {"weights": "file", "factory": "code"}
 
 MARK, WHOLE = "trtbench:", "trtbench:query"
 _COMPILE = ("default", "reduce-overhead", "max-autotune")
-MODES_WITH_GRAPHS = _COMPILE[1:]
-"""Modes of torch.compile that use their own CUDA graphs."""
 _AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 _PRECISIONS = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
@@ -87,8 +85,6 @@ _PACKED = re.compile(r"_weight_int(4|8)pack|_int_mm|^quantized::")
 """Operators with low-bit kernels, whatever the types of their arguments."""
 GRAPH_TOLERANCE = 1e-2
 """Relative to the largest output: other kernels may be chosen; wrong inputs differ far more."""
-GRAPH_WARMUP = 3
-"""Calls before a capture, to complete lazy initialisation and autotuning."""
 
 
 def available() -> str | None:
@@ -383,7 +379,8 @@ class TorchSession(_session.Session):
                 "device": self._torch.cuda.get_device_name(self._device),
             }
         self.conditions = {key: Fact(value=value) for key, value in found.items()}
-        if self._device.type == "cuda" and settings.compile in MODES_WITH_GRAPHS:
+        # Modes of torch.compile that use their own CUDA graphs.
+        if self._device.type == "cuda" and settings.compile in _COMPILE[1:]:
             self.conditions["cuda_graph"] = Fact(value=True, source="implied")
 
     def _full_precision(self) -> str:
@@ -704,7 +701,8 @@ class CudaSession(TorchSession):
         graph = torch.cuda.CUDAGraph()
         facts: dict[str, str] = {}
         try:
-            for _ in range(GRAPH_WARMUP):
+            # Calls before a capture, to complete lazy initialisation and autotuning.
+            for _ in range(3):
                 forward()
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, stream=self._stream):

@@ -20,21 +20,10 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
+from trtbench.core import run as core
 from trtbench.core.codec import json_from_value, record_from_json, value_from_json
 from trtbench.core.errors import InputError, StoreError, reading, writing
 from trtbench.core.properties import protocol_of
-from trtbench.core.run import (
-    AnyRecord,
-    Environment,
-    FailedRun,
-    LoadSearch,
-    Run,
-    RunRecord,
-    Scores,
-    gpu_of,
-    precision_of,
-    without_secrets,
-)
 from trtbench.core.safety import check_name, clean_line, read_bytes
 from trtbench.core.samples import (
     DURATIONS,
@@ -176,7 +165,6 @@ def _listed_files(folder: Path) -> set[str]:
 
 
 def _all_files(folder: Path) -> set[str]:
-    """Return the names of all files and links below a folder."""
     found = set()
     begin = len(str(folder)) + 1
     for path, folders, files in os.walk(str(folder)):
@@ -194,9 +182,9 @@ def run_directories(root: Path) -> Iterator[Path]:
             yield folder
 
 
-def write_record(folder: Path, record: AnyRecord) -> None:
+def write_record(folder: Path, record: core.AnyRecord) -> None:
     """Write run.json, whole or not at all, without secrets."""
-    write_json(folder / RECORD, without_secrets(record))
+    write_json(folder / RECORD, core.without_secrets(record))
 
 
 def write_json(path: Path, value: object) -> None:
@@ -215,7 +203,7 @@ def write_samples(folder: Path, times: IterationTimes) -> None:
             write_bytes(folder / SAMPLES, _NO_SAMPLES)
 
 
-def read_record(folder: Path) -> AnyRecord:
+def read_record(folder: Path) -> core.AnyRecord:
     """Read run.json of a run directory."""
     path = folder / RECORD
     try:
@@ -245,20 +233,19 @@ def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
         raise InputError(f"{path} is damaged", facts={"reason": problem}) from None
 
 
-def read_headline(folder: Path) -> Run | FailedRun:
+def read_headline(folder: Path) -> core.Run | core.FailedRun:
     """Read only the parts of a run that its entry in the index needs."""
     record = read_record(folder)
-    if not isinstance(record, RunRecord):
+    if not isinstance(record, core.RunRecord):
         return record
-    return Run(record=record, times=read_samples(folder, headline=True), path=folder)
+    return core.Run(record=record, times=read_samples(folder, headline=True), path=folder)
 
 
-def read_run(folder: Path) -> Run | FailedRun:
-    """Read a run with its samples and layers; a failed run has none."""
+def read_run(folder: Path) -> core.Run | core.FailedRun:
     record = read_record(folder)
-    if not isinstance(record, RunRecord):
+    if not isinstance(record, core.RunRecord):
         return record
-    scores = _read(folder / SCORES, Scores)
+    scores = _read(folder / SCORES, core.Scores)
     if scores is not None and scores.sha256 != record.spec.model.sha256:
         raise InputError(
             "the scores of a run belong to another artefact",
@@ -268,14 +255,14 @@ def read_run(folder: Path) -> Run | FailedRun:
             fix="remove the scores file, or evaluate the model that was measured",
         )  # fmt: skip
     layers, graph = read_layers(folder)
-    return Run(
+    return core.Run(
         record=record,
         times=read_samples(folder),
         path=folder,
         layers=layers,
         graph=graph,
         telemetry=_read(folder / TELEMETRY, tuple[TelemetrySample, ...]) or (),
-        load=_read(folder / LOAD, LoadSearch),
+        load=_read(folder / LOAD, core.LoadSearch),
         extra=scores.as_extra() if scores is not None else {},
     )
 
@@ -300,9 +287,9 @@ def _parsed(path: Path, parse: Callable[..., T]) -> T | None:
         return None
 
 
-def demand_finished(found: T | FailedRun) -> T:
+def demand_finished(found: T | core.FailedRun) -> T:
     """Return a run, or raise if it did not finish."""
-    if isinstance(found, FailedRun):
+    if isinstance(found, core.FailedRun):
         raise InputError(
             f"the run {found.id} did not finish",
             facts={"stage": found.stage, "reason": found.reason},
@@ -311,13 +298,13 @@ def demand_finished(found: T | FailedRun) -> T:
     return found
 
 
-def unreadable_run(folder: Path, reason: str) -> FailedRun:
+def unreadable_run(folder: Path, reason: str) -> core.FailedRun:
     """Return a failed run in place of one that cannot be read, so that lists can show it."""
-    return FailedRun(
+    return core.FailedRun(
         id=clean_line(folder.name),
         created="",
         spec=RunSpec(model=ModelRef(path=folder.name, format="unknown"), runtime="unknown"),
-        environment=Environment(host="", os=""),
+        environment=core.Environment(host="", os=""),
         stage="read",
         reason=reason,
     )
@@ -355,10 +342,9 @@ class Entry(Value, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
 
 
-def entry_from_record(record: AnyRecord, *, path: str, cached: Cached | None = None) -> Entry:
-    """Return the entry of a record for the index."""
-    spec, gpu = record.spec, gpu_of(record)
-    finished = record if isinstance(record, RunRecord) else None
+def entry_from_record(record: core.AnyRecord, *, path: str, cached: Cached | None = None) -> Entry:
+    spec, gpu = record.spec, core.gpu_of(record)
+    finished = record if isinstance(record, core.RunRecord) else None
     return Entry(
         id=record.id,
         kind="run" if finished else "failed",
@@ -367,7 +353,7 @@ def entry_from_record(record: AnyRecord, *, path: str, cached: Cached | None = N
         runtime=spec.runtime,
         path=path,
         sha256=spec.model.sha256,
-        precision=precision_of(record),
+        precision=core.precision_of(record),
         batch=finished.known_items if finished else spec.batch,
         protocol=protocol_of(record),
         host=record.environment.label,

@@ -39,8 +39,6 @@ _LOCKS = zlib.crc32(b"trtbench")
 """First half of the key of every advisory lock, to avoid the locks of other programs."""
 _CHUNK = 500
 """Entries per statement: databases limit the parameters of one statement."""
-_LARGEST = 2**31
-"""Limit of integer columns in all databases."""
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
             "could not decode", "codec can't decode")  # fmt: skip
 _READ_ONLY = ("readonly", "read-only", "unable to open database file", "disk is full")
@@ -207,7 +205,6 @@ class Index:
                 raise sqlite3.DatabaseError("the index is malformed: it contains code")
 
     def ids(self) -> set[str]:
-        """Return the ids of all entries."""
         with self._transaction(write=False) as connection:
             return set(connection.execute(sa.select(RUNS.c.id)).scalars())
 
@@ -339,7 +336,7 @@ def _storable(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
-        return value if abs(value) < _LARGEST else None
+        return value if abs(value) < 2**31 else None  # limit of integer columns in all databases
     return clean_line(value) if isinstance(value, str) else value
 
 

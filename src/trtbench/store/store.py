@@ -60,8 +60,6 @@ Describe = Callable[[Run], Cached | None]
 
 LAST = "last"
 TAG = "tag:"
-MOST_WAITING = 100
-"""How many runs are added to the index together, in ``adding_many``."""
 JUDGED = "judged"
 
 
@@ -225,7 +223,8 @@ class Store:
             self.index.put_all([entry])
             return entry
         self._waiting.append(entry)
-        if len(self._waiting) >= MOST_WAITING:
+        # How many runs are added to the index together, in `adding_many`.
+        if len(self._waiting) >= 100:
             self.index.put_all(self._waiting)
             self._waiting.clear()
         return entry

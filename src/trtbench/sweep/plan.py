@@ -65,7 +65,6 @@ LOADING_OPTIONS = (*SOURCE, "seed")  # options of a PyTorch model that only its 
 
 
 def digest(value: object) -> str:
-    """Return the hash of a value."""
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
@@ -161,7 +160,6 @@ def _precision(case: Case) -> Precision | None:
 
 
 def error_line(problem: TrtbenchError) -> str:
-    """Return an error as one line."""
     first = problem.message.splitlines()[0]
     reason = problem.facts.get("reason")
     text = f"{first}: {reason.splitlines()[0]}" if reason and reason not in first else first
@@ -232,7 +230,6 @@ class SweepPlan:
                 )
 
     def model_name(self, place: int) -> str:
-        """Return the unique name of a case's model."""
         return unique_model_names(self.matrix.models)[self.cases[place].case.model]
 
     def plan_case(self, case: Case, *, lenient: bool) -> PlannedCase:

@@ -67,7 +67,6 @@ class StepResult(Value, frozen=True, kw_only=True):
 
 
 def step_result(step: SweepStep, **more: object) -> StepResult:
-    """Return the result of a step with the given fields."""
     same = {name: getattr(step, name) for name in ("kind", "key", "network", "title")}
     return StepResult(**same, created=now()).having(**more)
 
@@ -103,7 +102,6 @@ class Cache:
         return made
 
     def history(self) -> list[StepResult]:
-        """Return all results in this store, to estimate times."""
         paths = sorted(self._root.glob(f"*/{RESULT_FILE}")) if self._root.is_dir() else []
         return [made for path in paths if (made := kept_value(path, StepResult)) is not None]
 
@@ -133,7 +131,6 @@ def write_outline(folder: Path, outline: SweepOutline) -> None:
 
 
 def read_outline(folder: Path) -> SweepOutline:
-    """Read the outline of a sweep."""
     path = folder / SWEEP
     try:
         data = read_bytes(path)

@@ -13,7 +13,6 @@ from trtbench.tasks.contract import Task
 
 class _Tasks(Registry[Task]):
     def load(self, name: str) -> Task:
-        """Import a task and declare its metrics."""
         task = super().load(name)
         declare_metrics(task.METRICS)
         return task

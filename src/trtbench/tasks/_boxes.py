@@ -121,7 +121,6 @@ class CocoKeypoints(CocoFile):
             raise InputError(f"{path} has no key points")
 
     def people(self, image: object) -> People:
-        """Return the people annotated in one image."""
         own = self._by_image.get(image, [])
         points = np.array([each.get("keypoints") or [0] * 3 * self.points for each in own], float)
         points = points.reshape(len(own), self.points, 3)

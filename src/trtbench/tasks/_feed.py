@@ -229,7 +229,6 @@ class TaskJudge:
         self._writer = ChunkWriter(folder)
 
     def add(self, outputs: Arrays, loaded: Sequence[object]) -> None:
-        """Add the outputs of one batch."""
         decoded = self._task.decode(outputs, loaded, settings=self._settings)
         self._writer.add(decoded, items=len(loaded))
 

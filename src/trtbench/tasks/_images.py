@@ -283,7 +283,6 @@ def draw_image(
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as PNG and return its path."""
     with writing(path), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(content := io.BytesIO(), dpi=DPI, metadata={"Software": "trtbench"})

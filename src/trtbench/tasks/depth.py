@@ -161,7 +161,6 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 
 
 def rules_from_settings(settings: Settings) -> DepthRules:
-    """Return the rules for scoring predictions."""
     given = {**settings, "truth_kind": settings.get("gt_kind")}
     names = (each for each in DepthRules.__struct_fields__ if given.get(each) is not None)
     found = msgspec.convert({name: given[name] for name in names}, DepthRules)

@@ -71,7 +71,6 @@ def text_from_bytes(data: bytes | str, *, where: str, expected: str) -> str:
 
 
 def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list[object]:
-    """Return every JSON document in a file."""
     try:
         return [_STRICT.decode(data)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -91,7 +90,6 @@ def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list
 
 
 def value_from_text(text: str, *, where: str, offset: int = 0) -> tuple[object, int]:
-    """Return the JSON value at an offset, and the offset of its end."""
     try:
         return _LENIENT.raw_decode(text, offset)
     except RecursionError:
@@ -124,7 +122,6 @@ def with_json_constants(text: str) -> str:
 
 
 def after_space(text: str, position: int) -> int:
-    """Return the next offset that is not white space."""
     match = _SPACE.match(text, position)
     return match.end() if match else position
 
@@ -250,7 +247,6 @@ def profile_from_json(data: bytes | str, *, where: str) -> LayerProfile:
 
 
 def _tables_in_trtexec_layout(text: str, where: str) -> Iterator[_LayerTable]:
-    """Yield the tables of layer times in the layout of trtexec."""
     position, is_open = after_space(text, 0), False
     count: int | None = None
     records: list[_Record] = []

@@ -536,10 +536,6 @@ class CommandLines:
         return text[: cut.start()].strip() if cut else text
 
 
-MOST_RUNS = 10_000
-"""Maximum number of runs in one log, to bound the memory for a file full of banners."""
-FIRST_YEAR = 2016
-"""TensorRT appeared in 2016; a board with an unset clock logs 1970."""
 _LONGEST_TITLE = 100
 _LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
 _LONGEST_KNOWN = 250
@@ -567,8 +563,6 @@ _LEGACY = frozenset((
 ))  # fmt: skip
 """Options that TensorRT 5 and 6 list without a heading."""
 _LEGACY_FIRST = frozenset({"deploy", "onnx", "uff", "engine", "loadEngine"})
-_LISTING = ("Name: ", "Layer(", "Bindings:")
-"""Starts of layer information; only types are read here, the rest from the JSON export."""
 _TYPES = {
     "Float": "fp32", "FP32": "fp32", "Half": "fp16", "FP16": "fp16", "BFloat16": "bf16",
     "BF16": "bf16", "Int8": "int8", "INT8": "int8", "FP8": "fp8", "Int4": "int4",
@@ -674,15 +668,14 @@ class _LogReader:
         self.current.last_line = at
 
     def next_run(self, line: int) -> None:
-        """End the current run and begin another."""
-        if self.current.evidence and len(self.runs) < MOST_RUNS:
+        # Maximum number of runs in one log, to bound the memory for a file full of banners.
+        if self.current.evidence and len(self.runs) < 10_000:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
             self.runs.append(self.current.run())
         self.current = _RunReader(where=self.where, line=line)
         self._assign_title()
 
     def _assign_title(self) -> None:
-        """Use the text above a run as its title."""
         if self.current.title is None and not self.current.started:
             self.current.title = self.title
         self.text_start = self.title = None
@@ -890,7 +883,8 @@ class _RunReader:
             self.version = version_from_text(text.partition(": ")[2]) or self.version
         elif text.rstrip() == "Done." and self.summary.averages and self.banner is None:
             self.outcome = "passed"
-        elif text.startswith(_LISTING):
+        # Starts of layer information; only types are read here, the rest from the JSON export.
+        elif text.startswith(("Name: ", "Layer(", "Bindings:")):
             self.trace.add_engine_layer(text)
             self.layer_types.update(_TYPES[name] for name in _TYPE.findall(text[:20_000]))
         elif text.startswith("TF32 is enabled by default"):
@@ -903,7 +897,6 @@ class _RunReader:
                 self.sections[-1][1].append((label.strip(), value.strip()))
 
     def run(self) -> LogRun:
-        """Return the run."""
         banner, outcome = self.banner, self.outcome
         measured = self.summary.printed or self.summary.averages or self.profile is not None
         help_printed = self.help_printed and not measured and outcome in (None, "passed", "waived")
@@ -955,4 +948,5 @@ def time_of_log(run: LogRun) -> datetime.datetime | None:
     except ValueError:
         return None
     latest = datetime.datetime.now() + datetime.timedelta(days=2)
-    return found if year >= FIRST_YEAR and found < latest else None
+    # TensorRT appeared in 2016; a board with an unset clock logs 1970.
+    return found if year >= 2016 and found < latest else None

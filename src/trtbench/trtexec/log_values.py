@@ -59,7 +59,6 @@ class LayerTuning(Value, frozen=True, kw_only=True):
 
     @property
     def fastest(self) -> tuple[Tactic, ...]:
-        """The fastest tactics for the whole layer."""
         whole = (each for each in self.tactics if each.operation is None)
         return tuple(itertools.islice(whole, FASTEST_TACTICS))
 
@@ -197,7 +196,6 @@ class LogRun(Value, frozen=True, kw_only=True):
         return 7 if known and self.sections else None
 
     def section(self, name: str) -> LogSection | None:
-        """Return the block of options with a heading, or ``None``."""
         return next((each for each in self.sections if each.name == name), None)
 
     def option(self, label: str) -> str | None:
@@ -240,8 +238,6 @@ def _arguments(command: str) -> tuple[str, ...]:
     return tuple(word for word in words if word)
 
 
-MOST_MESSAGES = 1000
-"""Maximum number of different messages; repeated ones are still counted."""
 LONGEST_KEPT = 4000
 TAIL = 20
 MOST_TENSORS = 10_000
@@ -255,8 +251,6 @@ _N = r"([-+]?[\d.]{1,40}(?:e[-+]?\d{1,4})?)"
 _SIZE, _SIZE_OR_NONE = rf"{_N} (\w{{1,5}})", rf"{_N} ?(\w{{0,5}})"
 _UNITS = {"B": 1, "bytes": 1, "": 1, "KiB": 1 << 10, "MiB": MIB, "MB": MIB, "GiB": 1 << 30}
 """trtexec before 8.2 prints MB for MiB."""
-_PASSES = ("optimize_s", "generate_s")
-"""Times that TensorRT 10 prints once per pass over the network; they are summed."""
 _SHAPE = r"(.{1,2000}?) with dimensions ([\dx]{0,400})(?: and type (\w{1,20}))?"
 _FACT_LINES = (
     ("parse_s", rf"Finished parsing network model\. Parse time: {_N}"),
@@ -316,7 +310,8 @@ class FactCollector:
                 continue
             if field.endswith("_s"):
                 seconds = number(match[1])
-                if field in _PASSES and seconds is not None:
+                # Times that TensorRT 10 prints once per pass over the network; they are summed.
+                if field in ("optimize_s", "generate_s") and seconds is not None:
                     seconds += self.values.get(field) or 0.0
                 self.values[field] = seconds
             elif field.endswith("_bytes"):
@@ -493,7 +488,8 @@ class MessageCollector:
         same = self.found.get(self.last_key)
         if same is not None:
             self.found[self.last_key] = same.having(count=same.count + 1)
-        elif len(self.found) < MOST_MESSAGES:
+        # Maximum number of different messages; repeated ones are still counted.
+        elif len(self.found) < 1000:
             known = (each for each in KNOWN_MESSAGES if any(piece in text for piece in each[1]))
             code, _, meaning = next(known, (None, (), None))
             new = LogMessage(level=level, text=text, code=code, meaning=meaning)

@@ -97,7 +97,6 @@ def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[FileKind, bytes]:
 
 
 def is_archive(head: bytes) -> bool:
-    """Whether a file is a zip or tar archive."""
     return head[:4] == b"PK\3\4" or head[257:262] == b"ustar"
 
 

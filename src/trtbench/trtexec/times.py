@@ -446,8 +446,6 @@ Variant = Literal["7.0", "7.1", "8.0", "8.4", "8.5", "other"]
 
 DEFAULT_WARMUP_MS = 200.0
 """The default of --warmUp in every version of trtexec."""
-_PRINTED_DIGITS = 6
-"""trtexec prints with the default precision of a C++ stream."""
 _ENDS = ("start", "end")
 STAMPS = {
     f"{end}_{phase}": f"{end}{name}Ms"
@@ -502,7 +500,8 @@ class TimesArray:
         largest = float(np.max(np.abs(finite), initial=0.0))
         if largest == 0:
             return None
-        step_ms = 10.0 ** (math.floor(math.log10(largest)) - _PRINTED_DIGITS + 1)
+        # trtexec prints with the default precision of a C++ stream.
+        step_ms = 10.0 ** (math.floor(math.log10(largest)) - 6 + 1)
         coarse = finite[np.abs(finite) >= 10.0 ** math.floor(math.log10(largest))] / step_ms
         if np.abs(coarse - np.rint(coarse)).max(initial=0.0) > 1e-3:
             return None

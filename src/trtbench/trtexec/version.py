@@ -106,7 +106,6 @@ class TrtexecAbilities(Value, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The version, for messages."""
         return f"TensorRT {self.version}" if self.version else "this version of trtexec"
 
     def at_least(self, *version: int) -> bool | None:
@@ -220,7 +219,6 @@ def flavour_of(head: bytes) -> Flavour | None:
 
 
 def plan_from_bytes(head: bytes, *, where: str) -> PlanHeader:
-    """Return the header in the first 64 bytes of an engine file."""
     flavour = flavour_of(head)
     needed = HEADER_BYTES if flavour == "tensorrt_rtx" else 28
     if flavour is None or len(head) < needed:

@@ -9,18 +9,8 @@ from functools import partial
 
 from trtbench.analysis.history import Segmentation, segment
 from trtbench.analysis.summary import Summary, summary_from_samples
+from trtbench.core import run as core
 from trtbench.core.results import Comparison, Unreadable, VerdictKind
-from trtbench.core.run import (
-    Finding,
-    Gpu,
-    LaunchFacts,
-    Run,
-    RunRecord,
-    Scalar,
-    Severity,
-    gpu_of,
-    known_value,
-)
 from trtbench.core.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
 from trtbench.core.spec import Value
 from trtbench.layers.cost import peak_of
@@ -29,8 +19,8 @@ from trtbench.layers.cost import peak_of
 class PairFacts(Value, frozen=True, kw_only=True):
     """The two records of a comparison, and further facts about it."""
 
-    baseline: RunRecord
-    candidate: RunRecord
+    baseline: core.RunRecord
+    candidate: core.RunRecord
     comparison: Comparison | None = None
     accept: tuple[str, ...] = ()
     baseline_clock_hz: float | None = None
@@ -47,7 +37,7 @@ class PairFacts(Value, frozen=True, kw_only=True):
 class Evidence:
     """One measurement, and everything known about it."""
 
-    record: RunRecord | None = None
+    record: core.RunRecord | None = None
     times: IterationTimes | None = None
     summary: Summary | None = None
     segments: tuple[Segmentation, ...] = ()
@@ -59,7 +49,7 @@ class Evidence:
     model: str = ""
     lost: tuple[str, float, float] = ("", 0.0, 0.0)
     """A metric and the interval of its loss against the baseline; positive is a loss."""
-    preparation: tuple[Mapping[str, Scalar], Mapping[str, Scalar]] = ({}, {})
+    preparation: tuple[Mapping[str, core.Scalar], Mapping[str, core.Scalar]] = ({}, {})
     """How images were prepared for calibration, and for the evaluation."""
     unreadable: tuple[Unreadable, ...] = ()
     items: int = 0
@@ -67,13 +57,12 @@ class Evidence:
     pair: PairFacts | None = None
 
     @property
-    def launches(self) -> tuple[LaunchFacts, ...]:
+    def launches(self) -> tuple[core.LaunchFacts, ...]:
         return self.record.launches if self.record else ()
 
     @property
-    def gpu(self) -> Gpu | None:
-        """The GPU of the run; ``None`` without one."""
-        return gpu_of(self.record) if self.record else None
+    def gpu(self) -> core.Gpu | None:
+        return core.gpu_of(self.record) if self.record else None
 
     def peaks(self) -> tuple[float | None, float | None]:
         """Return peak FLOP/s (of the fastest allowed type) and bytes/s from the data sheet."""
@@ -96,23 +85,21 @@ class Evidence:
         return gpu_s + sum(known([self.median("h2d"), self.median("d2h")]))
 
     def condition(self, key: str) -> object:
-        """Return a recorded condition; ``None`` if unknown."""
-        return known_value(self.record.conditions.get(key)) if self.record else None
+        return core.known_value(self.record.conditions.get(key)) if self.record else None
 
     def fact(self, key: str) -> float | None:
         """Return a numeric fact of the run or its machine; ``None`` if unknown."""
         value = self.recorded(key)
         return float(value) if isinstance(value, (int, float)) else None
 
-    def recorded(self, key: str) -> Scalar:
+    def recorded(self, key: str) -> core.Scalar:
         """Return a fact of the run or its machine; ``None`` if unknown."""
         if self.record is None:
             return None
         return self.record.facts.get(key, self.record.environment.extra.get(key))
 
 
-def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
-    """Return the evidence in a stored run."""
+def evidence_from_run(run: core.Run, *, summary: Summary | None = None) -> Evidence:
     return Evidence(
         record=run.record,
         times=run.times,
@@ -129,10 +116,10 @@ class Hit:
     """One finding of a rule; ``None`` means the rule's default."""
 
     message: str
-    evidence: Mapping[str, Scalar]
+    evidence: Mapping[str, core.Scalar]
     remedy: str
     concerns: str | None = None
-    severity: Severity | None = None
+    severity: core.Severity | None = None
 
 
 Limits = Mapping[str, float]
@@ -145,15 +132,14 @@ class Rule:
 
     code: str
     title: str
-    severity: Severity  # the default; a hit may have another
+    severity: core.Severity  # the default; a hit may have another
     concerns: str | None
     limits: dict[str, float]
     check: RuleCheck  # its docstring is the condition, with limits in braces, and the source
 
-    def findings(self, evidence: Evidence) -> list[Finding]:
-        """Check the evidence and return the findings."""
+    def findings(self, evidence: Evidence) -> list[core.Finding]:
         return [
-            Finding(
+            core.Finding(
                 code=self.code,
                 severity=hit.severity or self.severity,
                 message=spaced(hit.message),
@@ -169,7 +155,7 @@ class Rule:
 
 
 def rule(
-    code: str, title: str, severity: Severity, concerns: str | None = None, **limits: float
+    code: str, title: str, severity: core.Severity, concerns: str | None = None, **limits: float
 ) -> Callable[[RuleCheck], Rule]:
     """Return a decorator that makes a function a rule; the keywords are its limits."""
     return partial(Rule, code, title, severity, concerns, limits)
@@ -181,5 +167,4 @@ def spaced(text: str) -> str:
 
 
 def known(values: Iterable[float | None]) -> list[float]:
-    """Return the values that are not ``None``."""
     return [value for value in values if value is not None]

@@ -347,10 +347,6 @@ def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
         yield Hit(message, {"specialization": "lazy"}, remedy)
 
 
-SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
-"""Precision labels that several computing types satisfy."""
-
-
 @rule("H26", "precision not what the label says", "warning", "gpu", share=0.5)
 def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     """fewer than {share:.0%} of the layers run in the precision of the label, no layer runs in the
@@ -377,7 +373,10 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
         remedy = "trtbench build records the types of layers; trtbench profile ENGINE shows them"
         yield Hit(message, {"claimed": label}, remedy, severity="note")
     types = count_layer_types(e.graph) if e.graph else Counter()
-    wanted = SHARED_TYPES.get(label, tuple(types_of(label)))
+    # Precision labels that several computing types satisfy.
+    wanted = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}.get(
+        label, tuple(types_of(label))
+    )
     share = sum(types[name] for name in wanted) / max(1, sum(types.values()))
     if types and wanted and share < at["share"]:
         shown = ", ".join(f"{count} {name}" for name, count in types.most_common())
@@ -651,8 +650,6 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 LOCK = "lock the clock: sudo nvidia-smi -lgc MIN,MAX (and -rgc afterwards)"
 LIMITING_REASONS = 0xE8  # HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, power brake 0x80
-LIMITING_COUNTERS = ("power", "thermal", "board", "reliability", "power_brake")
-"""``low_utilization`` and ``sync_boost`` also grow on an idle GPU."""
 
 
 @rule("H04", "limited by power or heat", "warning", "gpu", warning=0.01, error=0.10)
@@ -662,7 +659,8 @@ def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: NVML violation counters."""
     shares: dict[str, float] = {}
     for launch in e.launches:
-        for name in LIMITING_COUNTERS:
+        # `low_utilization` and `sync_boost` also grow on an idle GPU.
+        for name in ("power", "thermal", "board", "reliability", "power_brake"):
             if launch.wall_s and name in launch.violations_s:
                 share = launch.violations_s[name] / launch.wall_s
                 shares[name] = max(share, shares.get(name, 0.0))

@@ -42,28 +42,9 @@ from trtbench.core.jobs import BuildOutcome, Stage
 from trtbench.core.run import Fact, Scalar
 from trtbench.core.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.core.units import text_from_shape
+from trtbench.host import tensorrt
 from trtbench.host.files import cache_folder
 from trtbench.host.machine import distribution_versions
-from trtbench.host.tensorrt import (
-    TITLES,
-    TYPES,
-    USES,
-    Abilities,
-    CacheKey,
-    Flavour,
-    LoggedErrors,
-    ScaleCache,
-    TimingCache,
-    abilities_of_version,
-    driver_problem,
-    inspect_engine,
-    keep_until_exit,
-    load,
-    make_calibrator,
-    make_logger,
-    make_monitor,
-    version_numbers,
-)
 from trtbench.models.identity import model_ref
 from trtbench.models.inputs import refuse_open, unknown_input, with_ones
 from trtbench.models.onnx_outline import ModelOutline, outline_of
@@ -90,7 +71,7 @@ OPTIONS = {
     "version": "version to plan for with --dry-run where TensorRT is not installed",
 }
 """The keys of ``--opt key=value``."""
-ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
+ASSUMED: dict[tensorrt.Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
 LOG, GRAPH = "build.log", "graph.json"
 PARSER_HINTS = {
     r"plugin not found|no importer registered|unsupported operator|not supported yet": "an "
@@ -123,9 +104,9 @@ RTX_LACKS = {
 """Settings that TensorRT-RTX does not support, with their flag and the reason."""
 
 
-def dry_run_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
+def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
     """Return the steps of a build and its command; nothing is imported or built."""
-    title, notes = TITLES[flavour], []
+    title, notes = tensorrt.TITLES[flavour], []
     version = spec.options.get("version")
     if version is not None:
         notes.append(f"for {title} {version}, as requested")
@@ -136,7 +117,7 @@ def dry_run_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
         notes.append(
             f"{title} is not installed in this interpreter: for {version} (--opt version=10.9)"
         )
-    abilities = abilities_of_version(version, flavour=flavour)
+    abilities = tensorrt.abilities_of_version(version, flavour=flavour)
     outline = outline_of(Path(spec.model.path))
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision_plan(spec, outline.carried, abilities=abilities)
@@ -155,7 +136,6 @@ def dry_run_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
 
 
 def repeat_command(spec: BuildSpec) -> str:
-    """Return the command that repeats a build."""
     words = ["trtbench", "build", spec.model.path, "-o", spec.output]
     words += ["-r", spec.runtime.replace("_", "-")]
     valued = {
@@ -218,12 +198,12 @@ class EngineBuild:
 
     spec: BuildSpec
     trt: ModuleType
-    abilities: Abilities
+    abilities: tensorrt.Abilities
     plan: PrecisionPlan
     outline: ModelOutline
     folder: Path
     stage: Stage
-    logged: LoggedErrors = field(default_factory=LoggedErrors)
+    logged: tensorrt.LoggedErrors = field(default_factory=tensorrt.LoggedErrors)
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Scalar] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -233,7 +213,9 @@ class EngineBuild:
     def build(self, model: Path, *, gpu: bool) -> None:
         """Build the engine, and write it and its layers."""
         trt, spec, abilities, plan = self.trt, self.spec, self.abilities, self.plan
-        logger = make_logger(trt, path=self.folder / LOG, logged=self.logged, verbose=spec.verbose)
+        logger = tensorrt.make_logger(
+            trt, path=self.folder / LOG, logged=self.logged, verbose=spec.verbose
+        )
         if not abilities.builds_for_other_gpus:
             trt.init_libnvinfer_plugins(logger, "")
             registry = trt.get_plugin_registry()
@@ -251,14 +233,14 @@ class EngineBuild:
                     fix="--precision fp32, or build on another GPU",
                 )
         flags, kind = 0, trt.NetworkDefinitionCreationFlag  # TensorRT 11 needs neither flag
-        if abilities.supports_weakly_typed and version_numbers(abilities.version) < (10,):
+        if abilities.supports_weakly_typed and tensorrt.version_numbers(abilities.version) < (10,):
             flags |= 1 << int(kind.EXPLICIT_BATCH)
         if plan.typing == "strong" and abilities.supports_strongly_typed:
             flags |= 1 << int(kind.STRONGLY_TYPED)
         network = builder.create_network(flags)
         parser = trt.OnnxParser(network, logger)
         config = builder.create_builder_config()
-        keep_until_exit(logger, builder, network, parser, config)
+        tensorrt.keep_until_exit(logger, builder, network, parser, config)
         started = time.perf_counter()
         # From a file, so that external weights are found; the parser keeps them alive.
         if not parser.parse_from_file(os.fspath(model.absolute())):
@@ -273,14 +255,14 @@ class EngineBuild:
         finish = self._calibrate(builder, config, network, profiles) if plan.calibrate else None
         cache = None
         if spec.timing_cache is not None:
-            cache = TimingCache(config, path=Path(spec.timing_cache), abilities=abilities)
+            cache = tensorrt.TimingCache(config, path=Path(spec.timing_cache), abilities=abilities)
         data = self._serialize(builder, network, config)
-        keep_until_exit(finish, cache, data)
+        tensorrt.keep_until_exit(finish, cache, data)
         if finish is not None:
             finish()
         if cache is not None:
             use, facts = cache.save()
-            self.notes.append(f"timing cache {USES[use]}")
+            self.notes.append(f"timing cache {tensorrt.USES[use]}")
             self.facts |= facts
             if use == "refused":
                 self.files[".timing.cache.old"] = f"{Path(str(spec.timing_cache)).name}.old"
@@ -290,7 +272,7 @@ class EngineBuild:
         part.replace(spec.output)
         shapes = {name: span.opt for name, span in profiles[0].items()} if profiles else {}
         loads = gpu and not spec.strip_weights
-        found = inspect_engine(trt, logger, data, shapes=shapes) if loads else None
+        found = tensorrt.inspect_engine(trt, logger, data, shapes=shapes) if loads else None
         self._describe(network, found)
 
     def _configure(self, config: IBuilderConfig) -> None:
@@ -408,7 +390,7 @@ class EngineBuild:
             items = len(feeds) * batch
         method, given = spec.calibration_method, spec.calibration_cache
         if feeds:  # a cache for exactly this model and these data
-            key = CacheKey(
+            key = tensorrt.CacheKey(
                 model=spec.model.sha256 or model_ref(Path(spec.model.path)).sha256 or "",
                 data=feeds_sha256(feeds),
                 batch=batch,
@@ -418,9 +400,9 @@ class EngineBuild:
             )
             name = f"{key.model[:12]}-{key.data[:12]}-b{batch}-{method}-{key.tensorrt}.cache"
             path = Path(given) if given else cache_folder() / "calibration" / name
-            scales = ScaleCache(path, key=key)
+            scales = tensorrt.ScaleCache(path, key=key)
         elif given is not None and Path(given).is_file():  # used without a check
-            scales = ScaleCache(Path(given), key=None)
+            scales = tensorrt.ScaleCache(Path(given), key=None)
         else:
             raise UsageError(
                 f"there is no calibration cache {given}", fix="--calibration DATA.npz makes one"
@@ -429,7 +411,7 @@ class EngineBuild:
         def report(done: int, count: int) -> None:
             self.stage.progress(0.0, f"calibrating, batch {done + 1} of {count}")
 
-        calibrator = make_calibrator(
+        calibrator = tensorrt.make_calibrator(
             self.trt, algorithm=method, cache=scales, feeds=feeds, report=report
         )
         config.int8_calibrator = calibrator
@@ -458,7 +440,7 @@ class EngineBuild:
         self.stage("build")
         before = {}
         if self.abilities.has("IBuilderConfig.progress_monitor"):
-            config.progress_monitor = make_monitor(
+            config.progress_monitor = tensorrt.make_monitor(
                 self.trt, report=self.stage.progress, cancelled=self.cancelled.is_set
             )
             if threading.current_thread() is threading.main_thread():
@@ -517,11 +499,13 @@ class EngineBuild:
             )
 
 
-def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> BuildOutcome:
+def build(
+    spec: BuildSpec, *, folder: Path, stage: Stage, flavour: tensorrt.Flavour
+) -> BuildOutcome:
     """Build one engine; the log and the layers are written to the folder."""
     stage("load")
     outline = outline_of(Path(spec.model.path))
-    trt, abilities = load(flavour)
+    trt, abilities = tensorrt.load(flavour)
     given = spec.options.get("version")
     if given and not f"{abilities.version}.".startswith(f"{given}."):
         raise UsageError(
@@ -541,7 +525,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
             )
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision_plan(spec, outline.carried, abilities=abilities)
-    missing = driver_problem()  # checked first, because TensorRT may crash without a driver
+    missing = tensorrt.driver_problem()  # first, because TensorRT may crash without a driver
     if missing is not None and not abilities.builds_for_other_gpus:
         raise UnavailableError(
             "TensorRT needs a GPU to build; TensorRT-RTX does not",
@@ -614,7 +598,7 @@ def tensors_of(network: INetworkDefinition, kind: str) -> list[TensorSpec]:
         tensor = network.get_input(index) if inputs else network.get_output(index)
         shape = tuple(dim if dim >= 0 else None for dim in _dims(tensor))
         name = str(getattr(tensor.dtype, "name", tensor.dtype))
-        dtype = TYPES.get(name, (name.lower(),))[0]
+        dtype = tensorrt.TYPES.get(name, (name.lower(),))[0]
         found.append(TensorSpec(name=tensor.name, dtype=dtype, shape=shape))
     return found
 

@@ -42,23 +42,11 @@ from trtbench.report.run_facts import shortened
 Numbers = NDArray[np.float64]
 
 ONE_PANEL_IN, PANEL_IN, BAR_IN, BOX_IN, FRAME_IN, LEGEND_IN = 4.5, 2.3, 0.34, 0.6, 1.2, 0.29
-ROOMY_BOXES = 20
-"""With more boxes, they are drawn closer together."""
 TITLE_COLUMNS, CAPTION_COLUMNS = 90, 132
-LEGEND_COLUMNS = 135
-"""Characters of legend text that fit in one line."""
 LEGEND_SYMBOL = 9
 """Width of a legend symbol and its gap, in characters."""
 TITLE_LENGTH = NAME_LENGTH = 60
 BAR_NAME_LENGTH = 40
-LABELLED_BARS = 40
-"""With more bars, values are not written next to them."""
-MOST_POINTS = 600
-"""Points drawn per line of style ``points``."""
-MOST_OUTLIERS = 400
-"""Outliers drawn in all boxes together; each is an SVG element."""
-DAY_S = 86_400.0
-"""matplotlib counts time in days since 1970."""
 _VARIABLES = {light.lower(): f"var(--c-{name})" for name, (light, _) in charts.TOKENS.items()}
 _TEXT_BACKGROUND = {"facecolor": charts.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _SETTINGS: Any = {
@@ -78,7 +66,6 @@ _LAYOUTS: WeakKeyDictionary[Figure, tuple[Page, Any]] = WeakKeyDictionary()
 
 
 def png_from_figure(figure: Figure) -> bytes:
-    """Return a figure with title and caption as PNG."""
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
@@ -150,7 +137,6 @@ def _quiet_fonts() -> Iterator[None]:
 
 
 def _lay_out(figure: Figure) -> tuple[Page, Any]:
-    """Return the laid-out figure and its matplotlib settings."""
     if figure not in _LAYOUTS:
         first, *others = _installed_fonts()
         known = FT2Font(findfont(FontProperties(family=first))).get_charmap()
@@ -177,7 +163,6 @@ def _installed_fonts() -> list[str]:
 
 
 def _set_axis(axes: Axes, axis: Axis, which: str, values: Iterable[float] = ()) -> None:
-    """Set the scale, the ticks and the range of one axis."""
     side = getattr(axes, f"{which}axis")
     locator: Any = MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10])
     form: Any = FuncFormatter(_format_tick)
@@ -207,7 +192,7 @@ def _legend(axes: Axes, names: list[str], *, taken: int = 0, above: bool = False
     """Draw a legend above the axes, and above their title if ``above``."""
     if not names:
         return
-    columns = LEGEND_COLUMNS - taken
+    columns = 135 - taken  # characters of legend text that fit in one line
     longest = max(len(name) for name in names) + LEGEND_SYMBOL
     in_a_row = sum(len(name) + LEGEND_SYMBOL for name in names) <= columns
     axes.legend(
@@ -358,7 +343,8 @@ def _line(axes: Axes, line: Line, x_axis: Axis, y_axis: Axis) -> None:
     if line.style == "points":
         # Very short dashes are a single SVG path, while markers would be an element each.
         size = 5.0 if len(x) < 400 else 3.2
-        kept = np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)
+        # Points drawn per line of style `points`.
+        kept = np.linspace(0, len(x) - 1, min(len(x), 600)).astype(int)
         short = 1e-5 * (float(x.max() - x.min()) or 1.0) if len(x) else 0.0
         gaps = np.full(len(kept), np.nan)
         edges = np.column_stack([x[kept], x[kept] + short, gaps]).ravel()
@@ -381,7 +367,8 @@ def _axis_positions(values: Iterable[float | None], axis: Axis) -> Numbers:
     numbers = np.array([math.nan if value is None else value for value in values], dtype=float)
     if axis.scale == "tail":
         return np.asarray(-np.log10(np.clip(1 - numbers, 1e-9, 1)))
-    return numbers / DAY_S if axis.scale == "time" else numbers
+    # matplotlib counts time in days since 1970.
+    return numbers / 86_400.0 if axis.scale == "time" else numbers
 
 
 def _bars(page: Page, chart: Bars) -> float:
@@ -398,7 +385,8 @@ def _bars(page: Page, chart: Bars) -> float:
         left = ends.copy() if stacked else 0.0
         axes.barh(at, values, left=left, height=height if stacked else height * 0.94, **look)
         ends = ends + values if stacked else np.maximum(ends, values)
-        if not stacked and count * len(groups) <= LABELLED_BARS:
+        # With more bars, values are not written next to them.
+        if not stacked and count * len(groups) <= 40:
             for place, value in zip(at, values, strict=True):
                 words = text_from_number(float(value)) if value else ""
                 _note(axes, words, (value, place), (6, 0), va="center")
@@ -436,7 +424,8 @@ def _boxes(page: Page, chart: Boxes) -> float:
         axes.vlines(end, places - 0.16, places + 0.16, colors=colours, linewidth=2)
     axes.barh(places, q3 - q1, left=q1, height=0.56, color=colours, alpha=0.55)
     axes.vlines(median, places - 0.28, places + 0.28, color=charts.INK, linewidth=3)
-    step = 1 + sum(len(box.outliers) for box in boxes) // MOST_OUTLIERS
+    # Outliers drawn in all boxes together; each is an SVG element.
+    step = 1 + sum(len(box.outliers) for box in boxes) // 400
     outliers = [box.outliers[::step] for box in boxes]
     x = [value for each in outliers for value in each]
     y = np.repeat(places, [len(each) for each in outliers])
@@ -451,5 +440,6 @@ def _boxes(page: Page, chart: Boxes) -> float:
     else:
         axes.set_xlim(left - 0.03 * (right - left), right + 0.03 * (right - left))
     axes.set_xlabel(clean_line(chart.value.label))
-    each_in = BOX_IN if len(boxes) <= ROOMY_BOXES else BAR_IN
+    # With more boxes, they are drawn closer together.
+    each_in = BOX_IN if len(boxes) <= 20 else BAR_IN
     return FRAME_IN + each_in * max(2, len(boxes))

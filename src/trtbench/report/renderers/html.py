@@ -37,7 +37,6 @@ PICTURE_PX = 1400
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``report.html``."""
     return [write_output(folder / FILE, page(document))]
 
 
@@ -83,7 +82,6 @@ def page(document: Document, *, links: Mapping[str, str] | None = None) -> str:
 
 
 def compressed(data: bytes) -> str:
-    """Compress bytes and encode them in base64."""
     return base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
 
 

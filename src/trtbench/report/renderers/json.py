@@ -29,7 +29,6 @@ def json_content(document: Document) -> dict[str, object]:
 
 
 def document_from_json(data: bytes) -> Document:
-    """Read a document that ``render`` wrote."""
     raw = msgspec.json.decode(data)
     document = msgspec.convert(raw.pop("document"), type=Document)
     return document.having(data=raw)

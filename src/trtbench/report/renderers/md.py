@@ -12,19 +12,7 @@ from pathlib import Path
 from trtbench.core.safety import clean_line, clean_text
 from trtbench.core.units import text_from_count, text_from_number
 from trtbench.host.files import write_output
-from trtbench.report.document import (
-    Block,
-    Code,
-    Document,
-    Figure,
-    FindingGroup,
-    FindingList,
-    KeyValues,
-    Picture,
-    Section,
-    Table,
-    Text,
-)
+from trtbench.report import document as doc
 from trtbench.report.renderers import png
 from trtbench.report.sections.findings import short_title
 
@@ -38,8 +26,6 @@ OPEN_FINDINGS = 12
 """Findings shown; the others are collapsed."""
 MOST_RUNS_NAMED = 8
 """Runs named per finding."""
-BRIEF = ("verdicts", "summary", "findings", "failures", "accuracy")
-"""Sections of a brief report."""
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
@@ -47,14 +33,14 @@ _REFERENCE = re.compile(r"((?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d))", re.IGNORECASE)
 """How forges mention people and issues, also after a backslash: only a character between helps."""
 
 
-def render(document: Document, folder: Path) -> list[Path]:
+def render(document: doc.Document, folder: Path) -> list[Path]:
     """Write ``report.md`` and its pictures; a brief report has no pictures."""
     document = png.drawable(document)
     path = write_output(folder / FILE, markdown(document))
     return [path, *([] if document.brief else png.render(document, folder))]
 
 
-def markdown(document: Document, *, level: int = 1) -> str:
+def markdown(document: doc.Document, *, level: int = 1) -> str:
     """Return the document as Markdown; a brief one fits a pull request comment.
 
     ``level`` is the heading level of the title.
@@ -64,7 +50,8 @@ def markdown(document: Document, *, level: int = 1) -> str:
     if document.created and not brief:
         parts.append(f"Created {escape(document.created)} by trtbench.")
     for section in (document.with_figures(()) if brief else document).sections:
-        if brief and section.id not in BRIEF:
+        # Sections of a brief report.
+        if brief and section.id not in ("verdicts", "summary", "findings", "failures", "accuracy"):
             continue
         if section.title:
             parts.append(f"{'#' * (level + 1)} {escape(section.title)}")
@@ -86,45 +73,45 @@ def _html(text: str) -> str:
     return _REFERENCE.sub(r"\1&ZeroWidthSpace;", text)
 
 
-def _brief_blocks(section: Section) -> Iterator[Block]:
+def _brief_blocks(section: doc.Section) -> Iterator[doc.Block]:
     """Return the blocks of a section up to its first table, with one line per finding."""
     for block in section.blocks:
-        if isinstance(block, FindingList):
+        if isinstance(block, doc.FindingList):
             grave = [each for each in block.items if each.finding.severity != "note"]
             short = tuple(
-                FindingGroup(each.finding.having(evidence={}), title=short_title(each))
+                doc.FindingGroup(each.finding.having(evidence={}), title=short_title(each))
                 for each in grave[:5]
             )
             if short:
-                yield FindingList(short)
+                yield doc.FindingList(short)
             if left := len(block.items) - len(short):
                 are = "are" if left > 1 else "is"
-                yield Text(f"{text_from_count(left)} more {are} in the full report.")
+                yield doc.Text(f"{text_from_count(left)} more {are} in the full report.")
         else:
-            yield block.having(caption=None) if isinstance(block, Table) else block
-        if isinstance(block, Table):
+            yield block.having(caption=None) if isinstance(block, doc.Table) else block
+        if isinstance(block, doc.Table):
             return
 
 
-def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
-    if isinstance(block, Text):
+def _block(block: doc.Block, *, rows: int, folded: bool = False) -> Iterable[str]:
+    if isinstance(block, doc.Text):
         yield from (escape(part) for part in block.text.split("\n\n"))
-    elif isinstance(block, Table):
+    elif isinstance(block, doc.Table):
         yield from _table(block, rows=rows, fold=not folded)
-    elif isinstance(block, (Figure, Picture)):
+    elif isinstance(block, (doc.Figure, doc.Picture)):
         yield f"![{escape(block.title)}]({png.file_name(block)})"
         if block.caption:
             yield f"*{escape(block.caption)}*"
-    elif isinstance(block, FindingList):
+    elif isinstance(block, doc.FindingList):
         lines = [_finding(each) for each in block.items]
         yield "\n".join(lines[:OPEN_FINDINGS])
         if more := lines[OPEN_FINDINGS:]:
             yield from _folded(f"{text_from_count(len(more))} more findings", ["\n".join(more)])
-    elif isinstance(block, Code):
+    elif isinstance(block, doc.Code):
         longest = max((len(run) for run in re.findall(r"`+", block.text)), default=0)
         fence = "`" * max(3, longest + 1)
         yield f"{fence}{block.language}\n{clean_text(block.text.rstrip())}\n{fence}"
-    elif isinstance(block, KeyValues):
+    elif isinstance(block, doc.KeyValues):
         pairs = [(escape(name), escape(cell.shown)) for name, cell in block.pairs]
         yield "\n".join(map(_line, [("Fact", "Value"), ("---", "---"), *pairs]))
     else:
@@ -132,7 +119,7 @@ def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
         yield from _folded(block.summary, inner)
 
 
-def _table(table: Table, *, rows: int, fold: bool) -> list[str]:
+def _table(table: doc.Table, *, rows: int, fold: bool) -> list[str]:
     lines = [
         _line(escape(heading.title) for heading in table.headings),
         _line("---:" if heading.align == "right" else "---" for heading in table.headings),
@@ -157,7 +144,7 @@ def _folded(summary: str, parts: list[str]) -> list[str]:
     return [f"<details><summary>{_html(summary)}</summary>", *parts, "</details>"]
 
 
-def _finding(item: FindingGroup) -> str:
+def _finding(item: doc.FindingGroup) -> str:
     finding = item.finding
     more = [f"{run}: {words}" for run, words in item.cases[:MOST_RUNS_NAMED]]
     if finding.evidence and not more:

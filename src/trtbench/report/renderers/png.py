@@ -40,7 +40,6 @@ def file_name(block: Figure | Picture) -> str:
 
 
 def png_bytes(figure: Figure) -> bytes:
-    """Return one figure as PNG."""
     # Imported here because matplotlib takes almost a second.
     from trtbench.report.renderers._matplotlib import png_from_figure
 

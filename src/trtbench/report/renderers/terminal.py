@@ -19,19 +19,7 @@ from rich.text import Text as Line
 
 from trtbench.core.safety import clean_line, clean_text
 from trtbench.host.files import write_output
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Code,
-    Details,
-    Document,
-    FindingGroup,
-    FindingList,
-    Heading,
-    KeyValues,
-    Table,
-    Text,
-)
+from trtbench.report import document as doc
 
 FILE = "report.txt"
 FILE_COLUMNS = 100
@@ -46,12 +34,11 @@ _WITHIN_NUMBERS = re.compile(rf"(?<=\d) (?=(?:\d{{3}}|{_UNITS})(?![\w/]))")
 _GLUE = "\u00a0"
 
 
-def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``report.txt``."""
+def render(document: doc.Document, folder: Path) -> list[Path]:
     return [write_output(folder / FILE, text(document, width=FILE_COLUMNS))]
 
 
-def text(document: Document, *, width: int | None) -> str:
+def text(document: doc.Document, *, width: int | None) -> str:
     """Return the document as plain text; without a width nothing is wrapped or hidden."""
     # In a notebook, rich would also display each line.
     console = Console(file=io.StringIO(), color_system=None, force_jupyter=False)
@@ -59,7 +46,7 @@ def text(document: Document, *, width: int | None) -> str:
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
-def draw(document: Document, console: Console) -> None:
+def draw(document: doc.Document, console: Console) -> None:
     """Print the document on a console.
 
     In a pipe or a file nothing is wrapped or hidden, unless COLUMNS sets a width.
@@ -74,7 +61,7 @@ def _print(console: Console, drawn: Iterable[Line]) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
-def lines(document: Document, *, width: int | None) -> Iterator[Line]:
+def lines(document: doc.Document, *, width: int | None) -> Iterator[Line]:
     """Return the lines of the document; only single long words exceed the width."""
     if document.title:
         yield from _wrap(document.title, width, style="bold", indent=2)
@@ -83,29 +70,29 @@ def lines(document: Document, *, width: int | None) -> Iterator[Line]:
             if number or document.title:
                 yield Line()
             yield from _wrap(section.title, width, style="bold", indent=2)
-        before: Block | None = None
+        before: doc.Block | None = None
         for block in section.blocks:
-            if isinstance(block, Table) and isinstance(before, Table):
+            if isinstance(block, doc.Table) and isinstance(before, doc.Table):
                 yield Line()
             yield from _block(block, width)
             before = block
 
 
-def _block(block: Block, width: int | None) -> Iterator[Line]:
-    if isinstance(block, Text):
+def _block(block: doc.Block, width: int | None) -> Iterator[Line]:
+    if isinstance(block, doc.Text):
         yield from _wrap(block.text, width, style=STYLES[block.tone])
-    elif isinstance(block, Table):
+    elif isinstance(block, doc.Table):
         yield from _table(block, width)
-    elif isinstance(block, KeyValues):
+    elif isinstance(block, doc.KeyValues):
         yield from _facts(block.pairs, width)
-    elif isinstance(block, FindingList):
+    elif isinstance(block, doc.FindingList):
         for item in block.items:
             yield from _finding(item, width)
-    elif isinstance(block, Code):
+    elif isinstance(block, doc.Code):
         if block.caption:
             yield from _wrap(block.caption, width)
         yield from (Line(f"  {line}") for line in clean_text(block.text).splitlines())
-    elif isinstance(block, Details):
+    elif isinstance(block, doc.Details):
         yield from _wrap(block.summary, width, style="bold")
         for inner in block.blocks:
             yield from _block(inner, width)
@@ -116,7 +103,7 @@ def _block(block: Block, width: int | None) -> Iterator[Line]:
 # ---- tables
 
 
-def _table(table: Table, width: int | None) -> Iterator[Line]:
+def _table(table: doc.Table, width: int | None) -> Iterator[Line]:
     heads = table.headings
     texts = [[clean_text(cell.shown, keep="\n") for cell in row] for row in table.rows]
     widths = _widths(heads, texts, width)
@@ -147,7 +134,7 @@ def _table(table: Table, width: int | None) -> Iterator[Line]:
 
 
 def _row(
-    heads: Sequence[Heading], widths: dict[int, int], cells: list[list[str]], styles: list[str]
+    heads: Sequence[doc.Heading], widths: dict[int, int], cells: list[list[str]], styles: list[str]
 ) -> Iterator[Line]:
     for number in range(max(map(len, cells))):
         line = Line()
@@ -161,12 +148,11 @@ def _row(
 
 
 def _nonempty_columns(texts: Sequence[Sequence[str]], count: int) -> list[int]:
-    """Return the indices of columns that are not empty."""
     return [place for place in range(count) if not texts or any(row[place] for row in texts)]
 
 
 def _widths(
-    heads: Sequence[Heading], texts: Sequence[Sequence[str]], width: int | None
+    heads: Sequence[doc.Heading], texts: Sequence[Sequence[str]], width: int | None
 ) -> dict[int, int] | None:
     """Return the widths of visible columns by index; ``None`` if columns of rank 0 do not fit.
 
@@ -261,7 +247,7 @@ def _wrap(words: str, width: int | None, *, style: str = "", indent: int = 0) ->
 
 
 def _facts(
-    pairs: Sequence[tuple[str, Cell]], width: int | None, *, indent: int = 0
+    pairs: Sequence[tuple[str, doc.Cell]], width: int | None, *, indent: int = 0
 ) -> Iterator[Line]:
     names = [clean_line(name) for name, _ in pairs]
     # Values align in a column, unless a name is longer than 20 characters.
@@ -276,7 +262,7 @@ def _facts(
         yield from (Line(" " * margin + part, style=STYLES[cell.tone]) for part in parts[1:])
 
 
-def _finding(item: FindingGroup, width: int | None) -> Iterator[Line]:
+def _finding(item: doc.FindingGroup, width: int | None) -> Iterator[Line]:
     finding = item.finding
     label = f"{finding.severity} {finding.code}"
     beside = f" ({finding.concerns})" if finding.concerns else ""

@@ -15,11 +15,7 @@ from trtbench.report.document import Document, Table, Text
 
 FILE = "report.tex"
 FOLDER = "tables"
-LONG_FROM = 30
-"""Tables with more rows can break across pages."""
 MOST_ROWS = 500
-WIDE_FROM = 9
-"""Tables with this many columns are scaled to the page width."""
 
 PREAMBLE = r"""\documentclass[a4paper,landscape]{article}
 \usepackage{iftex}
@@ -52,19 +48,17 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 
 def escape(text: str) -> str:
-    """Escape text for LaTeX."""
     text = _BLOCKS.sub("", clean_line(" ".join(text.split()))).strip()
     return _SPECIAL.sub(lambda found: ESCAPES[found[0]], text)
 
 
 def tex_table(table: Table) -> str:
-    """Return one table as LaTeX."""
     rows = [" & ".join(escape(cell.shown) for cell in row) for row in table.rows[:MOST_ROWS]]
     head = " & ".join(rf"\textbf{{{escape(heading.title)}}}" for heading in table.headings)
     columns = "".join("r" if heading.align == "right" else "l" for heading in table.headings)
     body = "".join(f"{row} \\\\\n" for row in rows)
     top = f"\\toprule\n{head} \\\\\n\\midrule\n"
-    if len(rows) > LONG_FROM:
+    if len(rows) > 30:  # tables with more rows can break across pages
         if left := len(table.rows) - len(rows):
             body += f"\\multicolumn{{{len(table.headings)}}}{{l}}{{{left} more rows}} \\\\\n"
         return (
@@ -72,7 +66,7 @@ def tex_table(table: Table) -> str:
             "\\bottomrule\n\\end{longtable}}\n"
         )
     inner = f"\\begin{{tabular}}{{{columns}}}\n{top}{body}\\bottomrule\n\\end{{tabular}}"
-    if len(table.headings) >= WIDE_FROM:
+    if len(table.headings) >= 9:  # tables with this many columns are scaled to the page width
         inner = f"\\resizebox{{\\linewidth}}{{!}}{{%\n{inner}}}"
     caption = ""
     if table.caption:

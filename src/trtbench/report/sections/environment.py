@@ -115,7 +115,6 @@ def make(runs: Sequence[Run]) -> list[Section]:
 
 
 def facts_from_environment(environment: Environment) -> dict[str, str]:
-    """Return the known facts on a machine by title."""
     e = environment
     known: dict[str, object] = {
         "Host": e.host,
@@ -218,7 +217,6 @@ def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> Table:
 
 
 def document_from_artefact(artefact: Artefact) -> Document:
-    """Describe a built engine."""
     facts, asked = artefact.conditions, artefact.spec.precision
     flavour = facts.get("flavour")
     rtx = flavour is not None and flavour.value == "tensorrt_rtx"

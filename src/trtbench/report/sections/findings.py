@@ -20,7 +20,6 @@ def is_default_note(finding: Finding) -> bool:
 
 
 def default_conditions(codes: Iterable[str]) -> str:
-    """Return the default conditions with these codes in one line."""
     known = set(codes)
     return ", ".join(said for code, said in DEFAULT_NOTES.items() if code in known)
 
@@ -53,7 +52,6 @@ def group_findings(found: Iterable[tuple[str, Finding]]) -> FindingList | None:
 
 
 def short_title(item: FindingGroup) -> str:
-    """Return a short title of a finding."""
     return item.title or TITLES.get(item.finding.code) or item.finding.message
 
 

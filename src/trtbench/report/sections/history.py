@@ -29,8 +29,6 @@ from trtbench.report.run_facts import summary_of, unique_stem
 ORDER = 88
 
 BARS = "▁▂▃▄▅▆▇█"
-MOST_SERIES = 60
-"""Charts in one document; more would take long to draw."""
 CAPTION = (
     "Changes are detected by fitting constant levels and Welch's t-test (p below 0.001, at least "
     "2 %, five runs on each side), and are confirmed once two more runs agree. What changed at "
@@ -60,10 +58,9 @@ def make(runs: Sequence[Run]) -> Section | None:
 
 
 def document_from_series(series: Sequence[history.Series]) -> Document:
-    """Describe the history of each series, in the given order."""
     taken: set[str] = set()
     sections = []
-    for each in series[:MOST_SERIES]:
+    for each in series[:60]:  # charts in one document; more would take long to draw
         name = unique_stem(each.key.name, taken=taken)
         sections.append(Section(name, each.key.name, tuple(_series_blocks(each, name))))
     if any(each.changes for each in series):

@@ -16,17 +16,7 @@ from trtbench.core.run import Run
 from trtbench.core.samples import Column
 from trtbench.core.units import counted, text_from_duration, unit_for_seconds
 from trtbench.report import charts, run_facts
-from trtbench.report.document import (
-    Block,
-    Figure,
-    Section,
-    Table,
-    Text,
-    column,
-    optional_section,
-    table,
-)
-from trtbench.report.document import Column as TableColumn
+from trtbench.report import document as doc
 from trtbench.report.sections.summary import statistics_blocks
 
 ORDER = 30
@@ -40,26 +30,22 @@ MOST_PANELS = 6
 MOST_CURVES = 12
 MOST_BOXES = 40
 MOST_PHASES = 24
-LOG_CURVE_RANGE = 20.0
-"""Latencies that differ by more than this factor are drawn on a log scale."""
 STACKED = ("h2d", "gpu", "d2h")
 RANGE_MARGIN = 2.0
 """Margin of charts on each side of the middle 90 % of samples, in widths of that range.
 
 It covers all of a normal distribution, and cuts off long tails, with a note."""
-LOG_RANGE = 6.0
-"""With a larger ratio of the limits, several runs are drawn on a log scale."""
 
 
-def make(runs: Sequence[Run]) -> list[Section]:
+def make(runs: Sequence[Run]) -> list[doc.Section]:
     """Show distribution, time series and percentiles of latencies, phases, and telemetry."""
     rows = []
     for index, (name, run) in enumerate(run_facts.labelled(runs)):
         samples = run.times.durations().get(run.times.headline, np.empty(0))
         if np.isfinite(samples).any():
             rows.append(_Row(name, f"run:{index}", run, samples[np.isfinite(samples)]))
-    latency: list[Block] = []
-    percentiles: list[Block] = []
+    latency: list[doc.Block] = []
+    percentiles: list[doc.Block] = []
     if rows:
         # All charts use the same unit.
         unit, scale = unit_for_seconds(float(np.median([np.median(row.samples) for row in rows])))
@@ -69,7 +55,7 @@ def make(runs: Sequence[Run]) -> list[Section]:
                 f"Histograms and series show the first {MOST_PANELS} of {count} runs, box plots "
                 f"the first {min(MOST_BOXES, count)}; tables show all."
             )
-            latency.append(Text(note))
+            latency.append(doc.Text(note))
         latency += [
             _histogram(rows[:MOST_PANELS], unit, scale),
             _box_plot(rows[:MOST_BOXES], unit, scale),
@@ -83,13 +69,13 @@ def make(runs: Sequence[Run]) -> list[Section]:
     percentiles += [
         each.having(caption=" ".join(filter(None, (caption, each.caption))))
         for each in statistics_blocks(dict(run_facts.labelled(runs)), id="percentiles", every=True)
-        if isinstance(each, Table)
+        if isinstance(each, doc.Table)
     ]
     made = (
-        optional_section("latency", "Latency", latency),
-        optional_section("percentiles", "Percentiles", percentiles),
-        optional_section("phases", "Phases", _phases(runs)),
-        optional_section("telemetry", "Telemetry", _telemetry(runs)),
+        doc.optional_section("latency", "Latency", latency),
+        doc.optional_section("percentiles", "Percentiles", percentiles),
+        doc.optional_section("phases", "Phases", _phases(runs)),
+        doc.optional_section("telemetry", "Telemetry", _telemetry(runs)),
     )
     return [section for section in made if section]
 
@@ -124,12 +110,13 @@ def _display_range(columns: Sequence[Column]) -> tuple[float, float]:
 
 def _axis(rows: Sequence[_Row], unit: str) -> charts.Axis:
     low, high = _display_range([row.samples for row in rows])
-    log = len(rows) > 1 and low > 0 and high / low > LOG_RANGE
+    # With a larger ratio of the limits, several runs are drawn on a log scale.
+    log = len(rows) > 1 and low > 0 and high / low > 6.0
     title = run_facts.headline_title([row.run for row in rows])
     return charts.Axis(title, unit, "log" if log else "linear", low, high)
 
 
-def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
+def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> doc.Figure:
     axis = _axis(rows, unit)
     count = int(np.clip(max(len(row.samples) for row in rows) // 5, 20, 120)) + 1
     space = np.geomspace if axis.scale == "log" else np.linspace
@@ -150,10 +137,10 @@ def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
         )
     chart = charts.Histogram(axis, charts.Axis("Samples"), tuple(edges.tolist()), tuple(groups))
     caption = "Samples per bin; every run on the same axis." if len(groups) > 1 else None
-    return Figure("latency_hist", "How latencies are distributed", chart, caption)
+    return doc.Figure("latency_hist", "How latencies are distributed", chart, caption)
 
 
-def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
+def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> doc.Figure:
     axis = _axis(rows, unit)
     boxes = []
     for row in rows:
@@ -169,10 +156,10 @@ def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> Figure:
     title = "Runs side by side" if len(boxes) > 1 else "Latency as a box plot"
     words = "Box: quartiles and median. Whiskers: last sample within 1.5 times the box length."
     caption = " ".join(filter(None, (words, run_facts.protocol_warning([row.run for row in rows]))))
-    return Figure("speed_benchmark", title, charts.Boxes(axis, tuple(boxes)), caption)
+    return doc.Figure("speed_benchmark", title, charts.Boxes(axis, tuple(boxes)), caption)
 
 
-def _series(rows: Sequence[_Row], unit: str) -> Figure:
+def _series(rows: Sequence[_Row], unit: str) -> doc.Figure:
     by_time = all(row.run.times.start is not None and row.run.times.launch is None for row in rows)
     panels = []
     for row in rows:
@@ -203,7 +190,7 @@ def _series(rows: Sequence[_Row], unit: str) -> Figure:
     )
     caption = "Triangles: samples above the range. Solid line: running median."
     caption += " Each run has its own range." if len(panels) > 1 else ""
-    return Figure("latency_series", "Latency over time", chart, caption)
+    return doc.Figure("latency_series", "Latency over time", chart, caption)
 
 
 def _points_to_draw(samples: Column, most: int) -> NDArray[np.int64]:
@@ -217,7 +204,7 @@ def _points_to_draw(samples: Column, most: int) -> NDArray[np.int64]:
     return np.array(sorted(chosen))
 
 
-def _percentile_curve(rows: Sequence[_Row], unit: str) -> Figure:
+def _percentile_curve(rows: Sequence[_Row], unit: str) -> doc.Figure:
     lines = []
     for row in rows:
         ordered = np.sort(row.samples)
@@ -236,16 +223,17 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> Figure:
             label = None if sure.any() else row.name
             lines.append(charts.line(label, row.role, shares[unsure], values[unsure], "dotted"))
     known = [y for each in lines for y in each.y if y is not None]
-    wide = min(known) > 0 and max(known) / min(known) > LOG_CURVE_RANGE
+    # Latencies that differ by more than this factor are drawn on a log scale.
+    wide = min(known) > 0 and max(known) / min(known) > 20.0
     drawn = [row.run for row in rows]
     y = charts.Axis(run_facts.headline_title(drawn), unit, "log" if wide else "linear")
     words = "Dotted: too few independent samples."
     caption = " ".join(filter(None, (words, run_facts.protocol_warning(drawn))))
     chart = charts.curves(charts.Axis("Percentile", scale="tail"), y, lines)
-    return Figure("percentiles", "Latency by percentile", chart, caption)
+    return doc.Figure("percentiles", "Latency by percentile", chart, caption)
 
 
-def _phases(runs: Sequence[Run]) -> Iterator[Figure]:
+def _phases(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     """Show the mean time of each phase, for runs with more than one phase."""
     found = [(label, run, _phase_means(run)) for label, run in run_facts.labelled(runs)]
     rows = [row for row in found if len(row[2]) > 1]
@@ -269,7 +257,7 @@ def _phases(runs: Sequence[Run]) -> Iterator[Figure]:
     )
     axis = charts.Axis("Mean time per query", unit, low=0)
     chart = charts.Bars(axis, "Run", tuple(label for label, *_ in rows[:MOST_PHASES]), groups)
-    yield Figure("phases", "Where the time of a query goes", chart, caption)
+    yield doc.Figure("phases", "Where the time of a query goes", chart, caption)
 
 
 def _phase_means(run: Run) -> dict[str, float]:
@@ -286,7 +274,7 @@ def _phase_means(run: Run) -> dict[str, float]:
     return means if "gpu" in means else {}
 
 
-def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
+def _telemetry(runs: Sequence[Run]) -> Iterator[doc.Block]:
     """Show every sampled quantity over time, and a table of means."""
     seen = [
         (k, label, run) for k, (label, run) in enumerate(run_facts.labelled(runs)) if run.telemetry
@@ -310,26 +298,26 @@ def _telemetry(runs: Sequence[Run]) -> Iterator[Block]:
             x_axis = charts.Axis("Time since the first sample", "s")
             chart = charts.Lines(x_axis, panels[0].y or charts.Axis(""), tuple(panels))
             outside = "Sampled from outside the measuring process."
-            yield Figure(id, title, chart, f"{outside} Memory is for the whole device.")
+            yield doc.Figure(id, title, chart, f"{outside} Memory is for the whole device.")
 
-    def mean(quantity: run_facts.Quantity) -> TableColumn:
+    def mean(quantity: run_facts.Quantity) -> doc.Column:
         def value(row: tuple[int, str, Run]) -> float | None:
             values = [each for each in quantity.values(row[2].telemetry) if each is not None]
             return fmean(values) if values else None
 
-        return column(quantity.key, quantity.axis.label, value, "number")
+        return doc.column(quantity.key, quantity.axis.label, value, "number")
 
     def energy(row: tuple[int, str, Run]) -> float | None:
         return run_facts.joules_per_item(row[2])
 
     columns = (
-        column("run", get=1),
-        column("looks", "Samples", lambda row: len(row[2].telemetry), "right"),
+        doc.column("run", get=1),
+        doc.column("looks", "Samples", lambda row: len(row[2].telemetry), "right"),
         *map(mean, run_facts.QUANTITIES),
-        column("energy_per_item_j", "Energy per item (J)", energy, "number"),
+        doc.column("energy_per_item_j", "Energy per item (J)", energy, "number"),
     )
     caption = "Means of the samples; energy from the device's counter, or from the sampled power."
     if any(protocol_of(run.record) == "coldl2" for *_, run in seen):
         caption += " With coldl2, energy includes flushing the cache, unlike times."
     if seen:
-        yield table("telemetry", seen, columns, caption=caption)
+        yield doc.table("telemetry", seen, columns, caption=caption)

@@ -149,7 +149,6 @@ def document_from_layers(
     notes: Sequence[str] = (),
     created: str = "",
 ) -> Document:
-    """Describe the layers of one engine."""
     remarks = [*notes, *layers.notes]
     rows: dict[str, object]
     if by is None:

@@ -60,7 +60,6 @@ SEVERITIES = ("error", "warning", "note")
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Return a table with a row for each run."""
     heads = [summary_of(run).head for run in runs]
     unit = common_unit(head.typical for head in heads if head)
     samples = text_from_count(sum(len(run.times) for run in runs))

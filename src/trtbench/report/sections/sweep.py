@@ -78,8 +78,6 @@ MOST_FIGURES = 8
 STATISTIC = "p99"
 MEDIAN = "p50"
 """The median by nearest rank, like all percentiles of load searches."""
-MOST_BOUND_RATIO = 3
-"""A bound above this multiple of the highest latency is not drawn."""
 BATCH_AXIS = Axis("Batch size", "items", "log2")
 RATE_AXIS = Axis("Throughput", "items/s", low=0)
 
@@ -251,7 +249,8 @@ def rate_figure(
     if statistic != MEDIAN:
         medians = [each.median_s for each in sustained]
         lines.append(line("median", "run:1", x, medians, "both", scale=scale))
-    near = limit_s is not None and limit_s <= MOST_BOUND_RATIO * most_s
+    # A bound above this multiple of the highest latency is not drawn.
+    near = limit_s is not None and limit_s <= 3 * most_s
     drawn = [Mark(limit_s / scale, "bound", "y")] if limit_s is not None and near else []
     rates = Axis("Arrival rate", "queries/s", low=0)
     times = Axis("Latency from the scheduled time", unit, low=0)
@@ -488,7 +487,6 @@ def csv_from_rows(rows: Sequence[SweepRow]) -> str:
 
 
 def json_from_rows(rows: Sequence[SweepRow], *, title: str) -> str:
-    """Return the rows as JSON with all statistics."""
     document = [
         {**quantities_of(row), "reason": row.reason, "remark": row.remark, "runs": row.runs,
          "on_front": row.on_front, "summary": row.summary, "scores": row.scores,
