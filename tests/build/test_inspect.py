@@ -156,3 +156,26 @@ def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
         inspect(tmp_path)
     with pytest.raises(InputError, match="did you mean"):
         inspect(tmp_path / "conv.onn")
+
+
+@pytest.mark.parametrize(
+    ("op", "reads", "kind", "words"),
+    [
+        ("Relu", "x", TensorProto.FLOAT, "TensorRT 8.5 and later"),
+        ("FooBar", "x", TensorProto.FLOAT, "FooBar (node n) is no operator of ONNX"),
+        ("Unique", "x", TensorProto.FLOAT, "does not support the operator Unique (node n)"),
+        ("Identity", "x", TensorProto.STRING, "the tensor x holds str"),
+        ("Relu", "nowhere", TensorProto.FLOAT, "not valid: Nodes in a graph must be"),
+        ("Conv", "x", TensorProto.FLOAT, "has input size 1 not in range"),
+    ],
+)
+def test_what_stands_against_a_parser_is_named(
+    op: str, reads: str, kind: int, words: str, tmp_path: Path
+) -> None:
+    ends = [[helper.make_tensor_value_info(name, kind, [4])] for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node(op, [reads], ["y"], name="n")], "net", *ends)
+    opsets = [helper.make_opsetid("", models.OPSET)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    said = str(inspect(tmp_path / "m.onnx").facts["parsed_by"])
+    assert words in said
+    assert ("not by TensorRT as it is" in said) != said.startswith("TensorRT")

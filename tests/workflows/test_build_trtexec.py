@@ -141,6 +141,8 @@ def test_a_build_that_hangs_is_ended_and_leaves_nothing(
         ("10.9.0", {"options": {"spasity": "force"}}, "no option"),
         ("10.9.0", {"calibration": "random"}, "calibration with data"),
         ("10.9.0", {"target": ("sm_86",)}, "other GPUs"),
+        ("10.9.0", {"extra_args": ("--memPolSize=1",)}, "no flag --memPolSize"),
+        ("10.9.0", {"runtime": "tensorrt-rtx", "extra_args": ("--x=1",)}, "takes no arguments"),
     ],
 )
 def test_what_a_version_cannot_do_is_said_before_anything_runs(
@@ -149,7 +151,7 @@ def test_what_a_version_cannot_do_is_said_before_anything_runs(
     trtexec.version(version)
     with pytest.raises(UsageError, match=words):
         build(trtexec, **changes)
-    assert names_in(trtexec.folder / "out") == []
+    assert not [*(trtexec.folder / "out").glob("*")]
 
 
 def test_shapes_are_filled_in_from_their_neighbours() -> None:

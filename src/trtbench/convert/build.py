@@ -25,6 +25,7 @@ from trtbench.core.errors import (
     TrtbenchError,
     UnavailableError,
     UsageError,
+    near_miss,
     writing,
 )
 from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd, progress_from_line
@@ -105,6 +106,14 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
             "engines are built from ONNX files",
             facts={"file": reference.name, "format": reference.format},
             fix="give an ONNX file; trtbench export makes one from a PyTorch model",
+        )
+    if request.extra_args and not module.TAKES_ARGUMENTS:
+        options = [each.flag for each in fields_of(BuildRequest)]
+        near = near_miss(request.extra_args[0].partition("=")[0], options, least=0.75)
+        raise UsageError(
+            f"the builder {name} takes no arguments after --",
+            facts={"given": shlex.join(request.extra_args)},
+            fix=f"{near}, without --" if near else "-r trtexec, or leave them out",
         )
     engine = _engine_path(request)
     if engine == model:

@@ -43,6 +43,20 @@ _ARITHMETIC = frozenset((
     "Slice", "Squeeze", "Sub", "Unsqueeze", "Where",
 ))  # fmt: skip
 
+_UNPARSED = frozenset((
+    "AffineGrid", "Bernoulli", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
+    "CenterCropPad", "Col2Im", "Compress", "ConcatFromSequence", "ConvInteger", "DFT", "Det",
+    "DynamicQuantizeLinear", "ImageDecoder", "MatMulInteger", "MaxRoiPool", "MaxUnpool",
+    "MelWeightMatrix", "Multinomial", "NegativeLogLikelihoodLoss", "Optional",
+    "OptionalGetElement", "OptionalHasElement", "QLinearConv", "QLinearMatMul", "RegexFullMatch",
+    "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
+    "SequenceLength", "SequenceMap", "SoftmaxCrossEntropyLoss", "SplitToSequence", "StringConcat",
+    "StringNormalizer", "StringSplit", "TfIdfVectorizer", "Unique",
+))  # fmt: skip
+"""Operators of ONNX that no version of TensorRT parses (onnx-tensorrt operators.md, 10.15)."""
+_FORMER_OPERATORS = {"ImageScaler", "ParametricSoftplus", "ScaledTanh"}  # still parsed
+_UNPARSED_TYPES = ("str", "uint16", "uint32", "uint64", "int16", "complex64", "complex128")
+
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -127,7 +141,7 @@ def stored_bytes(model: ModelProto) -> int:
     return sum(each.ByteSize() for each in stored_tensors(model.graph))
 
 
-def check_onnx(path: Path) -> None:
+def check_onnx(path: Path, *, shapes: bool = True) -> None:
     """Raise an error if a model is not valid ONNX or its shapes contradict each other.
 
     Unknown operators are allowed: they may be TensorRT plugins, which can be in any domain.
@@ -135,15 +149,43 @@ def check_onnx(path: Path) -> None:
     import onnx
 
     try:
-        onnx.checker.check_model(str(path), full_check=True)
+        onnx.checker.check_model(str(path), full_check=shapes)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as problem:
-        reason = first_line(problem)
+        reason = " ".join(str(problem).split()).split(" ==> ")[0]  # without the context, a dump
         if not reason.startswith("No Op registered for "):
             raise InputError(
                 f"{path.name} is not a valid ONNX model",
                 facts={"reason": reason},
                 fix="export the model again",
             ) from None
+
+
+def parser_obstacle(path: Path, model: OnnxModel) -> str | None:
+    """Name an operator, tensor or fault of a model that TensorRT's parser refuses, if any."""
+    import onnx
+
+    types: dict[str, str | None] = {x.name: x.dtype for x in (*model.inputs, *model.outputs)}
+    types |= {x.name: x.dtype for node in model.nodes for x in (*node.inputs, *node.outputs)}
+    for name, dtype in types.items():
+        if dtype in (*_UNPARSED_TYPES, *NO_TENSORS):
+            return f"the tensor {name} holds {dtype}, which TensorRT has no type for"
+    proto = load_onnx(path, weights=False)
+    standard = {each.name for each in onnx.defs.get_all_schemas() if not each.domain}
+    known = {*standard, *(each.name for each in proto.functions)} | _FORMER_OPERATORS
+    waiting = [*proto.graph.node, *(node for each in proto.functions for node in each.node)]
+    while waiting:
+        node = waiting.pop(0)
+        waiting += [inner for body in subgraphs(node) for inner in body.node]
+        at = f" (node {node.name})" if node.name else ""
+        if node.op_type in _UNPARSED:
+            return f"TensorRT's parser does not support the operator {node.op_type}{at}"
+        if node.op_type not in known and not node.op_type.startswith("TRT_"):
+            return f"{node.op_type}{at} is no operator of ONNX: it needs a plug-in of that name"
+    try:
+        guarded(lambda: check_onnx(path, shapes=False), what="the model", seconds=SECONDS)
+    except InputError as problem:
+        return f"the model is not valid: {problem.facts.get('reason') or problem.message}"
+    return None
 
 
 def opset_of(model: ModelProto, domain: str = "") -> int | None:

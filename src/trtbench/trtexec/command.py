@@ -61,9 +61,14 @@ def _shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
 
 
 def _with_extra_args(
-    arguments: list[str], extra: Sequence[str], *, refused: Sequence[str] = MODEL_FLAGS
+    arguments: list[str],
+    extra: Sequence[str],
+    *,
+    abilities: TrtexecAbilities,
+    refused: Sequence[str] = MODEL_FLAGS,
 ) -> list[str]:
-    """Add the user's extra arguments; repeated flags and those trtbench sets are refused."""
+    """Add the user's extra arguments; unknown and repeated ones and trtbench's own are refused."""
+    abilities.refuse_unknown_flags(extra)
 
     def flag_of(argument: str) -> str:
         name = argument.partition("=")[0]
@@ -150,7 +155,8 @@ def bench_command(
         if not number.isdecimal():
             raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
         arguments.append(f"--device={number}")
-    return _with_extra_args(arguments, spec.extra_args, refused=(*MODEL_FLAGS, "--device"))
+    refused = (*MODEL_FLAGS, "--device")
+    return _with_extra_args(arguments, spec.extra_args, abilities=abilities, refused=refused)
 
 
 def _refuse_unsupported(spec: RunSpec) -> None:
@@ -286,4 +292,4 @@ def build_command(
         *_plugin_flags(spec.plugins, abilities=abilities),
         *(["--verbose"] if spec.verbose else []),
     ]
-    return _with_extra_args(arguments, spec.extra_args)
+    return _with_extra_args(arguments, spec.extra_args, abilities=abilities)

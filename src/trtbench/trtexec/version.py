@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from trtbench.core.errors import ParseError, UnavailableError, UsageError
+from trtbench.core.errors import ParseError, UnavailableError, UsageError, near_miss
 from trtbench.core.spec import Value
 
 _DOTTED = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
@@ -90,6 +90,7 @@ class TrtexecAbilities(Value, frozen=True, kw_only=True):
 
     version: str | None = None
     flags: frozenset[str] = frozenset()
+    listed: bool = False  # whether these are all flags, as --help lists them
 
     def has(self, flag: str) -> bool:
         """Whether the flag exists and has an effect."""
@@ -112,6 +113,18 @@ class TrtexecAbilities(Value, frozen=True, kw_only=True):
         """Whether the version is at least the given one; ``None`` if it is not known."""
         key = version_key(self.version)
         return None if key is None else key >= version
+
+    def refuse_unknown_flags(self, arguments: Sequence[str]) -> None:
+        """Raise an error for a flag that no trtexec has; the fix is the nearest one."""
+        known = (*sorted(self.flags), *FLAG_VERSIONS, "--explicitBatch", "--batch", "--maxBatch")
+        for each in arguments:
+            flag = each.partition("=")[0]
+            if self.listed and flag.startswith("--") and flag not in known:
+                guess = near_miss(flag, known)
+                raise UsageError(
+                    f"trtexec of {self.name} has no flag {flag}",
+                    fix=f"did you mean {guess}?" if guess else f"leave {flag} out",
+                )
 
     def require(self, flag: str, *, what: str, fix: str | None = None) -> str:
         """Return the flag, or raise an error that names the versions that have it."""
@@ -148,7 +161,7 @@ def abilities_from_help(text: str | bytes, *, where: str = "trtexec --help") -> 
             facts={"expected": "lines such as '  --loadEngine=<file>   ...'"},
         )
     version = version_from_digits(banner[1]) if banner else None
-    return TrtexecAbilities(version=version, flags=frozenset(flags))
+    return TrtexecAbilities(version=version, flags=frozenset(flags), listed=True)
 
 
 def abilities_of_version(version: str) -> TrtexecAbilities:

@@ -30,7 +30,7 @@ from trtbench.host.machine import distribution_versions
 from trtbench.host.nvml import gpu_in_use
 from trtbench.host.tensorrt import OPSETS
 from trtbench.models import identity
-from trtbench.models.onnx_model import read_onnx
+from trtbench.models.onnx_model import parser_obstacle, read_onnx
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import archive_kind, packages_named
 from trtbench.trtexec.conditions import reported_from_log
@@ -137,6 +137,8 @@ def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
             version = ".".join(map(str, first))
             facts["parsed_by"] = f"TensorRT {version} and later, by its documentation"
     missing = [name for name in model.external_files if not (path.parent / name).is_file()]
+    if not missing and (reason := parser_obstacle(path, model)) is not None:
+        facts["parsed_by"] = f"not by TensorRT as it is: {reason}"
     notes = [f"it cannot be loaded: the weights in {n} are missing" for n in missing]
     notes += found.notes
     sidecar = identity.read_sidecar(path)

@@ -114,8 +114,10 @@ def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
         version = next(iter(distribution_versions(flavour.replace("_", "-")).values()), None)
     if version is None:
         version = ASSUMED[flavour]
+        another = "10.9" if flavour == "tensorrt" else "1.4"
         notes.append(
-            f"{title} is not installed in this interpreter: for {version} (--opt version=10.9)"
+            f"{title} is not installed in this interpreter: for {version} (another: --opt "
+            f"version={another})"
         )
     abilities = tensorrt.abilities_of_version(version, flavour=flavour)
     outline = outline_of(Path(spec.model.path))

@@ -19,6 +19,8 @@ class Builder(Protocol):
     """Whether it uses a timing cache."""
     LIBRARY: str = ""
     """The library it imports to build; empty for a program."""
+    TAKES_ARGUMENTS: bool = False
+    """Whether it gets the arguments after ``--``, as a program does."""
     CHOSEN: int = 0
     """Its rank when no builder is named: the available one with the lowest number is used."""
     needs_types: Callable[[Mapping[str, str]], bool] | None = None

@@ -52,6 +52,7 @@ from trtbench.trtexec.version import (
 )
 
 CHOSEN = 1
+TAKES_ARGUMENTS = True
 OPTIONS = {
     "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
     "version": "TensorRT version to write commands for where trtexec is not installed",
@@ -125,6 +126,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     stage("load")
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = _abilities(binary)
+    abilities.refuse_unknown_flags(spec.extra_args)  # before the model is converted
     prepared = PreparedModel(path=Path(spec.model.path))
     plan = _types_plan(spec, abilities=abilities)
     if plan is not None:
