@@ -84,6 +84,8 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'trtbench' has no attribute {name!r}")
     value = getattr(importlib.import_module(home), name)
+    if hasattr(value, "describe"):  # a verb
+        value.describe()
     globals()[name] = value
     return value
 

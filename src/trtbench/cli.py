@@ -25,7 +25,16 @@ from trtbench.core import errors
 from trtbench.core.errors import TrtbenchError, UsageError, near_miss
 from trtbench.core.plugins import missing_package
 from trtbench.core.safety import clean_line, clean_text, mask, remember_secrets
-from trtbench.requests.fields import FILE, Argument, Option, RequestField, VerbRequest, fields_of
+from trtbench.requests.fields import (
+    FILE,
+    GROUPS,
+    OUTPUT,
+    Argument,
+    Option,
+    RequestField,
+    VerbRequest,
+    fields_of,
+)
 from trtbench.verbs._verb import AnyVerb, Caller, help_parts
 from trtbench.version import __version__
 
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from trtbench.tasks.contract import Flag
 
 IMAGES_TASK = "classification"  # the task that prepares images by default
+FEW_OPTIONS = 12  # of a command, which its help does not group
 TASK, ADDED = "trtbench.task", "trtbench.added"  # keys of a context: the task, and its flags
 
 
@@ -65,6 +75,18 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         verb = verb_named(cmd_name)
         return command_from_verb(cmd_name, verb) if verb else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs with the first lines of their files, without importing them."""
+        rows = []
+        folder = Path(verbs.__path__[0])
+        for name in self.list_commands(ctx):
+            stem = name.replace("-", "_")
+            file = next(each for each in (stem, f"{stem}_") if (folder / f"{each}.py").exists())
+            with open(folder / f"{file}.py", encoding="utf-8") as text:
+                rows.append((name, text.readline().strip().strip('"')))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -177,9 +199,9 @@ def trtbench() -> None:
 class VerbCommand(click.Command):
     """The command of a verb; ``--task`` adds the flags of that task."""
 
-    def __init__(self, verb: AnyVerb, **named: Any) -> None:
+    def __init__(self, verb: AnyVerb, fields: list[RequestField], **named: Any) -> None:
         super().__init__(**named)
-        self.verb = verb
+        self.verb, self.fields = verb, {field.name: field for field in fields}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -205,6 +227,24 @@ class VerbCommand(click.Command):
         own = [_task_option(flag, only_given=self.verb.task == "typed") for flag in added]
         return [*params[:-1], *own, params[-1]]  # --help stays last
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in groups, those that matter most first; few options are one list."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        for param in self.get_params(ctx):
+            name, field = OUTPUT, self.fields.get(param.name or "")
+            if field is not None and isinstance(param, click.Option):
+                name, param.help = field.group, field.help
+            elif param.name in ctx.meta.get(ADDED, ()):
+                name = f"Task {ctx.meta[TASK]}"
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
+                groups.setdefault(name, []).append(record)
+        rows = [row for group in groups.values() for row in group]
+        shown = groups if len(rows) > FEW_OPTIONS else {GROUPS[0]: rows}
+        for name, own in shown.items():
+            if own:
+                with formatter.section(name):
+                    formatter.write_dl(own)
+
     def flags_of(self, task: str) -> list[Flag]:
         from trtbench.tasks import TASKS
 
@@ -224,7 +264,7 @@ def command_from_verb(name: str, verb: AnyVerb) -> click.Command:
         "callback": lambda **typed: _call(verb, typed),
     }
     if not verb.subcommands:
-        return VerbCommand(verb, **named)
+        return VerbCommand(verb, fields, **named)
     group = click.Group(invoke_without_command=True, **named)
     for word, each in verb.subcommands.items():
         group.add_command(command_from_verb(word, each))

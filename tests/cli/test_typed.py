@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from onnx import TensorProto
 
 from models import identity
 from trtbench.cli import trtbench as group
+from trtbench.core.spec import ModelFormat
+from trtbench.requests.run_spec import runtimes_for_format
+from trtbench.runtimes import RUNTIMES
 
 VERBS = ["", *sorted(group.list_commands(None))]  # type: ignore[arg-type]
 HELP = "add --help to the command to see its flags"
@@ -65,3 +69,27 @@ def test_help_fits_80_columns(verb: str) -> None:
     result = CliRunner().invoke(group, [*verb.split(), "--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     assert [line for line in result.output.splitlines() if len(line) > 80] == []
+
+
+def test_help_lists_options_in_groups_and_the_names_and_defaults_of_runtimes() -> None:
+    shown = CliRunner().invoke(group, ["bench", "--help"], env={"COLUMNS": "80"}).output
+    first, *rest = shown.partition("\nOptions:\n")[2].split("\n\n")
+    assert len(re.findall(r"^  -", first, flags=re.M)) == 10, "those that matter most"
+    titles = ["Model and inputs:", "Measuring:", "GPU:", "Output:", "Elsewhere:"]
+    assert [each.splitlines()[0] for each in rest] == titles
+    words = " ".join(first.split())
+    assert f"One of: {', '.join(RUNTIMES.names())}." in words
+    chosen: dict[str, ModelFormat] = {"ONNX": "onnx", "engines": "engine", "PyTorch": "torch"}
+    for title, kind in chosen.items():  # the others work only with some files of this format
+        names = [name for name, each in runtimes_for_format(kind) if not name.endswith("rtx")]
+        assert f"{' or '.join(names)} for {title}" in words
+
+
+@pytest.mark.parametrize(
+    "words", ["bench m.onnx", "compare m.onnx m.onnx", "check m.onnx m.onnx", "build m.onnx"]
+)
+def test_an_unknown_runtime_is_answered_with_the_names(words: str, say: Say) -> None:
+    identity(Path("m.onnx"), ("x", TensorProto.FLOAT, [2, 4]))
+    said = say(*words.split(), "-r", "tensorflow")
+    assert said.status == 2
+    assert "tensorrt, tensorrt-rtx" in said.words

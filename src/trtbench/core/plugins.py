@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import os
 import pkgutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 from trtbench.core.errors import UnavailableError, UsageError, near_miss
+from trtbench.core.safety import read_bytes
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -78,7 +83,16 @@ class Registry(Generic[T]):
             yield name, self.load(name)
 
     def entry_points(self) -> dict[str, metadata.EntryPoint]:
-        from importlib import metadata  # slow to import, and only needed for other packages
+        declared = (
+            path
+            for folder in sys.path
+            for path in Path(folder).glob("*-[iI][nN][fF][oO]/entry_points.txt")
+            if os.access(path, os.R_OK)
+        )
+        group = f"[{self.package}]".encode()
+        if not any(group in read_bytes(path) for path in declared):
+            return {}  # the usual case, without a slow import
+        from importlib import metadata
 
         return {entry.name: entry for entry in metadata.entry_points(group=self.package)}
 
@@ -105,10 +119,10 @@ class Registry(Generic[T]):
         return loaded
 
     def _modules(self) -> dict[str, str]:
-        path = importlib.import_module(self.package).__path__
+        spec = importlib.util.find_spec(self.package)  # without importing the package
         return {
             info.name.replace("_", "-"): info.name
-            for info in pkgutil.iter_modules(path)
+            for info in pkgutil.iter_modules(spec.submodule_search_locations if spec else ())
             if not info.name.startswith("_") and info.name != CONTRACT
         }
 

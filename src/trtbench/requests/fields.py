@@ -22,6 +22,7 @@ from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, Union
 
 from trtbench.core import units
 from trtbench.core.errors import UsageError, suggest
+from trtbench.core.plugins import Registry
 from trtbench.core.safety import check_given, check_tag
 from trtbench.core.words import CudaGraph, Precision, Protocol, Scalar
 
@@ -37,6 +38,15 @@ files that settings of a task or options of a runtime name, the code of ``module
 text alone, which is valid there."""
 WRITTEN_HERE = "written on this machine"
 
+MODEL, MEASURING, GPU = "Model and inputs", "Measuring", "GPU"
+OUTPUT, ELSEWHERE = "Output", "Elsewhere"
+MAIN, BUILDING = "Options", "Building"
+GROUPS = (MAIN, MODEL, BUILDING, MEASURING, GPU, OUTPUT, ELSEWHERE)
+"""Groups of options in the help of a command, in their order; a verb's own are in the first."""
+COMMON = ("runtime", "shapes", "batch", "device", "duration", "launches", "protocol",
+          "cuda_graph", "explain", "as_json")  # fmt: skip
+"""Fields of several verbs that are in the first group, because they matter most."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
@@ -47,6 +57,7 @@ class Kind:
     check: Callable[[object], object] | None = None
     read: Callable[[tuple[str, ...]], object] | None = None
     """Returns the value of all that was typed, for a flag that can be repeated."""
+    names: Registry[object] | None = None  # the plug-ins whose names are valid
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,7 @@ class Option:
     python_help: str | None = None  # help of the Python argument, if the flag means the opposite
     travels: Travels | None = None  # what is sent to another machine, if it names a file
     stays: str = ""  # why it is not sent
+    group: str = ""  # in the help; by default, the one of its class
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,9 @@ argument = OptionalField(Argument)
 def output_path(default: T, help: str, metavar: str | None = None) -> T:
     """Return a field for a file or folder to write on the machine where the command is typed."""
     flags = ("-o", "--output")
-    return option(default, help, flags, kind=FILE, metavar=metavar, stays=WRITTEN_HERE)
+    return option(
+        default, help, flags, kind=FILE, metavar=metavar, stays=WRITTEN_HERE, group=OUTPUT
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +132,13 @@ class RequestField:
     optional: bool
     default: object
     about: Option | Argument
+    group: str
+
+    @property
+    def help(self) -> str:
+        """What the field means, with the names of plug-ins that are valid."""
+        valid = self.about.kind.names if self.about.kind else None
+        return self.about.help + (f" One of: {', '.join(valid.names())}." if valid else "")
 
     @property
     def is_required(self) -> bool:
@@ -153,7 +174,15 @@ class RequestField:
 
 
 class VerbRequest:
-    """Base of all requests; invalid values raise an error on construction."""
+    """Base of all requests; invalid values raise an error on construction.
+
+    ``group`` is the group, in the help, of the options that a class declares itself.
+    """
+
+    _group = MAIN
+
+    def __init_subclass__(cls, *, group: str = MAIN) -> None:
+        cls._group = group
 
     def __post_init__(self) -> None:
         for field in fields_of(type(self)):
@@ -204,11 +233,13 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
     if request in _KNOWN:
         return _KNOWN[request]
     hints: dict[str, Any] = {}
+    groups: dict[str, str] = {}
     for kind in request.__mro__:
         # Python 3.10 does not accept the marker of keyword-only fields as a type.
         own = {k: v for k, v in inspect.get_annotations(kind).items() if k != "_"}
         plain = type(kind.__name__, (), {"__annotations__": own, "__module__": kind.__module__})
         hints |= typing.get_type_hints(plain, include_extras=True) | hints
+        groups = {name: kind._group for name in own if issubclass(kind, VerbRequest)} | groups
     known = {each.name: each for each in dataclasses.fields(request)}  # type: ignore[arg-type]
     found = []
     for name, hint in hints.items():
@@ -229,6 +260,7 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
                 optional=len(kept) < len(parts),
                 default=known[name].default if factory is dataclasses.MISSING else factory(),
                 about=dataclasses.replace(about, kind=about.kind or written),
+                group=MAIN if name in COMMON else getattr(about, "group", "") or groups[name],
             )
         )
 
@@ -367,6 +399,15 @@ PROFILES = Kind(
 )
 PAIRS = Kind(metavar="KEY=VALUE", python="values by key", read=pairs_from_flags)
 LIST = Kind(metavar="LIST", python="a list, or text with commas")
+RUNTIME, TASK, EXECUTOR, BUILDER = (
+    Kind(
+        metavar="NAME",
+        python="a name",
+        names=Registry(f"trtbench.{each}", noun=each, contract=object),
+    )
+    for each in ("runtimes", "tasks", "executors", "convert.builders")
+)
+DEFAULTS = "default: onnxruntime for ONNX, tensorrt or trtexec for engines, torch for PyTorch"
 
 Duration = Annotated[str | float, TIME]  # seconds, or text with a unit: `"500ms"`
 Size = Annotated[str | int, SIZE]  # bytes, or text with a unit: `"8GiB"`
@@ -383,7 +424,7 @@ Words = Annotated[str | Sequence[str], LIST]
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreFields(VerbRequest):
+class StoreFields(VerbRequest, group=OUTPUT):
     """Where runs are kept."""
 
     store: File | None = option(
@@ -392,7 +433,7 @@ class StoreFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShapeFields(VerbRequest):
+class ShapeFields(VerbRequest, group=MODEL):
     """Shapes of the inputs."""
 
     shapes: Shapes = option({}, "Shape of one input; repeat for several.", ("--shape",))
@@ -402,7 +443,7 @@ class ShapeFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LengthFields(VerbRequest):
+class LengthFields(VerbRequest, group=MEASURING):
     """How long the warm-up and the measurement take."""
 
     warmup: Duration | None = option(
@@ -430,7 +471,7 @@ class LengthFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputFields(VerbRequest):
+class InputFields(VerbRequest, group=MODEL):
     """Where the values of inputs come from."""
 
     inputs: File | None = option(
@@ -440,7 +481,7 @@ class InputFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThreadFields(VerbRequest):
+class ThreadFields(VerbRequest, group=MEASURING):
     """How many threads a model runs in."""
 
     threads: int | None = option(
@@ -449,7 +490,7 @@ class ThreadFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceFields(ThreadFields):
+class DeviceFields(ThreadFields, group=MEASURING):
     """The device and the threads a model runs on."""
 
     device: str | None = option(
@@ -458,18 +499,9 @@ class DeviceFields(ThreadFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryFields(VerbRequest):
-    """How queries follow one another, and at which clock."""
+class GpuFields(VerbRequest, group=GPU):
+    """How queries are launched on a GPU, and at which clock."""
 
-    protocol: Protocol | None = option(
-        None, "How queries follow one another (default: serve; trtexec: pipeline).", axis=True
-    )
-    rate: Rate | None = option(
-        None, "Arrival rate for the protocol server, e.g. 500/s or 2kHz.", axis=True
-    )
-    arrivals: Literal["poisson", "constant"] = option(
-        "poisson", "How arrivals are spread in time: poisson or constant."
-    )
     cuda_graph: CudaGraph | None = option(
         None,
         "Launch queries as a CUDA graph; auto continues without one if it cannot be captured "
@@ -487,7 +519,6 @@ class QueryFields(VerbRequest):
         least=1,
         axis=True,
     )
-    gap: Duration | None = option(None, "Mean random pause between queries, e.g. 5ms.", axis=True)
     profile_index: int = option(
         0, "Optimization profile of the engine, from 0.", metavar="N", least=0
     )
@@ -501,7 +532,23 @@ class QueryFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrecisionFields(VerbRequest):
+class QueryFields(GpuFields, group=MEASURING):
+    """How queries follow one another."""
+
+    protocol: Protocol | None = option(
+        None, "How queries follow one another (default: serve; trtexec: pipeline).", axis=True
+    )
+    rate: Rate | None = option(
+        None, "Arrival rate for the protocol server, e.g. 500/s or 2kHz.", axis=True
+    )
+    arrivals: Literal["poisson", "constant"] = option(
+        "poisson", "How arrivals are spread in time: poisson or constant."
+    )
+    gap: Duration | None = option(None, "Mean random pause between queries, e.g. 5ms.", axis=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionFields(VerbRequest, group=MODEL):
     """The precision that a builder or PyTorch may use."""
 
     precision: Precision | None = option(
@@ -510,7 +557,7 @@ class PrecisionFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskFields(VerbRequest):
+class TaskFields(VerbRequest, group=MODEL):
     """Flags of a task."""
 
     settings: Mapping[str, Scalar] = option(
@@ -519,7 +566,7 @@ class TaskFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptionFields(VerbRequest):
+class OptionFields(VerbRequest, group=MODEL):
     """Options of a single runtime."""
 
     options: Pairs = option(
@@ -532,7 +579,7 @@ class OptionFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeoutFields(VerbRequest):
+class TimeoutFields(VerbRequest, group=MEASURING):
     """After how long a job is stopped."""
 
     timeout: Duration | None = option(
@@ -546,7 +593,7 @@ class TimeoutFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitFields(VerbRequest):
+class WaitFields(VerbRequest, group=MEASURING):
     """Whether a job waits for a device in use."""
 
     wait: bool = option(
@@ -558,14 +605,14 @@ class WaitFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryFields(VerbRequest):
+class MemoryFields(VerbRequest, group=MEASURING):
     """How much memory a job may use."""
 
     memory_limit: Size | None = option(None, "Address space of each child process, e.g. 8GiB.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PythonFields(VerbRequest):
+class PythonFields(VerbRequest, group=ELSEWHERE):
     """Which interpreter does the work."""
 
     python: File | None = option(
@@ -574,24 +621,29 @@ class PythonFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideFields(VerbRequest):
+class SideFields(VerbRequest, group=MODEL):
     """What may differ from side to side."""
 
     runtime: PerSide | None = option(
         None,
-        "Runtime that executes the models: once for all sides, or once per side.",
+        f"Runtime that executes the models: once for all sides, or once per side ({DEFAULTS}).",
         ("-r", "--runtime"),
-        metavar="NAME",
+        kind=RUNTIME,
         per_side=True,
         setting=True,
     )
     python: PerSide | None = option(
-        None, "Interpreter: once, or once per side.", metavar="PATH", per_side=True, travels="as-is"
+        None,
+        "Interpreter: once, or once per side.",
+        metavar="PATH",
+        per_side=True,
+        travels="as-is",
+        group=ELSEWHERE,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagFields(VerbRequest):
+class TagFields(VerbRequest, group=OUTPUT):
     """Tags of new runs."""
 
     tags: Collection[str] = option((), "Tag to find the runs by.", ("--tag",), metavar="NAME")
@@ -603,11 +655,11 @@ class TagFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExecutorFields(VerbRequest):
+class ExecutorFields(VerbRequest, group=ELSEWHERE):
     """Which machines do the work."""
 
     executor: str | None = option(
-        None, "Run on a Ray cluster, or on other hosts over ssh.", metavar="ray|ssh"
+        None, "Run on a Ray cluster, or on other hosts over ssh.", kind=EXECUTOR
     )
     address: str | None = option(
         None, "Ray cluster, also ray://HOST:10001 (default: as Ray finds it).", metavar="HOST:PORT"
@@ -647,7 +699,7 @@ class ExecutorFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceFields(VerbRequest):
+class SourceFields(VerbRequest, group=MODEL):
     """How a PyTorch model is loaded."""
 
     weights: File = option(

@@ -19,11 +19,16 @@ class RunFields(
     fields.ShapeFields, fields.LengthFields, fields.InputFields, fields.TaskFields,
     fields.DeviceFields, fields.QueryFields, fields.PrecisionFields, fields.OptionFields,
     fields.PythonFields, fields.MemoryFields, fields.TimeoutFields, fields.WaitFields,
+    group=fields.MEASURING,
 ):  # fmt: skip
     """Run options."""
 
     runtime: str | None = option(
-        None, "Runtime that executes it.", ("-r", "--runtime"), metavar="NAME", setting=True
+        None,
+        f"Runtime that executes it ({fields.DEFAULTS}).",
+        ("-r", "--runtime"),
+        kind=fields.RUNTIME,
+        setting=True,
     )
     launches: int | None = option(
         None, "Fresh processes to start (default 1).", metavar="N", least=1, axis=True, setting=True
@@ -37,12 +42,13 @@ class RunFields(
         axis=True,
         bare="100ms",
         bare_unless=r"[-+]?[\d.]+\s*[a-zµ]*|[a-z]+",
+        group=fields.GPU,
     )
     task: str | None = option(
         None,
-        "Task that prepares the image of --inputs (classification, depth, ...); adds its flags "
-        "(see --task NAME --help).",
-        metavar="NAME",
+        "Task that prepares the image of --inputs; adds its flags (see --task NAME --help).",
+        kind=fields.TASK,
+        group=fields.MODEL,
     )
     extra_args: tuple[str, ...] = argument(
         (), "Passed on to runtimes that are programs: trtexec.", "EXTRA", rest=True, travels="as-is"
@@ -50,7 +56,9 @@ class RunFields(
 
 
 @dataclass(frozen=True)
-class BenchRequest(RunFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields):
+class BenchRequest(
+    RunFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields, group=fields.MEASURING
+):
     """Measure a model in fresh processes and keep the run."""
 
     model: Annotated[
@@ -67,7 +75,9 @@ class BenchRequest(RunFields, fields.TagFields, fields.ExecutorFields, fields.St
         metavar="RULE",
     )
     keep_model: bool = option(
-        False, "Keep the model's bytes in the store: gate --baseline measures both in turn."
+        False,
+        "Keep the model's bytes in the store: gate --baseline measures both in turn.",
+        group=fields.OUTPUT,
     )
 
 
@@ -77,7 +87,7 @@ MOST_LAUNCHES = 80
 
 
 @dataclass(frozen=True, kw_only=True)
-class TurnFields(fields.VerbRequest):
+class TurnFields(fields.VerbRequest, group=fields.MEASURING):
     """How often sides take turns, and what counts as the same."""
 
     launches: int | None = option(
@@ -124,7 +134,7 @@ class TurnFields(fields.VerbRequest):
 class PairFields(
     fields.SideFields, fields.ShapeFields, TurnFields, fields.LengthFields, fields.InputFields,
     fields.ThreadFields, fields.OptionFields, fields.QueryFields, fields.PrecisionFields,
-    fields.TimeoutFields, fields.WaitFields, fields.TagFields,
+    fields.TimeoutFields, fields.WaitFields, fields.TagFields, group=fields.MODEL,
 ):  # fmt: skip
     """Options of two sides that are measured in turn, common or per side."""
 
@@ -325,7 +335,7 @@ class AxisFields(fields.VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccuracyFields(fields.VerbRequest):
+class AccuracyFields(fields.VerbRequest, group=fields.MODEL):
     """Data for accuracy, for inputs and for INT8 calibration."""
 
     data: File | None = option(
@@ -334,7 +344,7 @@ class AccuracyFields(fields.VerbRequest):
     task: str | None = option(
         None,
         "Task of --data (default: classification); adds its flags (see --task NAME --help).",
-        metavar="NAME",
+        kind=fields.TASK,
     )
     inputs: File | None = option(
         None, "Measure on arrays, or an image the task prepares.", metavar="FILE", travels="file"
@@ -353,7 +363,7 @@ class AccuracyFields(fields.VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultFields(fields.TimeoutFields):
+class ResultFields(fields.TimeoutFields, group=fields.OUTPUT):
     """Where the results are written, and how a sweep is resumed."""
 
     resume: File | None = option(
@@ -368,7 +378,9 @@ class ResultFields(fields.TimeoutFields):
     names: Literal["case", "vanilla"] | None = option(
         None, "Label rows by runtime and precision, or as Vanilla and TRT fp16, like ArtTRT."
     )
-    timeout: Duration | None = option(None, "Stop a launch or a step after this time.")
+    timeout: Duration | None = option(
+        None, "Stop a launch or a step after this time.", group=fields.MEASURING
+    )
 
 
 @dataclass(frozen=True)

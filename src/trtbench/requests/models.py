@@ -9,8 +9,13 @@ from typing import Annotated, Any, Literal
 from trtbench.core.errors import UsageError, near_miss
 from trtbench.core.words import Scalar
 from trtbench.requests.fields import (
+    BUILDER,
+    BUILDING,
     FILE,
+    MEASURING,
+    MODEL,
     PROFILES,
+    TASK,
     Argument,
     DeviceFields,
     Duration,
@@ -43,26 +48,26 @@ from trtbench.requests.fields import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConversionTimeoutFields(TimeoutFields):
+class ConversionTimeoutFields(TimeoutFields, group=MEASURING):
     """After how long a build or conversion is stopped; settings for launches do not apply."""
 
     timeout: Duration | None = option(None, "Stop after this time, e.g. 30min.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageTaskFields(TaskFields):
+class ImageTaskFields(TaskFields, group=MODEL):
     """How calibration images are prepared."""
 
     task: str | None = option(
         None,
-        "Task whose preprocessing is applied to calibration images (classification, detection, "
-        "depth, pose); adds its flags (see --task NAME --help).",
-        metavar="NAME",
+        "Task whose preprocessing is applied to calibration images; adds its flags (see --task "
+        "NAME --help).",
+        kind=TASK,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineFields(VerbRequest):
+class EngineFields(VerbRequest, group=BUILDING):
     """Shapes, build options and INT8 calibration of an engine."""
 
     shapes_min: Shapes | Sequence[Shapes] = option(
@@ -116,7 +121,7 @@ class EngineFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuilderOptionFields(VerbRequest):
+class BuilderOptionFields(VerbRequest, group=BUILDING):
     """Options of a single builder."""
 
     options: Pairs = option({}, "An option of the builder itself; repeat for several.", ("--opt",))
@@ -133,7 +138,7 @@ class RecipeFields(
         "Builder (default: trtexec, or the Python API of TensorRT or TensorRT-RTX if only that "
         "is installed).",
         ("-r", "--runtime"),
-        metavar="NAME",
+        kind=BUILDER,
     )
     extra_args: tuple[str, ...] = argument(
         (), "Passed on to builders that are programs: trtexec.", "EXTRA", rest=True, travels="as-is"
@@ -273,7 +278,7 @@ class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, Timeout
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedFields(VerbRequest):
+class FeedFields(VerbRequest, group=MODEL):
     """The inputs of all sides: a file, images, or else random items."""
 
     random: int = option(1000, "Number of random inputs.", least=1)
@@ -285,7 +290,7 @@ class FeedFields(VerbRequest):
         None, "Images, with the preprocessing of --task.", metavar="FOLDER", travels="data"
     )
     task: str | None = option(
-        None, "Task that prepares images (default: classification).", metavar="NAME"
+        None, "Task that prepares images (default: classification).", kind=TASK
     )
     limit: int | None = option(None, "Only the first N inputs.", least=1)
 
@@ -350,9 +355,7 @@ class EvalRequest(RunningFields, PrecisionFields, TaskFields, ExecutorFields, St
     output: File = output_path("artifacts/eval", "Folder of tables and pictures.")
     task: Annotated[
         str,
-        Option(
-            "classification, detection, depth, pose; with --help shows its flags.", metavar="NAME"
-        ),
+        Option("What the model does; with --help shows its flags.", kind=TASK),
     ]
     data: Annotated[
         File, Option("Images, an .npz with labels, or a data.yaml.", metavar="PATH", travels="data")

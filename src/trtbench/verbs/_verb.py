@@ -15,11 +15,12 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from trtbench.core.errors import StoreError
-from trtbench.requests.fields import Argument, VerbRequest, fields_of, option
+from trtbench.requests.fields import OUTPUT, Argument, VerbRequest, fields_of, option
 
 if TYPE_CHECKING:
     from trtbench.requests.execution import Execution, Listener
@@ -88,8 +89,11 @@ class Caller:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(VerbRequest):
+class View(VerbRequest, group=OUTPUT):
     """Options of the command line that Python functions do not have."""
+
+    def __init_subclass__(cls, *, group: str = OUTPUT) -> None:
+        super().__init_subclass__(group=group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +152,16 @@ def python_function(
     def call(*arguments: P.args, **named: P.kwargs) -> T:
         return run(request_from_arguments(request, arguments, named), Caller())
 
+    call.__module__ = run.__module__
     kind: type[VerbRequest] = request  # type: ignore[assignment]
+    call.describe = partial(_describe, call, kind, run, doc)  # type: ignore[attr-defined]
+    return call
+
+
+def _describe(
+    call: Callable[..., T], kind: type[VerbRequest], run: Callable[..., T], doc: str
+) -> None:
+    """Set docstring and signature; only Python programs need them, and they take a while."""
     prose, _, example = help_parts(doc or sys.modules[run.__module__].__doc__ or "")
     lines = [prose.replace("\b\n", ""), ""]
     known = inspect.signature(kind).parameters
@@ -165,10 +178,8 @@ def python_function(
         shown.append(each.replace(annotation=ast.unparse(written), default=default))
     shown.sort(key=lambda each: each.kind)
     returned = inspect.signature(run).return_annotation
-    call.__module__ = run.__module__
     call.__doc__ = "\n".join([*lines, "", example]).strip()
     call.__signature__ = inspect.Signature(shown, return_annotation=returned)  # type: ignore[attr-defined]
-    return call
 
 
 def request_from_arguments(

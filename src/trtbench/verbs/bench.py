@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class BenchView(PlanView):
     """What is printed of a run."""
 
-    explain: bool = option(False, "Explain every finding and what to do about it.")
+    explain: bool = option(False, "Explain every finding: its meaning, evidence and remedy.")
 
 
 def run(request: BenchRequest, caller: Caller) -> Run:
