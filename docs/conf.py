@@ -29,6 +29,7 @@ nitpicky = True
 exclude_patterns = ["examples/**"]
 templates_path: list[str] = []
 highlight_language = "none"
+smartquotes = False  # flags and quotes are shown as they are typed
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

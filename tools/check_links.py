@@ -1,10 +1,12 @@
-"""Check that every link, picture and script of a built site that stays within it leads somewhere.
+"""Check that every link, picture and script of a built site that stays within it leads somewhere,
+and that flags and quotes are shown as they are typed.
 
 ``python tools/check_links.py build/docs``: status 1 and a line for each one that does not.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +20,7 @@ class Page(HTMLParser):
         super().__init__()
         self.links: set[str] = set()
         self.places: set[str] = set()
+        self.retyped: set[str] = set()
         self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -27,12 +30,17 @@ class Page(HTMLParser):
             elif name in ("id", "name") and value:
                 self.places.add(value)
 
+    def handle_data(self, data: str) -> None:
+        self.retyped |= set(re.findall(r".*(?:[“”‘’]|(?<!\w)–[a-z]).*", data))
+
 
 def broken_links(folder: Path) -> list[str]:
     """List the links that lead nowhere, with the page they stand on."""
     pages = {path.resolve(): Page(path) for path in sorted(folder.rglob("*.html"))}
     broken = []
     for path, page in pages.items():
+        where = path.relative_to(folder.resolve())
+        broken += [f"{where}: not as typed: {line}" for line in sorted(page.retyped)]
         for link in sorted(page.links):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
@@ -41,7 +49,7 @@ def broken_links(folder: Path) -> list[str]:
             place = unquote(parts.fragment)
             lost = place and target in pages and place not in pages[target].places
             if not target.is_file() or lost:
-                broken.append(f"{path.relative_to(folder.resolve())}: {link}")
+                broken.append(f"{where}: {link}")
     return broken
 
 
