@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 import every_test
+from fix_lines import wrong_advice
 from made_artefacts import install_trtexec, make_artefacts
 from ready_processes import ready_processes
 from real_parts import find_browser, find_torch
+from trtbench import cli
 from trtbench.core.properties import variable_of
 from waiting import wait_for
 
@@ -58,6 +60,22 @@ def plain_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in filter(variable_of, list(os.environ)):
             patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fixes_are_tried() -> Iterator[None]:
+    """Fail where a command of a test prints a fix that cannot be typed after it."""
+
+    def show(problem: cli.TrtbenchError) -> int:
+        words = sys._getframe(1).f_locals.get("arguments", ())
+        wrong = list(wrong_advice(problem.fix or "", words))
+        assert not wrong, f"after {words}, fix: {problem.fix}: {wrong}"
+        return shown(problem)
+
+    shown = cli.show_error
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "show_error", show)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
@@ -14,18 +15,13 @@ from pathlib import Path
 import click
 import pytest
 
+from fix_lines import FOREIGN, find_verb, flags_of, wrong_advice
 from trtbench.cli import trtbench as group
 from trtbench.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = sorted((ROOT / "src" / "trtbench").rglob("*.py"))
-
-FOREIGN = {
-    # flags of other programs that our advice names: pip, apt, docker, trtexec, cpupower, git ...
-    "--upgrade", "--no-deps", "--gpus", "--ipc", "--version", "--help", "--user", "--index-url",
-    "--rm", "--privileged",
-}  # fmt: skip
 
 
 def commands(text: str) -> Iterator[str]:
@@ -40,24 +36,6 @@ def commands(text: str) -> Iterator[str]:
             yield words.split(" #")[0].split("   ")[0].strip()
 
 
-def verb(words: list[str]) -> click.Command | None:
-    """The command that the words name, down to a sub-command."""
-    found: click.Command = group
-    context = click.Context(group)
-    for word in words:
-        if not isinstance(found, click.Group):
-            break
-        step = found.get_command(context, word)
-        if step is None:
-            return found if found is not group else None
-        found = step
-    return found
-
-
-def flags_of(command: click.Command) -> set[str]:
-    return {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
-
-
 def flags_of_task(name: str) -> set[str]:
     """The flags that a task adds; those of the example's stand in its own file."""
     sys.path.append(str(ROOT / "docs" / "examples" / "plugins"))
@@ -65,19 +43,6 @@ def flags_of_task(name: str) -> set[str]:
     named = [each for each in TASKS.names() if each in name]  # a synopsis names several
     tasks = [importlib.import_module(example)] if example else [TASKS.load(n) for n in named]
     return {f"--{flag.name}" for task in tasks for flag in task.FLAGS}
-
-
-def all_flags() -> set[str]:
-    context = click.Context(group)
-    found: set[str] = {"--help", "--version"}
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        found |= flags_of(command)
-        if isinstance(command, click.Group):
-            for step in command.commands.values():
-                found |= flags_of(step)
-    return found
 
 
 PLANS = [ROOT / "docs" / "design.md", ROOT / "CONTRIBUTING.md"]
@@ -141,11 +106,9 @@ def test_every_command_on_a_page_exists_with_its_flags(page: Path) -> None:
         names = [word for word in words if not word.startswith("-")]
         if not words or not re.fullmatch(r"[a-z-]+", words[0]):
             continue
-        command = verb(names)
+        command = find_verb(names)
         assert command is not None, f"{page.name}: {line}"
-        known = flags_of(command) | (flags_of(group) | {"--help", "-h"})
-        if isinstance(command, click.Group):
-            known |= {flag for step in command.commands.values() for flag in flags_of(step)}
+        known = flags_of(command) | flags_of(group) | {"-h"}
         if "--task" in words:
             known |= flags_of_task(words[words.index("--task") + 1])
         before = words[: words.index("--")] if "--" in words else words
@@ -162,14 +125,30 @@ def test_links_between_the_pages_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_remedies_name_only_flags_that_exist() -> None:
-    """Advice that names an option nobody has is worse than none."""
-    known = all_flags()
+def advice_of(source: Path) -> Iterator[str]:
+    """The texts of fixes and remedies in a file, with X for what is filled in."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        named = {getattr(each, "id", None) for each in getattr(node, "targets", ())}
+        named.add(node.arg if isinstance(node, ast.keyword) else None)
+        if isinstance(node, (ast.Assign, ast.keyword)) and named & {"fix", "remedy"}:
+            for part in ast.walk(node.value):
+                if isinstance(part, ast.JoinedStr):
+                    values = (getattr(each, "value", "X") for each in part.values)
+                    yield "".join(each if isinstance(each, str) else "X" for each in values)
+                elif isinstance(part, ast.Constant):
+                    yield str(part.value)
+
+
+def test_fixes_and_remedies_name_only_commands_and_flags_that_exist() -> None:
+    """What a command prints is tried with that command: ``fixes_are_tried`` in conftest.py."""
+    context = click.Context(group)
+    every = [group, *(group.get_command(context, name) for name in group.list_commands(context))]
+    known = FOREIGN.union(*(flags_of(each) for each in every if each))
     for source in SOURCES:
-        if "findings" not in source.parts:
-            continue
-        for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+(?![A-Za-z])", source.read_text()):
-            assert flag in known | FOREIGN, f"{source.name}: {flag}"
+        for text in advice_of(source):
+            assert list(wrong_advice(text)) == [], f"{source.name}: {text}"
+            lone = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w=X-])", text))
+            assert lone <= known, f"{source.name}: {text}"
 
 
 def test_examples_in_the_help_survive_a_shell() -> None:

@@ -346,6 +346,7 @@ def test_rule(code: str, expected: str | None, make: Callable[[], Evidence]) -> 
     found = [each for each in findings_from_evidence(make()) if each.code == code]
     assert [each.severity for each in found][:1] == ([expected] if expected else [])
     assert all(each.evidence and each.remedy and each.message for each in found)
+    assert code != "H41" or not any("CUDA" in str(each.remedy) for each in found), "on a CPU"
 
 
 def test_the_checklist_is_complete() -> None:

@@ -158,6 +158,8 @@ def test_cuda_packages_fit_the_driver(monkeypatch, cuda, bindings, tensorrt):
     found = checks("GPU and driver")
     assert found["driver"].detail == f"550.1, CUDA {cuda}"
     assert found["GPU 0"].detail == "Test, 8.00 GiB"
+    (alone,) = (each for each in doctor._check_packages(()) if each.name == "cuda-bindings")
+    assert alone.fix == "with an NVIDIA GPU and its driver: pip install cuda-bindings"
 
 
 @pytest.mark.usefixtures("no_runtimes")

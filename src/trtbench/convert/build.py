@@ -246,7 +246,7 @@ def _assumed_spans(
         ]
         filled = model_inputs.with_same_dims(inputs, known)
         settled = model_inputs.with_assumed_shapes(filled, sides=sides_of(model, filled))
-        model_inputs.refuse_open(settled, flag="--shape-opt")
+        model_inputs.refuse_open(settled)
         ends.append({t.name: tuple(d for d in t.shape if isinstance(d, int)) for t in settled})
         if end == "opt":
             note = model_inputs.assumption(filled, settled)
@@ -255,7 +255,7 @@ def _assumed_spans(
         for each in inputs
         if each.name not in given and not each.is_static
     }
-    return spans, note and note.replace("--shape ", "--shape-opt ")
+    return spans, note
 
 
 def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefact:

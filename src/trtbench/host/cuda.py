@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from trtbench.core.errors import JobError, UnavailableError
 from trtbench.core.spec import Value
+from trtbench.host.early_context import DRIVER
 
 MODULES = ("cuda.bindings.runtime", "cuda.cudart")  # the second is the name before cuda-python 13
 
@@ -252,8 +253,17 @@ def runtime_module() -> ModuleType:
         except Exception as problem:  # a broken native library raises various exceptions
             reason = str(problem)
     raise UnavailableError(
-        "CUDA cannot be used from Python here", facts={"cuda-bindings": reason}, fix=INSTALL
+        "CUDA cannot be used from Python here", facts={"cuda-bindings": reason}, fix=cuda_fix()
     )
+
+
+def cuda_fix() -> str:
+    """Return what to install for CUDA: the bindings are of no use without a driver."""
+    try:
+        ctypes.CDLL(DRIVER)
+    except OSError:
+        return "install an NVIDIA driver, or use a machine with an NVIDIA GPU"
+    return INSTALL
 
 
 def schedule_flags(*, spin: bool) -> int:

@@ -162,7 +162,7 @@ def checked_shape(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
     raise InputError(
         f"the shape of {tensor.name!r} {problem}",
         facts={"model": text_from_shape(tensor.shape), "given": text_from_shape(given)},
-        fix=f"--shape {shlex.quote(with_ones(tensor))}",
+        fix=f"--shape {shlex.quote(with_ones(tensor, given))}",
     )
 
 
@@ -175,9 +175,7 @@ def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
     )
 
 
-def refuse_open(
-    tensors: Sequence[TensorSpec], *, batch: bool = True, flag: str = "--shape"
-) -> None:
+def refuse_open(tensors: Sequence[TensorSpec], *, batch: bool = True) -> None:
     """Raise one error for all inputs with dynamic dimensions, with the flags that set them."""
     facts, flags = {}, []
     for each in tensors:
@@ -189,7 +187,7 @@ def refuse_open(
         ]
         if opened:
             facts[each.name] = f"{', '.join(opened)} of {text_from_shape(each.shape)}"
-            flags.append(f"{flag} {shlex.quote(with_ones(each))}")
+            flags.append(f"--shape {shlex.quote(with_ones(each))}")
     if facts:
         raise UsageError("dynamic dimensions need a value", facts=facts, fix=" ".join(flags))
 
@@ -205,9 +203,11 @@ def refuse_other_than_tensors(tensors: Sequence[TensorSpec]) -> None:
         )
 
 
-def with_ones(tensor: TensorSpec) -> str:
-    """Return the value of ``--shape`` for an input, with 1 for every dynamic dimension."""
-    dims = ("1" if is_open(dim) else str(dim) for dim in tensor.shape or (None,))
+def with_ones(tensor: TensorSpec, given: Sequence[int] = ()) -> str:
+    """Return the value of ``--shape``: dynamic dimensions are as given, or else 1."""
+    shape = tensor.shape or (None,)
+    sizes = (*given, *(1 for _ in shape))
+    dims = (str(size if is_open(dim) else dim) for dim, size in zip(shape, sizes, strict=False))
     return f"{tensor.name}:{'x'.join(dims)}"
 
 

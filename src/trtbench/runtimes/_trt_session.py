@@ -44,6 +44,7 @@ from trtbench.host.cuda import (
     CaptureError,
     Cuda,
     CudaError,
+    cuda_fix,
     cuda_problem,
     index_of,
     no_memory,
@@ -798,7 +799,7 @@ def available(flavour: Flavour) -> str | None:
 def fix(flavour: Flavour) -> str | None:
     if util.find_spec(flavour) is None:
         return INSTALL[flavour]
-    return "install an NVIDIA driver, and pip install 'cuda-bindings==12.9.*'"
+    return cuda_fix()
 
 
 def device(spec: RunSpec) -> str:

@@ -134,6 +134,8 @@ def _check_packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
         provided = versions.distribution_versions(name)
         if not provided:
             fix = f"pip install {requirements.get(name, name)}"
+            if not gpus and name in ("cuda-bindings", "tensorrt"):
+                fix = f"with an NVIDIA GPU and its driver: {fix}"
             yield Check(name, "missing", "not installed", fix)
         elif name == "onnxruntime" and len(provided) > 1:
             both = " and ".join(provided)

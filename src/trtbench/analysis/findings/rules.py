@@ -339,7 +339,7 @@ def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
     if e.times is not None and max(ratios) > at["times"]:
         took = f"the first measured iterations took {max(ratios):.1f} times the median"
         evidence = {"first_over_median": max(ratios)}
-        remedy = "--warmup 5s; CUDA_MODULE_LOADING=EAGER"
+        remedy = "--warmup 5s" + ("; CUDA_MODULE_LOADING=EAGER" if e.times.gpu is not None else "")
         yield Hit(f"{took}: something was still loading", evidence, remedy, e.times.headline)
     if e.condition("specialization") == "lazy":
         message = "TensorRT-RTX compiles kernels in the background: times step down in mid-run"

@@ -186,11 +186,11 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
                 raise UsageError(
                     f"the {end} shape of {tensor.name!r} does not fit the model",
                     facts={"given": text_from_shape(shape), "model": text_from_shape(tensor.shape)},
-                    fix=f"--shape-{end} {shlex.quote(with_ones(tensor))}",
+                    fix=f"--shape-{end} {shlex.quote(with_ones(tensor, shape))}",
                 )
     dynamic = [each for each in inputs if not each.is_static]
     without = [each for each in dynamic if any(each.name not in ranges for ranges in wanted)]
-    refuse_open(without, flag="--shape-opt")
+    refuse_open(without)
     return [dict(ranges) for ranges in wanted] if dynamic else []
 
 
