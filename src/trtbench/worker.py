@@ -32,8 +32,7 @@ from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Value
 from trtbench.runtimes import RUNTIMES, session_opener
 
-EXIT_REPORTED = 3
-"""The exit status when ``error.json`` says what went wrong."""
+EXIT_REPORTED = 3  # the exit status when `error.json` says what went wrong
 _FUNCTIONS: Mapping[type[jobs.Job], tuple[str, str]] = {
     jobs.LocalizeJob: ("accuracy.search", "localize"),
     jobs.ExportJob: ("convert.export", "export"),

@@ -56,8 +56,7 @@ class Cast:
     stand_in: ModelProto
     """The FP32 model with every tensor rounded as in the cast one: it runs everywhere."""
     changed: dict[str, int]
-    kept: dict[str, str]
-    """Floating-point nodes that stay FP32, and why."""
+    kept: dict[str, str]  # floating-point nodes that stay FP32, and why
 
 
 def cast(
@@ -257,8 +256,7 @@ def _rewrite(model: ModelProto, edges: Mapping[str, NodeTypes], *, low: int, kee
     weights = {tensor.name: tensor for tensor in graph.initializer}
     nodes: list[NodeProto] = []
     casts: dict[tuple[str, int], str] = {}
-    lowered: set[str] = set()
-    """Tensors that were FP32 when the nodes that read them were written."""
+    lowered: set[str] = set()  # tensors that were FP32 when the nodes that read them were written
 
     def as_type(name: str, wanted: int) -> str:
         """Return the name of a tensor in the wanted type; a cast is added if needed."""

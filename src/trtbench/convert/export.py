@@ -43,8 +43,7 @@ class Example:
 
     inputs: dict[str, Tensor]
     open_axes: dict[str, dict[int, str]]
-    by_name: bool
-    """Whether the model is called with keywords."""
+    by_name: bool  # whether the model is called with keywords
 
     @property
     def call(self) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:

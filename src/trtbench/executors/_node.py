@@ -35,8 +35,7 @@ Problems = Mapping[str, TrtbenchError]
 NO_PROBLEMS: Problems = MappingProxyType({})
 LOOK_S = 1.0
 """Seconds between two checks, in a thread that waits for a job, whether the executor was closed."""
-NEW_SLOTS_S = 2.0
-"""Seconds between two looks for new slots, while a job waits for one."""
+NEW_SLOTS_S = 2.0  # seconds between two looks for new slots, while a job waits for one
 
 
 def run_node(
@@ -105,14 +104,10 @@ class Slot:
     """One device of one machine: a GPU, or the processor."""
 
     machine: str
-    title: str
-    """The name shown to people."""
-    gpu: int | None = None
-    """The number of the GPU; ``None`` is the processor."""
-    number: int = 0
-    """Counts the jobs that share the processor, or the slices of a GPU."""
-    visible: str = ""
-    """``CUDA_VISIBLE_DEVICES`` for a divided GPU: the UUID of a slice."""
+    title: str  # the name shown to people
+    gpu: int | None = None  # the number of the GPU; `None` is the processor
+    number: int = 0  # counts the jobs that share the processor, or the slices of a GPU
+    visible: str = ""  # `CUDA_VISIBLE_DEVICES` for a divided GPU: the UUID of a slice
     gpu_type: str = ""
     resources: dict[str, float] = field(default_factory=dict)
 
@@ -159,8 +154,7 @@ class SlotExecutor(Executor):
         self._changed = threading.Condition()
         self._taken: set[SlotKey] = set()
         self._used: Counter[SlotKey] = Counter()
-        self.unusable: dict[str, TrtbenchError] = {}
-        """Machines that get no more jobs, and why."""
+        self.unusable: dict[str, TrtbenchError] = {}  # machines that get no more jobs, and why
 
     def width(self, needs: Needs) -> int:
         return len(self.fitting_slots(needs))

@@ -18,23 +18,18 @@ from trtbench.version import __version__
 T = TypeVar("T")
 Notify = Callable[[str], None]
 
-AGAIN = "once more elsewhere"
-"""End of the line that says that the machine of a job was lost."""
+AGAIN = "once more elsewhere"  # end of the line that says that the machine of a job was lost
 WAITING = "waiting for a machine"
 """Start of the line that says that no machine is free, or that none fits."""
-SIZES = ("memory", "gpu_memory")
-"""Resources that are measured in bytes."""
-LOOK_S = 2.0
-"""Seconds between two looks for new machines, while jobs are waiting."""
+SIZES = ("memory", "gpu_memory")  # resources that are measured in bytes
+LOOK_S = 2.0  # seconds between two looks for new machines, while jobs are waiting
 
 
 class Needs(Value, frozen=True, kw_only=True):
     gpu: bool = False
     """Whether the job needs a GPU for itself; otherwise it takes the whole processor."""
-    machine: str | None = None
-    """Part of the name of the machine, or of its GPU."""
-    gpu_type: str | None = None
-    """Part of the GPU's name: ``H100``, ``Orin``."""
+    machine: str | None = None  # part of the name of the machine, or of its GPU
+    gpu_type: str | None = None  # part of the GPU's name: `H100`, `Orin`
     resources: dict[str, float] = {}
     """``memory`` and ``gpu_memory`` in bytes, and what a cluster or a hosts file declares."""
 
@@ -59,8 +54,7 @@ class Turns(Value, frozen=True, kw_only=True):
 
     spec: RunSpec
     python: str | None = None
-    asked: dict[str, object]
-    """Fields of the request: number of launches, mode, margin."""
+    asked: dict[str, object]  # fields of the request: number of launches, mode, margin
 
 
 class FileGroup(Value, frozen=True, kw_only=True):
@@ -80,26 +74,21 @@ class RemoteJob(Value, frozen=True, kw_only=True):
     id: str
     version: str = __version__
     """The version of the sender; a machine with another version refuses the job."""
-    title: str = "run"
-    """The name of the job in the dashboard of a cluster."""
-    spec: RunSpec | None = None
-    """The spec of the run, or of the baseline; ``None`` for a verb."""
+    title: str = "run"  # the name of the job in the dashboard of a cluster
+    spec: RunSpec | None = None  # the spec of the run, or of the baseline; `None` for a verb
     turns: Turns | None = None
     """Set for a comparison: two runs are sent back, in the folders ``0`` and ``1``."""
     verb: str | None = None
     arguments: dict[str, object] = {}
     output: str | None = None
     """The name of the file or folder that the verb writes, and that is sent back."""
-    files: dict[str, FileGroup] = {}
-    """All files that the job names; they are sent before it."""
+    files: dict[str, FileGroup] = {}  # all files that the job names; they are sent before it
     code: tuple[str, ...] = ()
-    placed: str | None = None
-    """The folder of the file groups on the machine that runs the job."""
+    placed: str | None = None  # the folder of the file groups on the machine that runs the job
     machine: str | None = None
     """The sender's name for the machine; settings of the machine itself take precedence."""
     python: str | None = None
-    timeout_s: float | None = None
-    """The limit for one launch."""
+    timeout_s: float | None = None  # the limit for one launch
     limit_s: float | None = None
     """The limit for the whole job, after which the machine counts as hung."""
     memory_bytes: int | None = None
@@ -113,8 +102,7 @@ class ExecutorSettings:
     address: str | None = None
     """The address of a Ray cluster; ``None`` means the one that ``RAY_ADDRESS`` names."""
     hosts: Path | None = None
-    beside: int = 1
-    """How many CPU runs share one machine; more than one disturb each other."""
+    beside: int = 1  # how many CPU runs share one machine; more than one disturb each other
     patience_s: float = 0.0
     environment: Mapping[str, str] | None = None
 

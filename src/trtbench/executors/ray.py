@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TAKES = ("address", "wait_node")
-RETRIES = 5
-"""How often a job is started again after its node was lost."""
+RETRIES = 5  # how often a job is started again after its node was lost
 GRACE_S = 60.0
 """Time for starting a task and fetching its result, in addition to the limit of the job."""
 JOINS = 3

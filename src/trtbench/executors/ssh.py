@@ -34,8 +34,7 @@ from trtbench.host.workers import OLDEST
 
 TAKES = ("hosts",)
 GRACE_S = 60.0
-RETRIES = 2
-"""How often a job is started again after its host was lost."""
+RETRIES = 2  # how often a job is started again after its host was lost
 ARCHIVE_BYTES = 64 << 20
 """Size up to which files are sent together: each archive takes one connection."""
 MOST_GPUS = 1024
@@ -48,8 +47,7 @@ NEEDS = ("msgspec", "numpy", "sqlalchemy")
 COMMAND_S = 120.0
 COPY_S = 3600.0
 
-_LOST = 255
-"""The exit status of ssh when it cannot reach the machine, or lost the connection."""
+_LOST = 255  # the exit status of ssh when it cannot reach the machine, or lost the connection
 _FULL = os.strerror(errno.ENOSPC)
 _PROBE = (
     "import sys, importlib.util as u; print('trtbench-probe', *sys.version_info[:2], "
@@ -66,19 +64,16 @@ _EXTRACT = (
 
 
 class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    address: str
-    """``user@name``, or a name from ``~/.ssh/config``."""
+    address: str  # `user@name`, or a name from `~/.ssh/config`
     name: str | None = None
     port: int | None = None
     identity: str | None = None
-    options: tuple[str, ...] = ()
-    """More options of ssh, written ``Name=value``."""
+    options: tuple[str, ...] = ()  # more options of ssh, written `Name=value`
     python: str = "python3"
     folder: str = ".cache/trtbench"
     """The folder for models and code on the host, relative to the home folder."""
     environment: dict[str, str] = {}
-    gpus: int | tuple[str, ...] = 0
-    """The number of GPUs, or their UUIDs, also of MIG slices."""
+    gpus: int | tuple[str, ...] = 0  # the number of GPUs, or their UUIDs, also of MIG slices
     gpu_type: str = ""
     memory: str | None = None
     gpu_memory: str | None = None

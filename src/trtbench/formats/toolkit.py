@@ -58,8 +58,7 @@ class EngineMetadata(Value, frozen=True, kw_only=True):
     size_megabytes: float | None = None
     modified_iso: str | None = None
     sha256: str | None = None
-    built_from: str | None = None
-    """The model, if only the name of its engine is known."""
+    built_from: str | None = None  # the model, if only the name of its engine is known
 
 
 class RunConfig(Value, frozen=True, kw_only=True):
@@ -127,8 +126,7 @@ class TorchBenchmark(Value, frozen=True, kw_only=True):
     tf32: bool | None = None
     iters: int | None = None
     warmup: int | None = None
-    throughput_qps: float | None = None
-    """Batches, not items."""
+    throughput_qps: float | None = None  # batches, not items
     total_host_walltime_s: float | None = None
     metrics: dict[str, dict[str, float]] = {}
 

@@ -215,12 +215,10 @@ def mps_settings() -> dict[str, Scalar]:
 class CpuCounters(Value, frozen=True, kw_only=True):
     """Counters of the machine at one moment; those that cannot be read are ``None``."""
 
-    at_s: float
-    """Time on the monotonic clock."""
+    at_s: float  # time on the monotonic clock
     cpu_total_ticks: int | None = None
     cpu_steal_ticks: int | None = None
-    pressure_us: int | None = None
-    """Time in which some task waited for a processor."""
+    pressure_us: int | None = None  # time in which some task waited for a processor
     throttled_us: int | None = None
     """Time in which a quota stopped this control group or a parent of it."""
 

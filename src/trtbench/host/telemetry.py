@@ -319,8 +319,7 @@ class Lock:
 
     locked: bool
     clock_mhz: int | None = None
-    note: str | None = None
-    """Why it is not locked."""
+    note: str | None = None  # why it is not locked
 
 
 @contextmanager

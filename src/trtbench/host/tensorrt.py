@@ -116,8 +116,7 @@ class Abilities(Value, frozen=True, kw_only=True):
 
     flavour: Flavour
     version: str
-    names: frozenset[str]
-    """The names in ``NAME_VERSIONS`` that it has."""
+    names: frozenset[str]  # the names in `NAME_VERSIONS` that it has
 
     def has(self, name: str) -> bool:
         if name not in NAME_VERSIONS:
@@ -449,15 +448,12 @@ class DeviceArray:
 class CacheKey(Value, frozen=True, kw_only=True):
     """Everything that calibration scales depend on."""
 
-    model: str
-    """sha256 of the ONNX file."""
-    data: str
-    """sha256 of the calibration arrays."""
+    model: str  # sha256 of the ONNX file
+    data: str  # sha256 of the calibration arrays
     batch: int
     algorithm: str
     tensorrt: str
-    prepared: dict[str, Scalar] = {}
-    """How a task prepared the images of the arrays."""
+    prepared: dict[str, Scalar] = {}  # how a task prepared the images of the arrays
 
 
 class ScaleCache:

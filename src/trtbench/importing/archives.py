@@ -20,8 +20,7 @@ from trtbench.host.process import guarded
 from trtbench.trtexec.log import encoding_of, is_packed, unpacked
 from trtbench.trtexec.sniff import HEAD_BYTES, is_archive, kind_of
 
-MOST_MEMBERS, MAX_BYTES = 10_000, 2 << 30
-"""Limits of all archives of one command together."""
+MOST_MEMBERS, MAX_BYTES = 10_000, 2 << 30  # limits of all archives of one command together
 
 MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
 """Packed logs are a tenth to a hundredth of their size; anything that expands more is refused."""

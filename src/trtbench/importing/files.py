@@ -198,8 +198,7 @@ class FilePart:
     """One part of a file, such as a log or times; a file of several exports has several."""
 
     file: FoundFile
-    slot: str
-    """Its role in a run: ``log``, ``times``, ``profile``, ``graph``, ..."""
+    slot: str  # its role in a run: `log`, `times`, `profile`, `graph`, ...
     index: int = 0
     of: int = 1
     value: Any = None

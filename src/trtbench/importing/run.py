@@ -210,8 +210,7 @@ def reason_of(part: FilePart, draft: Draft, ready: Sequence[Draft]) -> str:
     return f"{what}: nothing was measured, and no run in its folder matches"
 
 
-LOOKING = 0.4
-"""Fraction of the work that is spent on reading files, the rest on making runs."""
+LOOKING = 0.4  # fraction of the work that is spent on reading files, the rest on making runs
 
 NOT_KEPT = "(not kept)"
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 ONE_FILE_BYTES = 2**31 - 2**24
 """Protobuf messages are limited to 2 GiB; 16 MiB are left for everything but weights."""
-SMALL_BYTES = 4096
-"""Tensors up to this size are always loaded, because shapes may depend on them."""
+SMALL_BYTES = 4096  # tensors up to this size are always loaded, because shapes may depend on them
 SECONDS, SECONDS_PER_NODE = 20.0, 0.01
 """How long shape inference may take; functions within functions can make it endless."""
 _QDQ = ("QuantizeLinear", "DequantizeLinear")

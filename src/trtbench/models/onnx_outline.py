@@ -87,15 +87,13 @@ class Node(Value, frozen=True, kw_only=True):
 class ModelOutline(Value, frozen=True, kw_only=True):
     """What must be known of a model before it is built."""
 
-    opset: int | None
-    """The opset of the standard operators."""
+    opset: int | None  # the opset of the standard operators
     nodes: tuple[Node, ...]
     carried: frozenset[str]
     """Precisions below FP32 that the types in the model require: ``fp16 bf16 int8 fp8``."""
     held: frozenset[str]
     """Types the model computes with, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
-    external: tuple[str, ...]
-    """External files with the weights of the model."""
+    external: tuple[str, ...]  # external files with the weights of the model
     inputs: tuple[TensorSpec, ...] = ()
     """Inputs that a caller feeds, without weights that are listed as inputs."""
     sides: tuple[int, int] | None = None
@@ -263,14 +261,12 @@ class _Graph:
 
     def __init__(self, graph: _Message) -> None:
         self.nodes: list[Node] = []
-        self.types: dict[str, int] = {}
-        """Types of weights and constants, by name."""
+        self.types: dict[str, int] = {}  # types of weights and constants, by name
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[tuple[str, str], int] = {}
         """Integer attributes, by the first output of the node and their name."""
         self.seen: set[int] = set()
-        self.kinds: dict[str, int] = {}
-        """Types of inputs."""
+        self.kinds: dict[str, int] = {}  # types of inputs
         self.inner: list[_Graph] = []
         for node in graph["nodes"]:
             outputs = _texts(node, "outputs")

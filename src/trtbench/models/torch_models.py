@@ -55,13 +55,10 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeE
 class TorchSource:
     """A loaded model, as the export needs it."""
 
-    kind: str
-    """``torchvision``, ``TorchScript``, ``ExportedProgram``, ``state dict``, ..."""
+    kind: str  # `torchvision`, `TorchScript`, `ExportedProgram`, `state dict`, ...
     model: Module
-    program: ExportedProgram | None = None
-    """The ExportedProgram it came from."""
-    inputs: tuple[InputShape, ...] = ()
-    """Shapes to export with by default."""
+    program: ExportedProgram | None = None  # the ExportedProgram it came from
+    inputs: tuple[InputShape, ...] = ()  # shapes to export with by default
     sha256: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -77,10 +74,8 @@ class LoadedModel:
 
     module: Module
     kind: str
-    inputs: tuple[TensorSpec, ...]
-    """Shapes are empty where they are unknown."""
-    suggested: bool = False
-    """Whether the shapes are those of training, so that others may work."""
+    inputs: tuple[TensorSpec, ...]  # shapes are empty where they are unknown
+    suggested: bool = False  # whether the shapes are those of training, so that others may work
     notes: tuple[str, ...] = ()
 
 

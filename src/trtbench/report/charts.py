@@ -17,8 +17,7 @@ Scale = Literal["linear", "log", "log2", "tail", "time"]
 ``time`` takes seconds since 1970 and shows dates."""
 
 LineStyle = Literal["line", "dotted", "points", "both", "mark", "ring", "beyond"]
-TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
-"""Quantiles with a tick on a ``tail`` axis."""
+TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)  # quantiles with a tick on a `tail` axis
 
 
 class Axis(Value, frozen=True):
@@ -47,18 +46,14 @@ class Mark(Value, frozen=True):
 class Line(Value, frozen=True):
     """One line or set of points; ``role`` determines the colour."""
 
-    name: str | None
-    """The name in the legend; ``None`` leaves it out of the legend."""
+    name: str | None  # the name in the legend; `None` leaves it out of the legend
     role: str
     x: tuple[float, ...]
     y: tuple[float | None, ...]
-    style: LineStyle = "line"
-    """``beyond`` draws points outside the range as triangles at its edge."""
+    style: LineStyle = "line"  # `beyond` draws points outside the range as triangles at its edge
     low: tuple[float | None, ...] = ()
-    high: tuple[float | None, ...] = ()
-    """Limits of the interval of each y; empty if unknown."""
-    texts: tuple[str, ...] = ()
-    """A label for each point."""
+    high: tuple[float | None, ...] = ()  # limits of the interval of each y; empty if unknown
+    texts: tuple[str, ...] = ()  # a label for each point
 
 
 class Panel(Value, frozen=True):
@@ -66,10 +61,8 @@ class Panel(Value, frozen=True):
 
     title: str | None = None
     low: float | None = None
-    high: float | None = None
-    """Limits of the y axis of this panel; by default those of the figure."""
-    y: Axis | None = None
-    """The y axis of this panel, if its quantity differs from the figure's."""
+    high: float | None = None  # limits of the y axis of this panel; by default those of the figure
+    y: Axis | None = None  # the y axis of this panel, if its quantity differs from the figure's
     lines: tuple[Line, ...] = ()
     marks: tuple[Mark, ...] = ()
 
@@ -89,8 +82,7 @@ class Bins(Value, frozen=True):
     role: str
     counts: tuple[int, ...]
     marks: tuple[Mark, ...] = ()
-    beyond: str | None = None
-    """Text on the values outside the drawn range."""
+    beyond: str | None = None  # text on the values outside the drawn range
 
 
 class Histogram(Value, frozen=True, tag="histogram", tag_field="kind"):
@@ -116,8 +108,7 @@ class Bars(Value, frozen=True, tag="bars", tag_field="kind"):
 
     value: Axis
     category_title: str
-    categories: tuple[str, ...]
-    """Labels, not keys: they may repeat."""
+    categories: tuple[str, ...]  # labels, not keys: they may repeat
     groups: tuple[BarGroup, ...]
     stacked: bool = True
 
@@ -229,8 +220,7 @@ ROLES = {
 
 WIDTH_IN = 13.5
 DPI = 110
-FONT_PT = 14.0
-"""Corresponds to 7 pt when the figure is printed at the width of a text column."""
+FONT_PT = 14.0  # corresponds to 7 pt when the figure is printed at the width of a text column
 SMALL_PT = 12.0
 TITLE_PT = 17.0
 

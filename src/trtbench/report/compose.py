@@ -20,8 +20,7 @@ from trtbench.report.run_facts import summarize_all
 class SectionModule(Protocol):
     """The interface of a section module."""
 
-    ORDER: int
-    """Position in the document; the lowest comes first."""
+    ORDER: int  # position in the document; the lowest comes first
 
     def make(self, runs: Sequence[Run]) -> Section | Sequence[Section] | None:
         """Return the sections for the runs, or ``None`` if there is nothing to show."""
@@ -30,8 +29,7 @@ class SectionModule(Protocol):
 class Renderer(Protocol):
     """The interface of a report format module; attributes with a value are optional."""
 
-    INCLUDES: tuple[str, ...] = ()
-    """Other formats whose files it also writes."""
+    INCLUDES: tuple[str, ...] = ()  # other formats whose files it also writes
 
     def render(self, document: Document, folder: Path) -> list[Path]:
         """Write the document to the folder and return the files."""

@@ -25,8 +25,7 @@ Tone = Literal["good", "bad", "unclear", "plain"]
 class Heading(Value, frozen=True):
     """The heading of one table column."""
 
-    key: str
-    """Name in data files, with the unit: ``median_s``."""
+    key: str  # name in data files, with the unit: `median_s`
     title: str
     align: Align = "left"
     rank: int = 0
@@ -38,8 +37,7 @@ class Cell(Value, frozen=True):
     """One value of a table, and its text if it differs from the value."""
 
     value: Scalar = None
-    text: str | None = None
-    """The value with its unit; ``None`` shows the value itself."""
+    text: str | None = None  # the value with its unit; `None` shows the value itself
     tone: Tone = "plain"
 
     @property
@@ -91,10 +89,8 @@ class FindingGroup(Value, frozen=True):
 
     finding: Finding
     runs: tuple[str, ...] = ()
-    title: str | None = None
-    """The name of the rule, if the messages differ."""
-    cases: tuple[tuple[str, str], ...] = ()
-    """Runs and messages, if the messages differ."""
+    title: str | None = None  # the name of the rule, if the messages differ
+    cases: tuple[tuple[str, str], ...] = ()  # runs and messages, if the messages differ
 
 
 class FindingList(Value, frozen=True, tag="findings", tag_field="kind"):
@@ -146,8 +142,7 @@ class Document(Value, frozen=True, kw_only=True):
     created: str = ""
     sections: tuple[Section, ...]
     data: dict[str, object] = {}
-    brief: bool = False
-    """Whether renderers that support it write a short version."""
+    brief: bool = False  # whether renderers that support it write a short version
 
     def blocks(self) -> Iterator[Block]:
         """Iterate over all blocks, including those inside details."""

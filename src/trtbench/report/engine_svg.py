@@ -13,8 +13,7 @@ from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, Layer, LayerTable, p
 from trtbench.report.charts import OTHER, PAPER, ROLES
 
 MARGIN = 24.0
-HEAD = 46.0
-"""Height of the legend."""
+HEAD = 46.0  # height of the legend
 Colour = Literal["time", "precision", "roofline"]
 COLOURS: tuple[Colour, ...] = ("time", "precision", "roofline")
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.doctor import Check, Diagnosis
 
 
-MOST_UNUSED = 200
-"""Unused files that are listed; the others are only counted, but --json lists all."""
+MOST_UNUSED = 200  # unused files that are listed; the others are only counted, but --json lists all
 
 
 # ---- runs

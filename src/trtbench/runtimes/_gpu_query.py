@@ -31,8 +31,7 @@ class Lane:
     stream: object
     copies_in: CopyMaker
     copies_out: CopyMaker
-    ahead: tuple[Call, ...] = ()
-    """Calls that are enqueued before each query, and not timed."""
+    ahead: tuple[Call, ...] = ()  # calls that are enqueued before each query, and not timed
 
 
 def enqueue_error() -> CudaError:

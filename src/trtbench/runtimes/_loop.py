@@ -48,8 +48,7 @@ Nanoseconds = NDArray[np.int64]
 Stamps = tuple[Nanoseconds, Nanoseconds]
 """Start and end times of calls, in nanoseconds of the host's clock."""
 
-SERIAL = ("serve", "server", "first")
-"""Protocols for any session whose step is a complete query."""
+SERIAL = ("serve", "server", "first")  # protocols for any session whose step is a complete query
 MOST_QUERIES, MOST_S = 10_000_000, 7 * 86_400.0
 """Limits of one arrival schedule, which is drawn before it begins."""
 _FLOOR_PROBES = 2000
@@ -330,8 +329,7 @@ def _measure_first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Re
 
 # The open loop: queries are sent on schedule
 
-LEAD_NS = 2_000_000
-"""Time between the start of the loop and the first arrival."""
+LEAD_NS = 2_000_000  # time between the start of the loop and the first arrival
 LATE_SHARE, LATE_LEAST_S, LATE_MOST_S = 0.05, 10e-6, 100e-6
 """A query is late if it is sent 5 % of the median service time, at most 100 µs, too late."""
 PATIENCE, PATIENCE_LEAST_NS = 1.0, 1_000_000_000
@@ -467,18 +465,14 @@ def is_queue_growing(wait: Column, *, service: float) -> bool | None:
     return slope > t_quantile(GROWTH_LEVEL, df=GROWTH_BLOCKS - 2) * error
 
 
-Until = Callable[[int], None]
-"""Waits until a time in nanoseconds of ``perf_counter_ns``."""
+Until = Callable[[int], None]  # waits until a time in nanoseconds of `perf_counter_ns`
 
 MONOTONIC, ABSOLUTE = 1, 1
 """CLOCK_MONOTONIC, which is what ``perf_counter_ns`` reads on Linux, and TIMER_ABSTIME."""
-SET_SLACK, GET_SLACK, LEAST_SLACK_NS = 29, 30, 1
-"""PR_SET_TIMERSLACK and PR_GET_TIMERSLACK."""
+SET_SLACK, GET_SLACK, LEAST_SLACK_NS = 29, 30, 1  # PR_SET_TIMERSLACK and PR_GET_TIMERSLACK
 PROBES, PROBE_NS = 100, 500_000
-SPIN_NS = (100_000, 1_000_000)
-"""The shortest and the longest time to spin before a query is due."""
-ALMOST_ALL, TIMES = 98, 2.0
-"""The spin lasts ``TIMES`` this percentile of the delays of wake-ups."""
+SPIN_NS = (100_000, 1_000_000)  # the shortest and the longest time to spin before a query is due
+ALMOST_ALL, TIMES = 98, 2.0  # the spin lasts `TIMES` this percentile of the delays of wake-ups
 
 
 class _Moment(ctypes.Structure):

@@ -85,8 +85,7 @@ class Session(ABC):
     conditions: dict[str, Fact]
     notes: tuple[str, ...] = ()
     evidence: Mapping[str, Scalar] = MappingProxyType({})
-    spans: Spans | None = None
-    """Times of each query in addition to the host's time; set by ``step``."""
+    spans: Spans | None = None  # times of each query in addition to the host's time; set by `step`
 
     index_limits: Mapping[str, int] = MappingProxyType({})
     """Upper limits of the integers of inputs, if the model file does not give them."""

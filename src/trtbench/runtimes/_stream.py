@@ -36,8 +36,7 @@ Decode = Callable[[Arrays, Sequence[LoadedItem]], Arrays]
 class ItemSource(Protocol):
     names: tuple[str, ...]
     notes: tuple[str, ...]
-    drawn: bool
-    """Whether the items are random, and not read from files."""
+    drawn: bool  # whether the items are random, and not read from files
 
     def load(self, index: int) -> LoadedItem: ...
 

@@ -99,12 +99,9 @@ class Port(Value, frozen=True, kw_only=True):
     is_input: bool
     dtype: str
     bits: int
-    shape: tuple[int, ...]
-    """-1 is a dynamic dimension."""
-    on_host: bool = False
-    """A shape tensor: TensorRT reads its values on the host."""
-    packed_dim: int | None = None
-    """Dimension that the layout pads to a multiple of ``packed``."""
+    shape: tuple[int, ...]  # -1 is a dynamic dimension
+    on_host: bool = False  # a shape tensor: TensorRT reads its values on the host
+    packed_dim: int | None = None  # dimension that the layout pads to a multiple of `packed`
     packed: int = 1
     range: ShapeProfile | None = None
     """The shapes that the optimization profile in use allows, for dynamic inputs."""
@@ -238,8 +235,7 @@ class Unit:
     stream: Any
     handle: int
     buffers: dict[str, Buffer] = field(default_factory=dict)
-    launch: Call | None = None
-    """Launches the CUDA graph, once it is captured."""
+    launch: Call | None = None  # launches the CUDA graph, once it is captured
 
     def plain(self) -> Callable[[], object]:
         return partial(self.context.execute_async_v3, self.handle)

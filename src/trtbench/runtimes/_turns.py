@@ -65,10 +65,8 @@ LOOK_S = 0.002
 PACE, FEWEST_PACE = 5, 2
 """Queries to estimate the time of one, before a launch is planned; fewer for slow models."""
 MOST_STRETCHED = 3.0
-PROBE = 8
-"""Queries of the burst that estimates the time of one query."""
-SERIES = 2
-"""Series of each side in a launch: A B B A."""
+PROBE = 8  # queries of the burst that estimates the time of one query
+SERIES = 2  # series of each side in a launch: A B B A
 SERIES_S, SETTLE_S, FEWEST = 0.04, 0.01, 10
 """Seconds of a series, and of the discarded queries before it; its minimum of queries."""
 OTHER_SIDE = "measured without a CUDA graph: the other side cannot be captured"

@@ -15,16 +15,14 @@ from trtbench.runtimes._session import Session, TurnSpec
 
 __all__ = ["Arrays", "ModelParts", "Runtime", "Session", "TurnSpec", "bench_session"]
 
-ModelParts = tuple[tuple[str, ...], tuple[str, ...]]
-"""Names of files, and options as ``key=value``."""
+ModelParts = tuple[tuple[str, ...], tuple[str, ...]]  # names of files, and options as `key=value`
 
 
 class Runtime(Protocol):
     """The module of a runtime. Attributes with a default are optional."""
 
     FORMATS: tuple[ModelFormat, ...]
-    OPTIONS: Mapping[str, str] = {}
-    """Keys of ``--opt key=value``, with a line of help each."""
+    OPTIONS: Mapping[str, str] = {}  # keys of `--opt key=value`, with a line of help each
     CONDITIONS: Sequence[str] = ()
     """Options that are only conditions of a measurement, which a stored run may set."""
     TRAVELS: Mapping[str, str] = {}
@@ -39,8 +37,7 @@ class Runtime(Protocol):
     TIMES_LAYERS: bool = True
     TAKES_PRECISION: bool = True
     """Whether it executes a model in the requested precision; if not, the file decides."""
-    TAKES_ARGUMENTS: bool = False
-    """Whether it accepts arguments after ``--``."""
+    TAKES_ARGUMENTS: bool = False  # whether it accepts arguments after `--`
     EXECUTES_ENGINES: bool = False
     """Whether it executes an engine, whatever the format of the given file."""
     open_session: Callable[[RunSpec], Session] | None = None

@@ -35,8 +35,7 @@ FLAVOUR = "tensorrt"
 EXECUTES_ENGINES = True
 TAKES_PRECISION = False
 TAKES_ARGUMENTS = True
-DEFAULT_PROTOCOL: Protocol = "pipeline"
-"""The default of trtexec, which does not support ``serve``."""
+DEFAULT_PROTOCOL: Protocol = "pipeline"  # the default of trtexec, which does not support `serve`
 DEFAULT_PROFILE = True
 
 OPTIONS = {

@@ -37,8 +37,7 @@ BUSY_S = 30
 IN_MEMORY = "sqlite://"
 _LOCKS = zlib.crc32(b"trtbench")
 """First half of the key of every advisory lock, to avoid the locks of other programs."""
-_CHUNK = 500
-"""Entries per statement: databases limit the parameters of one statement."""
+_CHUNK = 500  # entries per statement: databases limit the parameters of one statement
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
             "could not decode", "codec can't decode")  # fmt: skip
 _READ_ONLY = ("readonly", "read-only", "unable to open database file", "disk is full")
@@ -119,12 +118,10 @@ _VERSION = sa.Table("trtbench_schema", _TABLES, sa.Column("version", sa.Integer,
 
 _INSTANT = RUNS.c.instant_s
 """Seconds since 1970: machines in several time zones write into one index."""
-_NUMBER = RUNS.c.number
-"""Counts the runs in the order of creation; clocks may be set back."""
+_NUMBER = RUNS.c.number  # counts the runs in the order of creation; clocks may be set back
 _NOT_IN_ENTRY = (_INSTANT.name, _NUMBER.name)
 
-SCHEMA = 3
-"""The version of these tables; an older index is rebuilt from the run directories."""
+SCHEMA = 3  # the version of these tables; an older index is rebuilt from the run directories
 
 
 class Index:

@@ -36,8 +36,7 @@ class Place:
     """The location of a store: its index, the local folder of its runs, and shared storage."""
 
     url: str
-    root: Path
-    """Paths of runs in the index are relative to this folder."""
+    root: Path  # paths of runs in the index are relative to this folder
     remote: str | None = None
 
     @property

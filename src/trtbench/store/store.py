@@ -66,11 +66,9 @@ JUDGED = "judged"
 class Checkup(Value, frozen=True, kw_only=True):
     """What ``reindex`` found and changed."""
 
-    runs: int
-    """The number of readable runs in the index."""
+    runs: int  # the number of readable runs in the index
     adopted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    """Entries whose directory is gone, or belongs to another run."""
+    dropped: tuple[str, ...] = ()  # entries whose directory is gone, or belongs to another run
     damaged: dict[str, str] = {}
     """Runs that cannot be read, and why; their directories are not changed."""
     unfinished: tuple[str, ...] = ()

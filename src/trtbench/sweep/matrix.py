@@ -77,46 +77,34 @@ _NAMES = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The full description of a sweep: the values of all axes, and how cases are measured."""
 
-    models: tuple[str, ...] = ()
-    """Files, or sources such as ``torchvision:resnet18``."""
+    models: tuple[str, ...] = ()  # files, or sources such as `torchvision:resnet18`
     precision: tuple[Precision | Literal["as-is"], ...] = ("as-is",)
     """``as-is`` is the precision of the file."""
-    batch: tuple[int, ...] = ()
-    """Items per query."""
-    runtime: tuple[str, ...] = ()
-    """Names of runtimes, as for ``-r``."""
+    batch: tuple[int, ...] = ()  # items per query
+    runtime: tuple[str, ...] = ()  # names of runtimes, as for `-r`
     engine: tuple[EngineShapes, ...] = ()
     """``static``: an engine per batch size; ``dynamic``: one engine for all batch sizes."""
     options: dict[str, tuple[Scalar, ...]] = {}
     """Further axes: a flag of ``bench``, ``opt.KEY``, ``build.KEY`` or a dimension, ``shape.M``."""
-    exclude: tuple[dict[str, Scalar], ...] = ()
-    """Cases to leave out, by the values they have."""
-    rounds: int = 1
-    """How often every case is measured."""
-    seed: int = 0
-    """Seed of the random order within rounds."""
-    data: str | None = None
-    """Data to evaluate accuracy on, as for ``trtbench eval --data``."""
-    task: str = "classification"
-    """The task of the models, as for ``trtbench eval --task``."""
+    exclude: tuple[dict[str, Scalar], ...] = ()  # cases to leave out, by the values they have
+    rounds: int = 1  # how often every case is measured
+    seed: int = 0  # seed of the random order within rounds
+    data: str | None = None  # data to evaluate accuracy on, as for `trtbench eval --data`
+    task: str = "classification"  # the task of the models, as for `trtbench eval --task`
     task_settings: dict[str, Scalar] = {}
     """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
     inputs: str | None = None
     """Inputs to measure with: arrays, or an image that the task prepares; default: random."""
-    calibration: str | None = None
-    """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
+    calibration: str | None = None  # data for INT8: a folder of images, an `.npz`, or `random`
     profile: tuple[int, int, int] | None = None
     """Minimum, optimum and maximum batch of dynamic engines; default: those of the sweep."""
     shapes: dict[str, tuple[int | str, ...]] = {}
     """Shapes of inputs with dynamic dimensions other than the batch; a letter is an axis."""
-    input_shape: tuple[str, ...] = ()
-    """Shapes to export with: ``-1x3x224x224``; a letter is an axis."""
+    input_shape: tuple[str, ...] = ()  # shapes to export with: `-1x3x224x224`; a letter is an axis
     names: Literal["case", "vanilla"] = "case"
     """Names of rows: runtime and precision, or Vanilla and TRT fp16 as in ArtTRT."""
-    title: str | None = None
-    """Title of the report."""
-    note: str | None = None
-    """Hint that is shown if there are no models."""
+    title: str | None = None  # title of the report
+    note: str | None = None  # hint that is shown if there are no models
 
 
 class Case(Value, frozen=True, kw_only=True):

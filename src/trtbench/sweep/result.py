@@ -53,8 +53,7 @@ class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[SweepRow, ...]
     runs: tuple[Run, ...]
     failed: tuple[FailedRun, ...]
-    judged: tuple[SweepEvaluation, ...] = ()
-    """Evaluations with their tables and pictures."""
+    judged: tuple[SweepEvaluation, ...] = ()  # evaluations with their tables and pictures
 
 
 def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:

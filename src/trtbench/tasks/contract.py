@@ -141,8 +141,7 @@ class Task(Protocol):
     """The interface of a task module."""
 
     FLAGS: tuple[Flag, ...]
-    METRICS: tuple[Metric, ...] = ()
-    """Metrics that are not declared in ``trtbench.core.metrics``."""
+    METRICS: tuple[Metric, ...] = ()  # metrics that are not declared in `trtbench.core.metrics`
     DRAWS_LATENCY: bool = False
     """Whether its pictures show latencies, so that they are specific to the measured runs."""
     read_beside: Callable[[Settings], Sequence[Path]] | None = None

@@ -149,10 +149,8 @@ _NESTED_KEYS = ("layers", "profile", "layer_times", "per_layer", "perLayer")
 _MAX_DEPTH = 6
 
 
-_Record = tuple[str, dict[str, float]]
-"""The name of a layer, and its statistics in milliseconds."""
-_LayerTable = tuple["int | None", list[_Record]]
-"""The number of iterations, and the layers."""
+_Record = tuple[str, dict[str, float]]  # the name of a layer, and its statistics in milliseconds
+_LayerTable = tuple["int | None", list[_Record]]  # the number of iterations, and the layers
 
 
 def _layer_tables(value: object, *, depth: int = 0) -> Iterator[_LayerTable]:
@@ -436,8 +434,7 @@ class TensorScale(Value, frozen=True, kw_only=True):
 class CalibrationCache(Value, frozen=True, kw_only=True):
     """A calibration cache; scales are in the order of the file, and names may repeat."""
 
-    version: str | None
-    """The TensorRT that wrote it; ``None`` if the header cannot be parsed."""
+    version: str | None  # the TensorRT that wrote it; `None` if the header cannot be parsed
     algorithm: str
     scales: tuple[TensorScale, ...]
 
@@ -467,8 +464,7 @@ def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:
     return CalibrationCache(version=version, algorithm=header[2], scales=tuple(scales))
 
 
-DECIMALS = 9
-"""Decimal places of milliseconds: finer than any clock."""
+DECIMALS = 9  # decimal places of milliseconds: finer than any clock
 
 
 def profile_json(profile: LayerProfile) -> bytes:

@@ -47,8 +47,7 @@ MOST_BRACKETS, MOST_COMMAS = 2_000_000, 20_000_000
 MOST_PROGRAMS, MOST_PREFIXES, FEWEST_PROGRAM_LINES = 64, 10_000, 3
 """Limits for separating the interleaved output of several programs by their prefixes."""
 HEAD = 64 << 10
-LONGEST_PREFIX = 200
-"""Longest foreign prefix in characters, such as container names or time stamps."""
+LONGEST_PREFIX = 200  # longest foreign prefix in characters, such as container names or time stamps
 HARD_BREAK = "\f\f"
 """Line between texts that cannot belong to one run, such as two cells of a notebook."""
 

@@ -51,11 +51,9 @@ class LayerTuning(Value, frozen=True, kw_only=True):
     """The tactic in the engine, or the last one chosen if the engine was not listed."""
     tried: int = 0
     tried_within: int = 0
-    tactics: tuple[Tactic, ...] = ()
-    """Tactics with their best times, the fastest first."""
+    tactics: tuple[Tactic, ...] = ()  # tactics with their best times, the fastest first
     spent_s: float | None = None
-    timed_ms: float = 0.0
-    """Sum of the times of all tactics that were tried, one call each."""
+    timed_ms: float = 0.0  # sum of the times of all tactics that were tried, one call each
 
     @property
     def fastest(self) -> tuple[Tactic, ...]:
@@ -98,8 +96,7 @@ class PerformanceSummary(Value, frozen=True, kw_only=True):
     metrics: dict[str, dict[str, float]] = {}
     """Milliseconds by label and statistic: ``{"Latency": {"min": 0.3, "99%": 0.345}}``."""
     derived: bool = False
-    generation: int | None = None
-    """The major version, where the wording identifies it."""
+    generation: int | None = None  # the major version, where the wording identifies it
 
 
 class TraceAverage(Value, frozen=True, kw_only=True):
@@ -112,8 +109,7 @@ class TraceAverage(Value, frozen=True, kw_only=True):
     enqueue_ms: float | None = None
     percentile: str | None = None
     percentile_ms: float | None = None
-    legacy: bool = False
-    """Whether TensorRT 3 to 6 printed it, which time the call without copies."""
+    legacy: bool = False  # whether TensorRT 3 to 6 printed it, which time the call without copies
 
 
 class BuildFacts(Value, frozen=True, kw_only=True):
@@ -142,8 +138,7 @@ class BuildFacts(Value, frozen=True, kw_only=True):
 class LogMessage(Value, frozen=True, kw_only=True):
     """A warning or an error, its number of occurrences, and its meaning if known."""
 
-    level: str
-    """``W``, ``E`` or ``F``, for fatal."""
+    level: str  # `W`, `E` or `F`, for fatal
     text: str
     code: str | None = None
     meaning: str | None = None
@@ -160,13 +155,11 @@ class LogRun(Value, frozen=True, kw_only=True):
     version: str | None = None
     build: int | None = None
     command: str | None = None
-    announced: bool = False
-    """Whether the log has a ``RUNNING`` banner, so that it is not an excerpt."""
+    announced: bool = False  # whether the log has a `RUNNING` banner, so that it is not an excerpt
     pasted_command: bool = False
     title: str | None = None
     last_line: int | None = None
-    first_stamp: str | None = None
-    """``03/04/2025-05:06:07``, in the local time of the machine."""
+    first_stamp: str | None = None  # `03/04/2025-05:06:07`, in the local time of the machine
     last_stamp: str | None = None
     sections: tuple[LogSection, ...] = ()
     facts: BuildFacts = BuildFacts()

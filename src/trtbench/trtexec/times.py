@@ -111,8 +111,7 @@ Words = NDArray[np.uint64]
 _PAIR = re.compile(rb'"([^"\\:]+)"\s*:\s*([^\s,{}\[\]":]+)')
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+|inf|nan)\Z")
 _LONGEST_GAP = 64
-_PADDING = b" " * 16
-"""Words are loaded from up to 16 bytes after a number."""
+_PADDING = b" " * 16  # words are loaded from up to 16 bytes after a number
 _POWERS = 10.0 ** np.arange(9)
 
 _COLON = ord(":")
@@ -135,16 +134,12 @@ class Layout:
     """The text around the numbers of a row, from the first row and its separator."""
 
     keys: tuple[str, ...]
-    opening: bytes
-    """Text between the end of a row and the brace of the next one."""
-    closing: bytes
-    """Text after the last number of a row, including the brace."""
+    opening: bytes  # text between the end of a row and the brace of the next one
+    closing: bytes  # text after the last number of a row, including the brace
     before_colon: NDArray[np.int64]
     """Per key, bytes from the end of the previous number to the colon."""
-    after_colon: NDArray[np.int64]
-    """Per key, bytes from the colon to the number."""
-    window: int
-    """Bytes compared before each number: the longest gap, in whole words."""
+    after_colon: NDArray[np.int64]  # per key, bytes from the colon to the number
+    window: int  # bytes compared before each number: the longest gap, in whole words
     mask: Words
     text: Words
 
@@ -302,8 +297,7 @@ class ArrayReader:
             self._size = source.seek(0, io.SEEK_END) - here
             source.seek(here)
         self._layout: Layout | None = None
-        self._irregular_until = 0
-        """Rows before this byte of the file are read one by one."""
+        self._irregular_until = 0  # rows before this byte of the file are read one by one
         self.tables: list[RowTable] = []
 
     def read(self) -> list[RowTable]:
@@ -444,8 +438,7 @@ def _time_tables(value: object, *, depth: int) -> Iterator[RowTable]:
 
 Variant = Literal["7.0", "7.1", "8.0", "8.4", "8.5", "other"]
 
-DEFAULT_WARMUP_MS = 200.0
-"""The default of --warmUp in every version of trtexec."""
+DEFAULT_WARMUP_MS = 200.0  # the default of --warmUp in every version of trtexec
 _ENDS = ("start", "end")
 STAMPS = {
     f"{end}_{phase}": f"{end}{name}Ms"

@@ -177,8 +177,7 @@ def abilities_of_version(version: str) -> TrtexecAbilities:
     return TrtexecAbilities(version=version, flags=flags)
 
 
-ASSUMED = "10.9"
-"""Version to write a command for when trtexec is not installed."""
+ASSUMED = "10.9"  # version to write a command for when trtexec is not installed
 
 
 class Target(NamedTuple):
@@ -219,8 +218,7 @@ class PlanHeader(Value, frozen=True, kw_only=True):
     """The header of an engine file; a valid header does not mean that the engine loads."""
 
     flavour: Flavour
-    version: str | None
-    """Major, minor, patch and build; ``None`` if all are zero."""
+    version: str | None  # major, minor, patch and build; `None` if all are zero
     plan_bytes: int | None = None
     weight_bytes: int | None = None
     compute_capabilities: tuple[str, ...] = ()

@@ -28,15 +28,12 @@ class PrecisionPlan(Value, frozen=True, kw_only=True):
     """How a precision is built."""
 
     typing: Literal["weak", "strong"]
-    precision: str
-    """The precisions the engine may use, for the record: ``fp32``, ``int8+fp16``."""
+    precision: str  # the precisions the engine may use, for the record: `fp32`, `int8+fp16`
     tf32: bool
-    flags: tuple[str, ...] = ()
-    """Members of ``BuilderFlag`` to set."""
+    flags: tuple[str, ...] = ()  # members of `BuilderFlag` to set
     step: str | None = None
     """The change to the model before the build, and its reason: ``cast the model to fp16: ...``."""
-    calibrate: bool = False
-    """Whether a calibrator computes the INT8 scales."""
+    calibrate: bool = False  # whether a calibrator computes the INT8 scales
 
 
 def precision_plan(
@@ -128,8 +125,7 @@ class PreparedModel(Value, frozen=True, kw_only=True):
     """The model to build, and how it was prepared."""
 
     path: Path
-    files: dict[str, str] = {}
-    """Files to keep next to the engine, by the suffix of their names."""
+    files: dict[str, str] = {}  # files to keep next to the engine, by the suffix of their names
     notes: tuple[str, ...] = ()
 
 

@@ -43,8 +43,7 @@ Numbers = NDArray[np.float64]
 
 ONE_PANEL_IN, PANEL_IN, BAR_IN, BOX_IN, FRAME_IN, LEGEND_IN = 4.5, 2.3, 0.34, 0.6, 1.2, 0.29
 TITLE_COLUMNS, CAPTION_COLUMNS = 90, 132
-LEGEND_SYMBOL = 9
-"""Width of a legend symbol and its gap, in characters."""
+LEGEND_SYMBOL = 9  # width of a legend symbol and its gap, in characters
 TITLE_LENGTH = NAME_LENGTH = 60
 BAR_NAME_LENGTH = 40
 _VARIABLES = {light.lower(): f"var(--c-{name})" for name, (light, _) in charts.TOKENS.items()}

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 FILE = "report.html"
-OPEN_ROWS = 200
-"""Rows of a table in the HTML text; the others are compressed and added on demand."""
+OPEN_ROWS = 200  # rows of a table in the HTML text; the others are compressed and added on demand
 PICTURE_PX = 1400
 
 

@@ -17,15 +17,11 @@ from trtbench.report.renderers import png
 from trtbench.report.sections.findings import short_title
 
 FILE = "report.md"
-INCLUDES = ("png",)
-"""Formats whose files it also writes, because it links to them."""
+INCLUDES = ("png",)  # formats whose files it also writes, because it links to them
 
-MOST_ROWS = 200
-"""GitHub refuses to render files above half a megabyte."""
-OPEN_FINDINGS = 12
-"""Findings shown; the others are collapsed."""
-MOST_RUNS_NAMED = 8
-"""Runs named per finding."""
+MOST_ROWS = 200  # GitHub refuses to render files above half a megabyte
+OPEN_FINDINGS = 12  # findings shown; the others are collapsed
+MOST_RUNS_NAMED = 8  # runs named per finding
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")

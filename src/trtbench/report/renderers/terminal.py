@@ -24,8 +24,7 @@ from trtbench.report import document as doc
 FILE = "report.txt"
 FILE_COLUMNS = 100
 GAP = 2
-MIN_WIDTH = 20
-"""Minimum width of columns, so that shortened names stay recognizable."""
+MIN_WIDTH = 20  # minimum width of columns, so that shortened names stay recognizable
 STYLES = {"good": "green", "bad": "red", "unclear": "yellow", "plain": ""}
 SEVERITIES = {"note": "dim", "warning": "yellow", "error": "bold red"}
 

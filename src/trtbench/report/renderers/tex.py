@@ -33,8 +33,7 @@ ESCAPES = {
     "→": r"\ensuremath{\rightarrow}", "°": r"\textdegree{}", "▸": r"\ensuremath{\triangleright}",
     "[": "{[}", "*": "{*}",  # after \\, both would be arguments
 }  # fmt: skip
-_BLOCKS = re.compile("[\u2580-\u259f]+")
-"""Block characters, which LaTeX's fonts lack."""
+_BLOCKS = re.compile("[\u2580-\u259f]+")  # block characters, which LaTeX's fonts lack
 _SPECIAL = re.compile("[" + re.escape("".join(ESCAPES)) + "]")
 
 

@@ -55,8 +55,7 @@ def short_title(item: FindingGroup) -> str:
     return item.title or TITLES.get(item.finding.code) or item.finding.message
 
 
-ORDER = 79
-"""After the charts of the measurement."""
+ORDER = 79  # after the charts of the measurement
 
 
 def make(runs: Sequence[Run]) -> Section | None:

@@ -61,8 +61,7 @@ TOP = 30
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 UNMET_SHOWN = 5
-MIN_CAUSE_SHARE = 0.01
-"""Minimum share of the difference for a cause to be shown."""
+MIN_CAUSE_SHARE = 0.01  # minimum share of the difference for a cause to be shown
 
 
 def make(runs: Sequence[Run]) -> Section | None:

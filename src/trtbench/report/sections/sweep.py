@@ -76,8 +76,7 @@ ORDER = 70
 MOST_CURVES = 8
 MOST_FIGURES = 8
 STATISTIC = "p99"
-MEDIAN = "p50"
-"""The median by nearest rank, like all percentiles of load searches."""
+MEDIAN = "p50"  # the median by nearest rank, like all percentiles of load searches
 BATCH_AXIS = Axis("Batch size", "items", "log2")
 RATE_AXIS = Axis("Throughput", "items/s", low=0)
 
