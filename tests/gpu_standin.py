@@ -23,14 +23,12 @@ import numpy as np
 COPY_S, GPU_S, ENQUEUE_S = 300e-6, 3e-3, 50e-6
 GPU_TIME = re.compile(rb"gpu_s=([0-9.e-]+);")
 """In the bytes of an engine: how long its queries take, instead of the usual."""
-NO_GRAPH = b"no_graph;"
-"""In the bytes of an engine: its work cannot be captured."""
+NO_GRAPH = b"no_graph;"  # in the bytes of an engine: its work cannot be captured
 WEIGHTS = re.compile(rb"weights=(\w+);")
 """In the bytes of an engine: the type of its layers' weights, as the inspector words it."""
 FROZEN = b"frozen;"
 """In the bytes of an engine: a graph of it computes with the inputs it was captured with."""
-BYTE_S = 0.25e-9
-"""To fill one byte of memory."""
+BYTE_S = 0.25e-9  # to fill one byte of memory
 
 
 class Stream:
@@ -300,10 +298,8 @@ class Trt:
         self.activation = 4096
         self.largest_profile: int | None = None
         self.replay_wrong = self.replay_frozen = False
-        self.finds = False
-        """Whether outputs are those rows alone that begin with more than a half."""
-        self.unsteady = False
-        """Whether outputs differ from run to run."""
+        self.finds = False  # whether outputs are those rows alone that begin with more than a half
+        self.unsteady = False  # whether outputs differ from run to run
         self.written = 1.0
         """Which part of its outputs an engine writes, as one that finds few objects."""
         self.weights: str | None = None

@@ -8,16 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.core.run import (
-    AnyRecord,
-    Environment,
-    Fact,
-    FailedRun,
-    Finding,
-    Gpu,
-    LaunchFacts,
-    RunRecord,
-)
+from trtbench.core import run
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.store.directory import Cached, Entry, entry_from_record, write_record, write_samples
@@ -43,12 +34,12 @@ def record(
     driver: str = "570.10",
     tags: tuple[str, ...] = (),
     sha256: str = "ab" * 32,
-    findings: tuple[Finding, ...] = (),
-) -> RunRecord:
+    findings: tuple[run.Finding, ...] = (),
+) -> run.RunRecord:
     """One run; its number makes its id, and its time where none is given."""
     when = created or START + datetime.timedelta(days=number)
-    gpus = (Gpu(name=gpu, uuid=f"GPU-{host}", driver=driver),) if gpu else ()
-    return RunRecord(
+    gpus = (run.Gpu(name=gpu, uuid=f"GPU-{host}", driver=driver),) if gpu else ()
+    return run.RunRecord(
         id=f"{when:%Y%m%d-%H%M%S}-{number:06x}",
         created=when.isoformat(timespec="milliseconds"),
         spec=RunSpec(
@@ -57,38 +48,42 @@ def record(
             ),
             runtime=runtime, precision=precision, batch=batch, threads=None if gpu else 2,
         ),
-        environment=Environment(
+        environment=run.Environment(
             host=host, machine=machine, os="Linux 6.1", cpu="Xeon", cpu_cores=8,
             python="3.11.7", gpus=gpus,
             versions=versions or {"onnxruntime": "1.20.0"}, git_commit=f"{number // 10:040x}",
         ),
         inputs=(TensorSpec(name="image", dtype="float32", shape=(batch, 3, 224, 224)),),
         conditions={
-            "transfers": Fact(value=True), "tf32": Fact(value=False),
-            **({} if precision is None else {"precision": Fact(value=precision)}),
+            "transfers": run.Fact(value=True), "tf32": run.Fact(value=False),
+            **({} if precision is None else {"precision": run.Fact(value=precision)}),
         },
-        launches=(LaunchFacts(load_s=0.1, first_s=0.01, warmup_s=0.2),) * 2,
+        launches=(run.LaunchFacts(load_s=0.1, first_s=0.01, warmup_s=0.2),) * 2,
         tags=tags,
         findings=findings,
     )  # fmt: skip
 
 
-def failed(number: int, *, model: str, created: datetime.datetime) -> FailedRun:
+def failed(number: int, *, model: str, created: datetime.datetime) -> run.FailedRun:
     like = record(number, model=model, created=created)
-    return FailedRun(
+    return run.FailedRun(
         id=like.id, created=like.created, spec=like.spec, environment=like.environment,
         stage="measure", reason="ended by SIGKILL (the kernel does that when memory runs out)",
         signal="SIGKILL", log_tail=("allocating", "Killed"),
     )  # fmt: skip
 
 
-def add_series(store: Store, medians: Sequence[float], records: Sequence[RunRecord]) -> list[str]:
+def add_series(
+    store: Store, medians: Sequence[float], records: Sequence[run.RunRecord]
+) -> list[str]:
     """Store runs with these medians, in seconds."""
     add(store, [(each, median) for each, median in zip(records, medians, strict=True)])
     return [each.id for each in records]
 
 
-def add(store: Store, made: Sequence[tuple[AnyRecord, float | None]], *, samples: int = 60) -> None:
+def add(
+    store: Store, made: Sequence[tuple[run.AnyRecord, float | None]], *, samples: int = 60
+) -> None:
     """Write directories and index them."""
     rng = np.random.default_rng(0)
     shape = np.exp(0.02 * np.abs(rng.standard_normal(samples)))
@@ -98,7 +93,7 @@ def add(store: Store, made: Sequence[tuple[AnyRecord, float | None]], *, samples
         folder = store.runs / each.id
         folder.mkdir(parents=True)
         cached = None
-        if isinstance(each, RunRecord) and median is not None:
+        if isinstance(each, run.RunRecord) and median is not None:
             write_samples(folder, _times(shape * median))
             rate = (each.spec.batch or 1) / median
             cached = Cached(samples=samples, median_s=median, items_per_s=rate)
@@ -123,7 +118,7 @@ def fill_store(root: Path, *, count: int) -> Store:
         )
         for batch in (1, 8)
     ]
-    made: list[tuple[AnyRecord, float | None]] = []
+    made: list[tuple[run.AnyRecord, float | None]] = []
     for number in range(count):
         model, runtime, precision, batch = kinds[number % len(kinds)]
         day = number // len(kinds)
@@ -142,7 +137,7 @@ def _one(
     runtime: str,
     precision: str | None,
     batch: int,
-) -> tuple[AnyRecord, float | None]:
+) -> tuple[run.AnyRecord, float | None]:
     if number % 97 == 96:
         return failed(number, model=f"{model}.onnx", created=when), None
     on_gpu = runtime == "tensorrt"
@@ -150,7 +145,7 @@ def _one(
     median = 1e-3 * WIDTHS[model] * FASTER[precision or "fp32"] * slower * batch**0.8
     median *= (0.25 if on_gpu else 3.0) * float(np.exp(rng.normal(0, 0.01)))
     version = "10.9.0" if day < 20 else "10.13.2"
-    warning = Finding(
+    warning = run.Finding(
         code="H07", severity="warning", message="the machine was busy", remedy="try again"
     )
     made = record(

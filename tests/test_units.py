@@ -6,18 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trtbench.core import units
 from trtbench.core.errors import UsageError
-from trtbench.core.units import (
-    bytes_from_text,
-    counted,
-    fraction_from_text,
-    hertz_from_text,
-    seconds_from_text,
-    text_from_bytes,
-    text_from_fraction,
-    text_from_rate,
-    text_from_seconds,
-)
 from trtbench.requests.fields import fraction
 
 
@@ -26,23 +16,23 @@ from trtbench.requests.fields import fraction
     [("500ms", 0.5), ("3s", 3.0), ("2 min", 120.0), ("1.5us", 1.5e-6), ("1e3ms", 1.0), ("0s", 0.0)],
 )
 def test_durations_are_read_with_their_unit(text: str, seconds: float) -> None:
-    assert seconds_from_text(text) == pytest.approx(seconds)
+    assert units.seconds_from_text(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "ms", "-3s", "nan s", "1e999s", "3 s s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        seconds_from_text(text)
+        units.seconds_from_text(text)
 
 
 def test_sizes_rates_and_fractions() -> None:
-    assert bytes_from_text("4GiB") == 4 * 2**30
-    assert bytes_from_text("1.5MB") == 1_500_000
-    assert hertz_from_text("500/s") == 500
-    assert hertz_from_text("1.2kHz") == 1200
-    assert fraction_from_text("3%") == pytest.approx(0.03)
-    assert fraction_from_text("0") == fraction_from_text("0%") == 0
-    assert fraction_from_text("300%") == 3
+    assert units.bytes_from_text("4GiB") == 4 * 2**30
+    assert units.bytes_from_text("1.5MB") == 1_500_000
+    assert units.hertz_from_text("500/s") == 500
+    assert units.hertz_from_text("1.2kHz") == 1200
+    assert units.fraction_from_text("3%") == pytest.approx(0.03)
+    assert units.fraction_from_text("0") == units.fraction_from_text("0%") == 0
+    assert units.fraction_from_text("300%") == 3
 
 
 @pytest.mark.parametrize(
@@ -55,7 +45,7 @@ def test_sizes_rates_and_fractions() -> None:
 def test_a_number_that_may_be_per_cent_or_not_is_refused(text: str, ways: str) -> None:
     """Both are named; half a per cent that is taken for 50 would open a gate."""
     with pytest.raises(UsageError) as caught:
-        fraction_from_text(text)
+        units.fraction_from_text(text)
     assert caught.value.fix == f"write {ways}"
 
 
@@ -66,23 +56,23 @@ def test_numbers_of_python_are_parts_of_one() -> None:
 
 
 def test_numbers_are_written_in_the_unit_that_suits_them() -> None:
-    assert text_from_seconds(0.0005321) == "532.1 µs"
-    assert text_from_seconds(0.0012041) == "1.204 ms"
-    assert text_from_seconds(61.0) == "61.00 s"
-    assert text_from_seconds(None) == "–"
-    assert text_from_seconds(5e-20) == "0 s"
-    assert text_from_bytes(1536) == "1.50 KiB"
-    assert text_from_rate(1204.4, what="items") == "1 204 items/s"
-    assert text_from_fraction(0.0167, signed=True) == "+1.67 %"
+    assert units.text_from_seconds(0.0005321) == "532.1 µs"
+    assert units.text_from_seconds(0.0012041) == "1.204 ms"
+    assert units.text_from_seconds(61.0) == "61.00 s"
+    assert units.text_from_seconds(None) == "–"
+    assert units.text_from_seconds(5e-20) == "0 s"
+    assert units.text_from_bytes(1536) == "1.50 KiB"
+    assert units.text_from_rate(1204.4, what="items") == "1 204 items/s"
+    assert units.text_from_fraction(0.0167, signed=True) == "+1.67 %"
 
 
 @given(st.floats(min_value=1e-9, max_value=1e5))
 def test_a_written_duration_is_read_back_within_its_digits(seconds: float) -> None:
-    text = text_from_seconds(seconds, digits=6).replace(" ", "")
-    assert seconds_from_text(text) == pytest.approx(seconds, rel=1e-4)
+    text = units.text_from_seconds(seconds, digits=6).replace(" ", "")
+    assert units.seconds_from_text(text) == pytest.approx(seconds, rel=1e-4)
 
 
 def test_one_of_something_is_singular() -> None:
-    assert counted(1, "run") == "1 run"
-    assert counted(1204, "run") == "1 204 runs"
-    assert counted(0, "summary", "summaries") == "0 summaries"
+    assert units.counted(1, "run") == "1 run"
+    assert units.counted(1204, "run") == "1 204 runs"
+    assert units.counted(0, "summary", "summaries") == "0 summaries"

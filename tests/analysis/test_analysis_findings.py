@@ -22,18 +22,9 @@ from trtbench.analysis.findings.evidence import PairFacts
 from trtbench.analysis.summary import modes
 from trtbench.analysis.verdict import verdict_from_effects
 from trtbench.compare.compare import comparison_from_runs
+from trtbench.core import samples
 from trtbench.core.results import Comparison, Unreadable, Verdict
 from trtbench.core.run import Fact, LaunchFacts, Run
-from trtbench.core.samples import (
-    Column,
-    EngineGraph,
-    IterationTimes,
-    LayerInfo,
-    LayerProfile,
-    LayerTime,
-    TelemetrySample,
-    TensorInfo,
-)
 from trtbench.core.spec import InputSpec
 from trtbench.report.sections.verdicts import with_cycle_verdicts
 
@@ -46,19 +37,19 @@ CLEAR = verdict_from_effects([0.1 + 0.001 * (-1) ** k for k in range(10)])
 NOISY = verdict_from_effects([0.5 * (-1) ** k for k in range(10)])
 
 
-def measured(times: IterationTimes | None = None, **changes: Any) -> Evidence:
+def measured(times: samples.IterationTimes | None = None, **changes: Any) -> Evidence:
     """The evidence of a run with these times, steady host times by default."""
-    return evidence_from_run(run(times or IterationTimes(host=series()), **changes))
+    return evidence_from_run(run(times or samples.IterationTimes(host=series()), **changes))
 
 
-def series(n: int = 600, *, seed: int = 0, of: float = 1e-3, sd: float = 0.005) -> Column:
+def series(n: int = 600, *, seed: int = 0, of: float = 1e-3, sd: float = 0.005) -> samples.Column:
     return of * ar1(np.random.default_rng(seed), n, sd=sd)
 
 
 def spans(**medians: float) -> Evidence:
     """A run on a GPU whose columns have these medians, in milliseconds."""
     columns = {name: 1e-3 * value * series(of=1, sd=0.002) for name, value in medians.items()}
-    return measured(IterationTimes(**columns), **ON_GPU)
+    return measured(samples.IterationTimes(**columns), **ON_GPU)
 
 
 def profiled(gpu_s: float) -> Evidence:
@@ -71,11 +62,13 @@ def batches(last_ms: float) -> Evidence:
 
 
 def correlated(phi: float) -> Evidence:
-    return measured(IterationTimes(host=1e-3 * ar1(np.random.default_rng(8), 3000, phi=phi)))
+    return measured(
+        samples.IterationTimes(host=1e-3 * ar1(np.random.default_rng(8), 3000, phi=phi))
+    )
 
 
 def memory(used: int | None) -> Evidence:
-    return Evidence(telemetry=(TelemetrySample(at_s=0.0, memory_used_bytes=used),))
+    return Evidence(telemetry=(samples.TelemetrySample(at_s=0.0, memory_used_bytes=used),))
 
 
 def told(record_changes: dict[str, Any] | None = None, **fields: Any) -> Evidence:
@@ -109,9 +102,9 @@ def disturbed(baseline: float, candidate: float, alone: Verdict) -> Evidence:
     return pair(comparison=found, interference=moved)
 
 
-def looks(*clocks_mhz: float, reasons: int = 0) -> tuple[TelemetrySample, ...]:
+def looks(*clocks_mhz: float, reasons: int = 0) -> tuple[samples.TelemetrySample, ...]:
     return tuple(
-        TelemetrySample(at_s=0.1 * i, sm_clock_hz=clock * 1e6, event_reasons=reasons)
+        samples.TelemetrySample(at_s=0.1 * i, sm_clock_hz=clock * 1e6, event_reasons=reasons)
         for i, clock in enumerate(clocks_mhz)
     )
 
@@ -133,40 +126,40 @@ def changed(places: Any, by: float, *, seed: int = 2, n: int = 1000) -> Evidence
     """A run of which some times are so many times as long."""
     host = series(n, seed=seed)
     host[places] *= by
-    return measured(IterationTimes(host=host, start=np.cumsum(host)))
+    return measured(samples.IterationTimes(host=host, start=np.cumsum(host)))
 
 
 def steps(step_s: float) -> Evidence:
     """Times of about 100 µs from a clock that moves in such steps."""
-    return measured(IterationTimes(gpu=np.round(series(seed=1, of=1e-4) / step_s) * step_s))
+    return measured(samples.IterationTimes(gpu=np.round(series(seed=1, of=1e-4) / step_s) * step_s))
 
 
 def two_kinds(distance: float) -> Evidence:
     random = np.random.default_rng(3)
     host = 1e-3 * ar1(random, 1000, sd=0.004) * np.where(random.random(1000) < 0.3, distance, 1.0)
-    return measured(IterationTimes(host=host))
+    return measured(samples.IterationTimes(host=host))
 
 
 def layered(total_ms: float) -> Evidence:
-    layer = LayerTime(name="conv", total_s=total_ms * 1e-3, average_s=total_ms * 1e-3)
+    layer = samples.LayerTime(name="conv", total_s=total_ms * 1e-3, average_s=total_ms * 1e-3)
     base = spans(host=1.3, gpu=1.0)
-    profile = LayerProfile(count=10, layers=(layer,))
+    profile = samples.LayerProfile(count=10, layers=(layer,))
     return Evidence(record=base.record, summary=base.summary, layers=profile)
 
 
 def typed(dtype: str) -> Evidence:
-    layer = LayerInfo(name="conv", inputs=(TensorInfo(name="x", dtype=dtype),))
-    return told({"spec": spec(precision="fp16")}, graph=EngineGraph(layers=(layer,) * 4))
+    layer = samples.LayerInfo(name="conv", inputs=(samples.TensorInfo(name="x", dtype=dtype),))
+    return told({"spec": spec(precision="fp16")}, graph=samples.EngineGraph(layers=(layer,) * 4))
 
 
 def unlocked(spread: float) -> Evidence:
     here = environment(gpus=(GPU.having(clocks_locked=False),))
-    return measured(IterationTimes(gpu=series(seed=6, sd=spread)), environment=here)
+    return measured(samples.IterationTimes(gpu=series(seed=6, sd=spread)), environment=here)
 
 
 def worked(flops: float) -> Evidence:
     """A run of 1 ms on a GPU whose data sheet says about 2 PFLOP/s."""
-    return measured(IterationTimes(gpu=series(sd=0.002)), facts={"flops": flops}, **ON_GPU)
+    return measured(samples.IterationTimes(gpu=series(sd=0.002)), facts={"flops": flops}, **ON_GPU)
 
 
 def clock_floor(floor_s: float) -> Evidence:
@@ -362,7 +355,7 @@ def test_nothing_is_said_about_nothing() -> None:
     assert findings_from_evidence(Evidence()) == ()
     bare = Evidence(record=record(launches=(), inputs=()))
     assert {f.code for f in findings_from_evidence(bare)} <= {"H10", "H30", "H36"}
-    assert isinstance(findings_from_run(run(IterationTimes())), tuple)
+    assert isinstance(findings_from_run(run(samples.IterationTimes())), tuple)
 
 
 def test_two_spinning_pools_in_one_process_are_found_by_what_the_runtime_records() -> None:
@@ -405,7 +398,9 @@ def test_drift_matters_less_in_a_duet() -> None:
         lambda r: 1 + r.gamma(2, 0.02, 1000),
     ],
 )
-def test_one_mode_is_never_taken_for_two(draw: Callable[[np.random.Generator], Column]) -> None:
+def test_one_mode_is_never_taken_for_two(
+    draw: Callable[[np.random.Generator], samples.Column],
+) -> None:
     random = np.random.default_rng(9)
     for _ in range(50):
         split = modes(draw(random))
@@ -416,7 +411,7 @@ def test_one_mode_is_never_taken_for_two(draw: Callable[[np.random.Generator], C
 def at_clock(factor: float, clock_hz: float | None, *, in_bursts: bool = False) -> Run:
     """Six launches of GPU time, and the clock before and after, or after bursts of two of them."""
     gpu = 1e-4 * factor * np.exp(np.random.default_rng(3).normal(scale=1e-4, size=600))
-    times = IterationTimes(gpu=gpu, host=gpu + 2e-5, launch=np.repeat(np.arange(6), 100))
+    times = samples.IterationTimes(gpu=gpu, host=gpu + 2e-5, launch=np.repeat(np.arange(6), 100))
     if in_bursts:
         seen = (LaunchFacts(burst_clock_hz=clock_hz),) * 2 + (LaunchFacts(),) * 4
         return run(times, launches=seen)
@@ -446,7 +441,7 @@ def test_the_same_clock_or_none_leaves_the_verdict(clock_hz: float | None) -> No
 def test_clocks_as_near_as_clocks_ever_are_say_nothing() -> None:
     """One launch a side is unclear by itself; counted in cycles it must not become a finding."""
     single = [
-        run(IterationTimes(gpu=np.full(50, 1e-4), host=np.full(50, 1.2e-4)), facts=known)
+        run(samples.IterationTimes(gpu=np.full(50, 1e-4), host=np.full(50, 1.2e-4)), facts=known)
         for known in ({"sm_clock_after_hz": 1.98e9}, {"sm_clock_after_hz": 1.975e9})
     ]
     found = comparison_from_runs(*single)

@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 
 from analysis_values import launches_of
-from trtbench.analysis.gate import (
-    Suite,
-    evaluate,
-    junit_from_suites,
-    passed,
-    rules_from_table,
-    rules_from_text,
-    slowdown_rule,
-)
+from trtbench.analysis import gate
 from trtbench.analysis.summary import Summary, summarize
 from trtbench.analysis.verdict import verdict_from_effects
 from trtbench.core.errors import UsageError
@@ -43,7 +35,7 @@ def one_launch(n: int = 1000) -> Summary:
     ],
 )
 def test_rules_are_read(text: str, metric: str, statistic: str, limit: float) -> None:
-    rule = rules_from_text(text)[0]
+    rule = gate.rules_from_text(text)[0]
     assert (rule.metric, rule.statistic) == (metric, statistic)
     assert rule.limit == pytest.approx(limit)
 
@@ -51,7 +43,7 @@ def test_rules_are_read(text: str, metric: str, statistic: str, limit: float) ->
 @pytest.mark.parametrize("text", ["p99", "p99=5ms", "speed<5ms", "p99<5", "throughput>=5ms"])
 def test_wrong_rules_say_what_to_type(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        rules_from_text(text)[0]
+        gate.rules_from_text(text)[0]
     assert caught.value.fix
 
 
@@ -70,15 +62,15 @@ def test_wrong_rules_say_what_to_type(text: str) -> None:
     ],
 )
 def test_limits(text: str, outcome: str) -> None:
-    (result,) = evaluate([rules_from_text(text)[0]], summary=one_launch())
+    (result,) = gate.evaluate([gate.rules_from_text(text)[0]], summary=one_launch())
     assert result.outcome == outcome
     assert result.message
 
 
 def test_a_limit_inside_the_interval_over_launches_is_unclear() -> None:
     summary = summarize(launches_of([np.full(50, level) for level in (0.9e-3, 1e-3, 1.1e-3)]))
-    outcomes = evaluate(
-        [rules_from_text(text)[0] for text in ("median<1.01ms", "median<9ms", "median<0.1ms")],
+    outcomes = gate.evaluate(
+        [gate.rules_from_text(text)[0] for text in ("median<1.01ms", "median<9ms", "median<0.1ms")],
         summary=summary,
     )
     assert [result.outcome for result in outcomes] == ["unclear", "pass", "fail"]
@@ -90,17 +82,17 @@ def test_a_limit_inside_the_interval_over_launches_is_unclear() -> None:
 def test_slowdown_against_a_baseline(effect: float, outcome: str) -> None:
     effects = [np.log1p(effect) + 0.001 * (-1) ** k for k in range(10)]
     verdicts = {"host": verdict_from_effects(effects)}
-    (result,) = evaluate([slowdown_rule(0.03)], verdicts=verdicts)
+    (result,) = gate.evaluate([gate.slowdown_rule(0.03)], verdicts=verdicts)
     assert result.outcome == outcome
-    (alone,) = evaluate([slowdown_rule(0.03)], summary=one_launch())
+    (alone,) = gate.evaluate([gate.slowdown_rule(0.03)], summary=one_launch())
     assert alone.outcome == "unclear", "there is no baseline"
 
 
 def test_a_rate_that_falls_is_a_slowdown() -> None:
     effects = [np.log(0.9) + 0.001 * (-1) ** k for k in range(10)]
     verdict = verdict_from_effects(effects, metric="throughput")
-    rule = slowdown_rule(0.03, metric="throughput")
-    (result,) = evaluate([rule], verdicts={"throughput": verdict})
+    rule = gate.slowdown_rule(0.03, metric="throughput")
+    (result,) = gate.evaluate([rule], verdicts={"throughput": verdict})
     assert result.outcome == "fail"
     assert result.value == pytest.approx(1 / 0.9 - 1, abs=1e-3)
 
@@ -112,20 +104,22 @@ def test_ranges_from_a_table() -> None:
         "max_slowdown": "3%",
         "gpu": {"p99": "<5ms", "max_slowdown": "5%"},
     }
-    rules = rules_from_table(table, where="model.toml")
+    rules = gate.rules_from_table(table, where="model.toml")
     texts = "median>=0.9ms, median<=1.1ms, throughput>=100/s, slowdown<=3%, gpu.p99<5ms"
     assert ", ".join(rule.text for rule in rules) == f"{texts}, gpu slowdown<=5%"
     with pytest.raises(UsageError, match=r"model\.toml: median"):
-        rules_from_table({"median": 5}, where="model.toml")
+        gate.rules_from_table({"median": 5}, where="model.toml")
 
 
 def test_reports_hold_every_rule() -> None:
     texts = ["median<2ms", "median<0.1ms", "p99.9<2ms"]
-    results = evaluate([rules_from_text(text)[0] for text in texts], summary=one_launch())
-    root = ElementTree.fromstring(junit_from_suites([Suite("gate", results)]))
+    results = gate.evaluate([gate.rules_from_text(text)[0] for text in texts], summary=one_launch())
+    root = ElementTree.fromstring(gate.junit_from_suites([gate.Suite("gate", results)]))
     assert root.attrib["tests"] == "3"
     assert root.attrib["failures"] == "2"
     assert [case.attrib["name"] for case in root.iter("testcase")] == texts
-    lenient = ElementTree.fromstring(junit_from_suites([Suite("gate", results)], on_unclear="pass"))
+    lenient = ElementTree.fromstring(
+        gate.junit_from_suites([gate.Suite("gate", results)], on_unclear="pass")
+    )
     assert (lenient.attrib["failures"], lenient.attrib["skipped"]) == ("1", "1")
-    assert (passed(results[2:]), passed(results[2:], on_unclear="pass")) == (False, True)
+    assert (gate.passed(results[2:]), gate.passed(results[2:], on_unclear="pass")) == (False, True)

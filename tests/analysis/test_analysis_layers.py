@@ -10,28 +10,12 @@ from layer_sets import conv, fp16_chain, graph, int8_chain, other, profile, tabl
 
 from trtbench.analysis.gate import judge_expectations
 from trtbench.core.errors import UsageError
+from trtbench.layers import diff
+from trtbench.layers import table as tables
 from trtbench.layers.cost import gpu_peaks, peak_of, with_rates
-from trtbench.layers.diff import (
-    Reconciliation,
-    Why,
-    common_sequence,
-    difference,
-    reconcile,
-    why,
-)
 from trtbench.layers.join import count_layer_types, join_layers, type_from_tactic
-from trtbench.layers.table import (
-    EngineFacts,
-    LayerTable,
-    block_of,
-    groups_of,
-    matches,
-    narrowest,
-    nodes_from_name,
-    summarize_precision,
-)
 
-Known = TypeVar("Known", Reconciliation, Why)
+Known = TypeVar("Known", diff.Reconciliation, diff.Why)
 
 
 def known(found: Known | None) -> Known:
@@ -39,7 +23,7 @@ def known(found: Known | None) -> Known:
     return found
 
 
-def convs(*names: str, dims: tuple[tuple[int, ...], ...]) -> LayerTable:
+def convs(*names: str, dims: tuple[tuple[int, ...], ...]) -> tables.LayerTable:
     """A chain of convolutions in FP16 with these outputs."""
     layers = [
         conv(name, (f"t{place}", "fp16"), (f"t{place + 1}", "fp16"), dims=shape)
@@ -122,48 +106,48 @@ def test_the_name_of_a_kernel_tells_the_type_that_computes(
 
 
 def test_names_of_fused_layers_tell_their_nodes() -> None:
-    assert nodes_from_name("conv1.weight + QuantizeLinear_7 + Conv_9") == (
+    assert tables.nodes_from_name("conv1.weight + QuantizeLinear_7 + Conv_9") == (
         "QuantizeLinear_7",
         "Conv_9",
     )
-    assert nodes_from_name("PWN(/act/Erf, /act/Mul)") == ("/act/Erf", "/act/Mul")
-    assert nodes_from_name("{ForeignNode[/a/MatMul.../z/Add]}") == ("/a/MatMul", "/z/Add")
-    assert nodes_from_name("Reformatting CopyNode for Input Tensor 0 to /a/Conv") == ()
-    assert nodes_from_name("/b/MatMul_myl2_3") == ("/b/MatMul",)
+    assert tables.nodes_from_name("PWN(/act/Erf, /act/Mul)") == ("/act/Erf", "/act/Mul")
+    assert tables.nodes_from_name("{ForeignNode[/a/MatMul.../z/Add]}") == ("/a/MatMul", "/z/Add")
+    assert tables.nodes_from_name("Reformatting CopyNode for Input Tensor 0 to /a/Conv") == ()
+    assert tables.nodes_from_name("/b/MatMul_myl2_3") == ("/b/MatMul",)
     torch = "[CONVOLUTION]-[aten_ops.convolution.default]-[/conv1/convolution]"
-    assert nodes_from_name(f"{torch} + [SCALE]-[aten_ops.norm]-[/bn1/norm]") == (
+    assert tables.nodes_from_name(f"{torch} + [SCALE]-[aten_ops.norm]-[/bn1/norm]") == (
         "/conv1/convolution",
         "/bn1/norm",
     )
 
 
 def test_blocks_are_prefixes_of_names() -> None:
-    assert block_of("/layer3/layer3.1/conv1/Conv") == "/layer3"
-    assert block_of("/layer3/layer3.1/conv1/Conv", depth=2) == "/layer3/layer3.1"
-    assert block_of("layer3.1.conv1", depth=1) == "layer3"
+    assert tables.block_of("/layer3/layer3.1/conv1/Conv") == "/layer3"
+    assert tables.block_of("/layer3/layer3.1/conv1/Conv", depth=2) == "/layer3/layer3.1"
+    assert tables.block_of("layer3.1.conv1", depth=1) == "layer3"
 
 
 @pytest.mark.parametrize("by", ["kind", "precision", "role", "node", "block", "/a/*,/b/*"])
 def test_groups_count_every_second_once(by: str) -> None:
     joined = int8_chain()
-    groups = groups_of(joined, by)
+    groups = tables.groups_of(joined, by)
     assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(joined.total_s)
     assert math.fsum(each.share or 0 for each in groups) == pytest.approx(1)
 
 
 def test_groups_by_pattern_and_top() -> None:
     joined = int8_chain()
-    found = {each.name: each.seconds for each in groups_of(joined, "/a/*,/c/*")}
+    found = {each.name: each.seconds for each in tables.groups_of(joined, "/a/*,/c/*")}
     # Both conversions belong to no node; they fit no pattern.
     assert found == {
         "/a/*": pytest.approx(5e-6),
         "/c/*": pytest.approx(10e-6),
         "the rest": pytest.approx(28e-6),
     }
-    assert len(groups_of(joined, "node", top=2)) == 2
-    assert [each.name for each in joined.layers if matches(each, "Gelu")] == ["/act/Gelu"]
+    assert len(tables.groups_of(joined, "node", top=2)) == 2
+    assert [each.name for each in joined.layers if tables.matches(each, "Gelu")] == ["/act/Gelu"]
     with pytest.raises(UsageError, match="grouped by"):
-        groups_of(joined, "colour")
+        tables.groups_of(joined, "colour")
 
 
 def test_gpus_are_found_by_the_driver_s_names_and_never_by_a_cousin_s() -> None:
@@ -199,7 +183,7 @@ def test_shares_of_the_roofline_follow_from_flops_bytes_and_time() -> None:
 
 
 def test_precision_is_what_computes_not_what_comes_out() -> None:
-    truth = summarize_precision(int8_chain())
+    truth = tables.summarize_precision(int8_chain())
     assert {each.name: (each.layers, each.seconds) for each in truth.types} == {
         "int8": (3, pytest.approx(25e-6)),
         "fp16": (1, pytest.approx(5e-6)),
@@ -210,17 +194,17 @@ def test_precision_is_what_computes_not_what_comes_out() -> None:
 
 
 def test_layers_asked_to_be_narrower_are_named() -> None:
-    truth = summarize_precision(fp16_chain(), asked="fp16+int8")
+    truth = tables.summarize_precision(fp16_chain(), asked="fp16+int8")
     assert [each.name for each in truth.unmet] == ["/b/Conv", "/c/Conv", "/a/Conv"]
     assert {(each.asked, each.got) for each in truth.unmet} == {("int8", "fp16")}
-    assert not summarize_precision(int8_chain(), asked="int8").unmet
-    assert narrowest("FP32+FP16+INT8") == "int8"
-    assert narrowest(None) is None
+    assert not tables.summarize_precision(int8_chain(), asked="int8").unmet
+    assert tables.narrowest("FP32+FP16+INT8") == "int8"
+    assert tables.narrowest(None) is None
 
 
 def test_layers_and_gpu_time_are_reconciled_part_by_part() -> None:
-    seen = EngineFacts(gpu_s=30e-6, profiled_gpu_s=45e-6, cuda_graph=True)
-    found = known(reconcile(int8_chain(), seen))
+    seen = tables.EngineFacts(gpu_s=30e-6, profiled_gpu_s=45e-6, cuda_graph=True)
+    found = known(diff.reconcile(int8_chain(), seen))
     parts = {each.name: each.seconds for each in found.parts}
     # 43 µs of layers, 30 µs of GPU time: 15 µs more under the profiler, of which 2 no layer has.
     assert parts["profiler overhead"] == pytest.approx(15e-6)
@@ -238,14 +222,14 @@ def test_layers_on_other_streams_explain_at_most_their_own_time() -> None:
         ],
         [10, 3],
     )
-    found = known(reconcile(joined, EngineFacts(gpu_s=8e-6)))
+    found = known(diff.reconcile(joined, tables.EngineFacts(gpu_s=8e-6)))
     beside = next(each for each in found.parts if each.name == "auxiliary streams")
     assert (beside.seconds, beside.evidence) == (pytest.approx(3e-6), "at most")
     assert found.unexplained_s == pytest.approx(2e-6)
 
 
 def test_changes_of_a_diff_add_up_to_the_difference() -> None:
-    found = difference(fp16_chain(), int8_chain())
+    found = diff.difference(fp16_chain(), int8_chain())
     assert found.delta_s == pytest.approx(43e-6 - 54e-6)
     assert math.fsum(each.delta_s for each in found.changes) == pytest.approx(found.delta_s)
     by = {each.name: each.by for each in found.changes}
@@ -267,11 +251,11 @@ def test_a_fusion_that_changed_is_one_piece_of_work() -> None:
             "/a/Conv + /r/Relu", ("input", "fp16"), ("output", "fp16"), nodes=["/a/Conv", "/r/Relu"]
         )
     ]
-    found = difference(table(fused, [11]), apart)
+    found = diff.difference(table(fused, [11]), apart)
     assert len(found.changes) == 1
     assert "fusion" in found.changes[0].changed
     assert found.changes[0].delta_s == pytest.approx(3e-6)
-    assert known(why(table(fused, [11]), apart)).causes[0].code == "fusion"
+    assert known(diff.why(table(fused, [11]), apart)).causes[0].code == "fusion"
 
 
 def test_a_foreign_node_is_aligned_by_the_nodes_it_swallowed() -> None:
@@ -295,7 +279,7 @@ def test_a_foreign_node_is_aligned_by_the_nodes_it_swallowed() -> None:
         ],
         [3, 8, 4, 5],
     )  # fmt: skip
-    found = difference(swallowed, kernels)
+    found = diff.difference(swallowed, kernels)
     region = next(each for each in found.changes if "ForeignNode" in (each.name_a or ""))
     assert (len(region.a), len(region.b), region.by) == (1, 3, "origin")
     assert region.delta_s == pytest.approx(-3e-6)
@@ -311,7 +295,7 @@ def test_a_region_whose_ends_are_weights_is_aligned_with_all_in_its_place() -> N
               nodes=[f"/n{n}/MatMul"])
         for n in range(20)
     ]  # fmt: skip
-    found = difference(whole, table([before, *kernels], [3] + [1.5] * 20))
+    found = diff.difference(whole, table([before, *kernels], [3] + [1.5] * 20))
     change = next(each for each in found.changes if each.name_a == region)
     assert (len(change.b), change.by) == (20, "place")
     assert change.delta_s == pytest.approx(-10e-6)
@@ -322,7 +306,7 @@ def test_numbered_names_of_another_export_are_aligned_by_place() -> None:
     dims = ((1, 64, 56, 56), (1, 128, 28, 28), (1, 64, 56, 56))
     one = convs("Conv_0", "Conv_1", "Conv_2", dims=dims)
     other_export = convs("Conv_2", "Conv_7", "Conv_12", dims=dims)
-    found = difference(one, other_export)
+    found = diff.difference(one, other_export)
     assert {(each.name_a, each.name_b) for each in found.changes} == {
         ("Conv_0", "Conv_2"), ("Conv_1", "Conv_7"), ("Conv_2", "Conv_12")
     }  # fmt: skip
@@ -330,13 +314,13 @@ def test_numbered_names_of_another_export_are_aligned_by_place() -> None:
 
 
 def test_common_sequences_keep_order_and_are_as_long_as_can_be() -> None:
-    assert common_sequence("abcde", "xbxdexx") == [(1, 1), (3, 3), (4, 4)]
-    assert common_sequence("", "abc") == []
-    assert common_sequence("aaa", "aa") == [(0, 0), (1, 1)]
+    assert diff.common_sequence("abcde", "xbxdexx") == [(1, 1), (3, 3), (4, 4)]
+    assert diff.common_sequence("", "abc") == []
+    assert diff.common_sequence("aaa", "aa") == [(0, 0), (1, 1)]
 
 
 def test_why_names_the_layer_that_interrupts_int8() -> None:
-    found = known(why(fp16_chain(), int8_chain(), candidate=EngineFacts(asked="int8")))
+    found = known(diff.why(fp16_chain(), int8_chain(), candidate=tables.EngineFacts(asked="int8")))
     # The convolutions got twice as fast, so 25 + 4 µs could be expected; it takes 43.
     assert found.gain == pytest.approx(2)
     assert found.expected_s == pytest.approx(29e-6)
@@ -352,7 +336,7 @@ def test_why_names_the_layer_that_interrupts_int8() -> None:
 
 def test_causes_never_explain_more_than_there_is() -> None:
     for a, b in ((fp16_chain(), int8_chain()), (int8_chain(), fp16_chain())):
-        found = known(why(a, b))
+        found = known(diff.why(a, b))
         explained = math.fsum(each.explains_s for each in found.causes)
         assert explained <= max(0.0, found.shortfall_s) + 1e-12
         assert explained + found.unexplained_s == pytest.approx(max(0.0, found.shortfall_s))
@@ -371,16 +355,16 @@ def test_layers_left_in_a_wider_type_are_a_cause_in_seconds() -> None:
         ],
         [5, 10, 4, 20],
     )  # fmt: skip
-    found = known(why(fp16_chain(), half, candidate=EngineFacts(asked="int8")))
+    found = known(diff.why(fp16_chain(), half, candidate=tables.EngineFacts(asked="int8")))
     cause = found.causes[0]
     assert (cause.code, cause.layers) == ("precision", ("/c/Conv",))
     assert cause.seconds == pytest.approx(10e-6)  # 20 µs, and 10 if it had gained as the others
 
 
 def test_a_slow_host_is_a_cause_too() -> None:
-    a = EngineFacts(gpu="G", gpu_s=54e-6, enqueue_s=1e-6)
-    b = EngineFacts(gpu="G", gpu_s=108e-6, enqueue_s=99e-6)
-    (cause,) = known(why(fp16_chain(), fp16_chain(), baseline=a, candidate=b)).causes
+    a = tables.EngineFacts(gpu="G", gpu_s=54e-6, enqueue_s=1e-6)
+    b = tables.EngineFacts(gpu="G", gpu_s=108e-6, enqueue_s=99e-6)
+    (cause,) = known(diff.why(fp16_chain(), fp16_chain(), baseline=a, candidate=b)).causes
     assert (cause.code, cause.seconds) == ("enqueue", pytest.approx(54e-6))
 
 
@@ -393,7 +377,7 @@ def test_a_label_is_held_against_what_computes() -> None:
     assert count_layer_types(graph(layers)) == {"int8": 1}
 
 
-FACTS = EngineFacts(gpu_s=30e-6, jitter=0.02)
+FACTS = tables.EngineFacts(gpu_s=30e-6, jitter=0.02)
 
 
 @pytest.mark.parametrize(
@@ -425,7 +409,7 @@ def test_expectations_are_judged(text: str, outcome: str) -> None:
 def test_what_is_not_known_is_unclear_and_said() -> None:
     bare = join_layers(profile(["Conv_0", "Conv_1"], [1, 2]))
     texts = ["share(precision=int8)>=80%", "count(Conv)==2", "jitter<5%"]
-    kind, named, jitter = judge_expectations(texts, bare, EngineFacts())
+    kind, named, jitter = judge_expectations(texts, bare, tables.EngineFacts())
     assert (kind.outcome, named.outcome, jitter.outcome) == ("unclear", "pass", "unclear")
     assert "detailed layer information" in kind.message
     assert "jitter" in jitter.message

@@ -10,6 +10,7 @@ import pytest
 from scipy import special, stats
 
 from analysis_values import ar1, launches_of, run, spec
+from trtbench.analysis import summary as summaries
 from trtbench.analysis.distributions import (
     binomial_cdf,
     interval_ranks,
@@ -19,24 +20,13 @@ from trtbench.analysis.distributions import (
     t_two_sided_p,
 )
 from trtbench.analysis.stored_comparison import coarse_reason
-from trtbench.analysis.summary import (
-    ONE_LAUNCH,
-    ColumnSummary,
-    effective_samples,
-    effective_samples_at,
-    nearest_rank,
-    order_interval,
-    summarize,
-    summarize_column,
-    summary_from_run,
-)
 from trtbench.core.run import LaunchFacts
 from trtbench.core.samples import Column, IterationTimes
 from trtbench.core.spec import TensorSpec
 
 
-def host(column: Column) -> ColumnSummary:
-    return summarize(IterationTimes(host=column)).column("host")
+def host(column: Column) -> summaries.ColumnSummary:
+    return summaries.summarize(IterationTimes(host=column)).column("host")
 
 
 @pytest.mark.parametrize("df", [0.5, 1, 1.5, 2, 7.3, 19, 100, 1e4])
@@ -72,9 +62,9 @@ def test_ten_numbers_by_hand() -> None:
 
 def test_nearest_rank_is_always_an_observed_value() -> None:
     column = np.arange(1.0, 101.0)
-    found = [nearest_rank(column, q) for q in (0.0, 0.07, 0.99, 0.999)]
+    found = [summaries.nearest_rank(column, q) for q in (0.0, 0.07, 0.99, 0.999)]
     assert found == [1, 7, 99, 100]
-    assert nearest_rank(column[::-1].copy(), 0.5) == 50
+    assert summaries.nearest_rank(column[::-1].copy(), 0.5) == 50
 
 
 @pytest.mark.parametrize(
@@ -104,14 +94,14 @@ def test_a_percentile_without_enough_samples_says_how_many_it_needs() -> None:
     p99 = summary.quantile(0.99)
     assert (p99.name, p99.value, p99.interval) == ("p99", None, None)
     assert (p99.needed or 0) >= 368
-    assert summary.quantile(0.9).value == nearest_rank(column, 0.9)
+    assert summary.quantile(0.9).value == summaries.nearest_rank(column, 0.9)
     assert summary.quantile(0.999).name == "p99.9"
 
 
 def test_correlated_samples_count_less() -> None:
     random = np.random.default_rng(3)
     for phi in (0.0, 0.5, 0.9):
-        tau = 20_000 / effective_samples(ar1(random, 20_000, phi=phi))
+        tau = 20_000 / summaries.effective_samples(ar1(random, 20_000, phi=phi))
         assert tau == pytest.approx((1 + phi) / (1 - phi), rel=0.25)
     summary = host(ar1(random, 2000, phi=0.98))
     assert summary.effective < 100
@@ -138,8 +128,8 @@ def test_each_percentile_counts_its_own_clusters() -> None:
 
 def test_bins_and_blocks_do_not_change_what_is_counted() -> None:
     series = ar1(np.random.default_rng(8), 200_000, phi=0.9)
-    fine = effective_samples_at(series[:32_768], 1.0) / 32_768
-    assert effective_samples_at(series, 1.0) / 200_000 == pytest.approx(fine, rel=0.5)
+    fine = summaries.effective_samples_at(series[:32_768], 1.0) / 32_768
+    assert summaries.effective_samples_at(series, 1.0) / 200_000 == pytest.approx(fine, rel=0.5)
 
 
 def wandering(random: np.random.Generator, count: int, *, remembers: float) -> Column:
@@ -162,7 +152,7 @@ def test_no_percentile_is_shown_beyond_a_hidden_one(count: int) -> None:
         series = 2 * wandering(random, count, remembers=remembers) + random.normal(size=count)
         series += (random.random(count) < 0.02) * random.exponential(8, count)
         for launches in ([series], [series[: count // 2], series[count // 2 :]]):
-            summary = summarize_column("host", launches)
+            summary = summaries.summarize_column("host", launches)
             for inner, outer in (pair for side in sides for pair in pairwise(side)):
                 near, far = summary.quantile(inner), summary.quantile(outer)
                 assert near.value is not None or far.value is None
@@ -177,7 +167,7 @@ def test_intervals_of_shown_percentiles_hold_what_they_state() -> None:
     truth = {0.9: 1.2816, 0.95: 1.6449, 0.99: 2.3263}
     held = []
     for _ in range(60):
-        summary = summarize_column("host", [wandering(random, 6000, remembers=10)])
+        summary = summaries.summarize_column("host", [wandering(random, 6000, remembers=10)])
         for q, value in truth.items():
             interval = summary.quantile(q).interval
             if interval is not None:
@@ -191,13 +181,17 @@ def test_slow_changes_count_even_where_neighbours_hardly_correlate() -> None:
     series = np.repeat(random.random(10) < 0.3, 600) * 0.5 + random.normal(size=6000)
     threshold = float(np.quantile(series, 0.9))
     shuffled = random.permutation(series)
-    assert effective_samples_at(series, threshold) < 0.5 * effective_samples_at(shuffled, threshold)
+    assert summaries.effective_samples_at(series, threshold) < 0.5 * summaries.effective_samples_at(
+        shuffled, threshold
+    )
 
 
 def test_intervals_of_launches_hold_the_truth_as_often_as_they_say() -> None:
     random = np.random.default_rng(7)
     launches = (np.exp(0.18 * random.normal(size=5)) for _ in range(400))
-    drawn = [summarize_column("host", [*each[:, None]]).median_interval for each in launches]
+    drawn = [
+        summaries.summarize_column("host", [*each[:, None]]).median_interval for each in launches
+    ]
     held = [each for each in drawn if each and each.low <= 1.0 <= each.high]
     assert 0.92 <= len(held) / 400 <= 0.98
 
@@ -208,7 +202,7 @@ def test_intervals_within_a_launch_hold_the_truth_of_correlated_series() -> None
     for _ in range(200):
         series = ar1(random, 600, phi=0.8)
         honest.append(host(series).median_interval)
-        naive.append(order_interval(np.sort(series), 0.5, effective=len(series)))
+        naive.append(summaries.order_interval(np.sort(series), 0.5, effective=len(series)))
     given = [each for each in honest if each]
     held = [each for each in given if each.low <= 1.0 <= each.high]
     assert len(given) >= 150
@@ -217,9 +211,9 @@ def test_intervals_within_a_launch_hold_the_truth_of_correlated_series() -> None
 
 
 def test_one_launch_says_so_and_several_give_an_interval() -> None:
-    one = summarize(IterationTimes(host=np.ones(50)))
-    assert (one.launches, one.interval, one.repeatability) == (1, None, ONE_LAUNCH)
-    several = summarize(launches_of([np.full(50, level) for level in (1.0, 1.1, 1.2)]))
+    one = summaries.summarize(IterationTimes(host=np.ones(50)))
+    assert (one.launches, one.interval, one.repeatability) == (1, None, summaries.ONE_LAUNCH)
+    several = summaries.summarize(launches_of([np.full(50, level) for level in (1.0, 1.1, 1.2)]))
     assert several.launches == 3
     logs = np.log([1.0, 1.1, 1.2])
     low, high = stats.t.interval(0.95, 2, logs.mean(), logs.std(ddof=1) / math.sqrt(3))
@@ -231,17 +225,17 @@ def test_one_launch_says_so_and_several_give_an_interval() -> None:
 
 def test_throughput_comes_from_the_wall_then_from_host_times_then_from_stamps() -> None:
     times = IterationTimes(host=np.full(100, 0.01))
-    wall = summarize(times, wall_s=2.0, items_per_query=8)
+    wall = summaries.summarize(times, wall_s=2.0, items_per_query=8)
     assert (wall.queries_per_s, wall.items_per_s) == (50.0, 400.0)
     assert wall.throughput_from == "wall time"
-    assert summarize(times).queries_per_s == pytest.approx(100.0)
-    assert summarize(times, closed_loop=False).queries_per_s is None
+    assert summaries.summarize(times).queries_per_s == pytest.approx(100.0)
+    assert summaries.summarize(times, closed_loop=False).queries_per_s is None
     begin = np.arange(10) * 0.5
     stamps = {"start_h2d": begin, "end_d2h": begin + 1.0}
     device = IterationTimes(latency=np.full(10, 1.0), stamps=stamps)
-    assert summarize(device).queries_per_s == pytest.approx(10 / 5.5)
-    assert summarize(IterationTimes(latency=np.full(10, 1.0))).queries_per_s is None
-    nothing = summarize(IterationTimes())
+    assert summaries.summarize(device).queries_per_s == pytest.approx(10 / 5.5)
+    assert summaries.summarize(IterationTimes(latency=np.full(10, 1.0))).queries_per_s is None
+    nothing = summaries.summarize(IterationTimes())
     assert (nothing.columns, nothing.queries_per_s) == ((), None)
 
 
@@ -249,7 +243,9 @@ def test_a_run_brings_its_wall_time_and_batch() -> None:
     times = launches_of([np.full(10, 0.1), np.full(10, 0.1)])
     facts = (LaunchFacts(wall_s=2.0), LaunchFacts(wall_s=3.0))
     four = (TensorSpec(name="x", dtype="float32", shape=(4, 3)),)
-    summary = summary_from_run(run(times, launches=facts, inputs=four, spec=spec(batch=8)))
+    summary = summaries.summary_from_run(
+        run(times, launches=facts, inputs=four, spec=spec(batch=8))
+    )
     assert (summary.queries_per_s, summary.items_per_s) == pytest.approx((4.0, 16.0))
 
 
@@ -268,7 +264,7 @@ def test_without_a_batch_the_shapes_that_were_run_give_the_items(
 ) -> None:
     inputs = tuple(TensorSpec(name="x", dtype="float32", shape=shape) for shape in shapes)
     times = IterationTimes(host=np.full(10, 0.1))
-    summary = summary_from_run(run(times, inputs=inputs, spec=spec(batch=None)))
+    summary = summaries.summary_from_run(run(times, inputs=inputs, spec=spec(batch=None)))
     assert summary.queries_per_s == pytest.approx(10.0)
     assert summary.items_per_s == (None if items is None else pytest.approx(10.0 * items))
 
@@ -279,18 +275,18 @@ def test_a_wall_time_that_holds_the_emptying_of_a_cache_gives_no_throughput(
 ) -> None:
     times = IterationTimes(latency=np.full(10, 0.1), gpu=np.full(10, 0.1))
     measured = run(times, launches=(LaunchFacts(wall_s=2.0),), spec=spec(protocol=protocol))
-    assert summary_from_run(measured).queries_per_s == rate
+    assert summaries.summary_from_run(measured).queries_per_s == rate
 
 
 def test_coarse_enqueue_times_give_way_to_what_was_printed() -> None:
     times = IterationTimes(latency=np.full(100, 1e-3), enqueue=np.repeat([1e-5, 2e-5], 50))
     printed = {"enqueue_time_median_ms": 0.0134, "enqueue_time_mean_ms": 0.0139}
     coarse, exact = {"enqueue_resolution_s": 1e-5}, {"enqueue_resolution_s": 1e-7}
-    finer = summary_from_run(run(times, facts=coarse, reported=printed))
+    finer = summaries.summary_from_run(run(times, facts=coarse, reported=printed))
     column = finer.column("enqueue")
     assert (column.reported, column.median) == (True, pytest.approx(13.4e-6))
     assert not finer.column("latency").reported
     for changes in ({"facts": exact, "reported": printed}, {"facts": coarse}):
-        assert not summary_from_run(run(times, **changes)).column("enqueue").reported
+        assert not summaries.summary_from_run(run(times, **changes)).column("enqueue").reported
     assert "steps of 10 µs" in (coarse_reason("enqueue", run(times, facts=coarse)) or "")
     assert coarse_reason("latency", run(times, facts=coarse)) is None

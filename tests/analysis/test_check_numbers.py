@@ -6,34 +6,26 @@ import numpy as np
 import pytest
 from scipy.special import rel_entr, softmax
 
-from trtbench.analysis.check import (
-    OutputCheck,
-    OutputTally,
-    judge_outputs,
-    judge_rules,
-    pair_outputs,
-    rule_from_text,
-    tensor_diffs,
-)
+from trtbench.analysis import check
 from trtbench.core.errors import UsageError
 from trtbench.core.results import TensorDiff
 
 
 def tensor_diff(reference: np.ndarray, test: np.ndarray, **tolerances: float) -> TensorDiff:
-    return tensor_diffs({"x": reference}, {"x": test}, **tolerances)[0]
+    return check.tensor_diffs({"x": reference}, {"x": test}, **tolerances)[0]
 
 
 def checked(reference: np.ndarray, candidate: np.ndarray, *, size: int = 3, **options: object):
     """Compare in batches of a size that does not divide the items."""
-    tally = OutputTally("y", **options)  # type: ignore[arg-type]
+    tally = check.OutputTally("y", **options)  # type: ignore[arg-type]
     for start in range(0, len(reference), size):
         stop = start + size
         tally.add(reference[start:stop], candidate[start:stop], start=start)
     return tally.result(tuple(f"image {i}" for i in range(len(reference))))
 
 
-def met(rule: str, *checks: OutputCheck) -> bool:
-    return all(each.passed for each in judge_rules([rule_from_text(rule)], checks))
+def met(rule: str, *checks: check.OutputCheck) -> bool:
+    return all(each.passed for each in check.judge_rules([check.rule_from_text(rule)], checks))
 
 
 @pytest.mark.parametrize(
@@ -51,9 +43,9 @@ def test_outputs_are_judged_by_the_lower_precision(
     reference = rng.standard_normal((50, 40))
     far = checked(reference, reference + noise * rng.standard_normal((50, 40)))
     for precisions in (("fp32" if precision else None, precision), (precision, None)):
-        [judged] = judge_outputs([far], precisions=precisions)
+        [judged] = check.judge_outputs([far], precisions=precisions)
         assert judged.passed is passed, judged.message
-    [judged] = judge_outputs([far], precisions=["fp32"], floor=[far])
+    [judged] = check.judge_outputs([far], precisions=["fp32"], floor=[far])
     assert judged.passed, "the reference repeats no better"
 
 
@@ -224,13 +216,13 @@ def test_shapes_that_differ_are_said_and_break_rules() -> None:
 
 
 def test_outputs_are_paired_by_name_then_by_place() -> None:
-    assert pair_outputs({"a": 0, "b": 0}, {"b": 0, "c": 0}) == {"b": "b"}
-    assert pair_outputs({"a": 0}, {"output0": 0}) == {"a": "output0"}
-    assert pair_outputs({"a": 0}, {"x": 0, "y": 0}) == {}
+    assert check.pair_outputs({"a": 0, "b": 0}, {"b": 0, "c": 0}) == {"b": "b"}
+    assert check.pair_outputs({"a": 0}, {"output0": 0}) == {"a": "output0"}
+    assert check.pair_outputs({"a": 0}, {"x": 0, "y": 0}) == {}
 
 
 @pytest.fixture
-def half_off() -> OutputCheck:
+def half_off() -> check.OutputCheck:
     return checked(np.zeros((4, 6)), np.full((4, 6), 0.5))
 
 
@@ -249,7 +241,7 @@ def half_off() -> OutputCheck:
         ("max_abs<=0.5 and close>=99%", True),
     ],
 )
-def test_rules(half_off: OutputCheck, text: str, broken: bool) -> None:
+def test_rules(half_off: check.OutputCheck, text: str, broken: bool) -> None:
     assert met(text, half_off) is not broken
 
 
@@ -262,7 +254,7 @@ def test_identical_outputs_have_no_noise_to_fail_for() -> None:
 @pytest.mark.parametrize("text", ["max_abs", "maxabs<1", "max_abs<big", "<3"])
 def test_rules_that_cannot_be_read(text: str) -> None:
     with pytest.raises(UsageError):
-        rule_from_text(text)
+        check.rule_from_text(text)
 
 
 def test_differences_by_hand() -> None:
@@ -289,6 +281,6 @@ def test_differences_at_the_edges() -> None:
     zeros = tensor_diff(np.zeros(2), np.ones(2))
     assert (zeros.rel_l2, zeros.cosine) == (None, None)
     assert "shapes differ" in (tensor_diff(np.ones(2), np.ones(3)).note or "")
-    missing = tensor_diffs({"a": np.ones(1)}, {"b": np.ones(1)})
+    missing = check.tensor_diffs({"a": np.ones(1)}, {"b": np.ones(1)})
     assert [diff.name for diff in missing] == ["a", "b"]
     assert all(diff.note for diff in missing)

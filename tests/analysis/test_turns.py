@@ -8,30 +8,9 @@ import numpy as np
 import pytest
 
 from analysis_values import ar1
+from trtbench.analysis import pacing, verdict
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
 from trtbench.analysis.history import segment
-from trtbench.analysis.pacing import (
-    BURSTS,
-    MIN_PAIRS,
-    SHORT_S,
-    WarmupWatch,
-    bursts_from_pace,
-    order_of_turns,
-    pairs_for_noise,
-    plan_from_pace,
-    stretches,
-)
-from trtbench.analysis.verdict import (
-    BURSTS_THRESHOLD,
-    alone_effects,
-    burst_effects,
-    burst_verdict,
-    check_alone,
-    contradiction,
-    duet_comparison,
-    effects_by_load_order,
-    verdict_from_effects,
-)
 from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import LaunchFacts
 from trtbench.core.samples import Column, IterationTimes
@@ -43,7 +22,7 @@ Launches = list[LaunchFacts]
 
 def test_watch_ends_when_two_windows_agree() -> None:
     random = np.random.default_rng(0)
-    watch = WarmupWatch()
+    watch = pacing.WarmupWatch()
     assert not watch.add(0.005 * (1 + 2 * np.exp(-np.arange(40) / 8)))
     for duration in 0.005 * ar1(random, 400, sd=0.005):
         if watch.add(float(duration)):
@@ -53,13 +32,13 @@ def test_watch_ends_when_two_windows_agree() -> None:
 
 
 def test_watch_honours_floor_and_cap() -> None:
-    floor = WarmupWatch(Warmup(floor=Length(seconds=2.0, iterations=20)))
+    floor = pacing.WarmupWatch(Warmup(floor=Length(seconds=2.0, iterations=20)))
     assert not floor.add(np.full(100, 0.01))
     assert floor.add(np.full(101, 0.01))
-    capped = WarmupWatch(Warmup(cap_s=1.0))
+    capped = pacing.WarmupWatch(Warmup(cap_s=1.0))
     capped.add(0.005 * 1.02 ** np.arange(100))
     assert (capped.capped, capped.done, capped.steady) == (True, True, False)
-    fixed = WarmupWatch(Warmup(floor=Length(iterations=30), until_steady=False))
+    fixed = pacing.WarmupWatch(Warmup(floor=Length(iterations=30), until_steady=False))
     fixed.add(np.linspace(1, 2, 29))
     assert not fixed.done
     fixed.add(1.0)
@@ -127,7 +106,7 @@ def comparison(effect: float, *, noise: float = 0.002, launches: int = 10) -> Co
         before = 1e-3 * np.exp(random.normal(0, 0.01, 100))
         shift = effect + random.normal(0, noise)
         pairs.append((before, before * np.exp(shift + random.normal(0, 0.001, 100))))
-    return duet_comparison(pairs, baseline="a", candidate="b")
+    return verdict.duet_comparison(pairs, baseline="a", candidate="b")
 
 
 def alone(effect: float, *, noise: float, launches: int = 10) -> tuple[float, ...]:
@@ -144,7 +123,7 @@ def test_what_the_times_alone_deny_is_unclear_with_that_reason(
 ) -> None:
     before = comparison(in_turns)
     assert before.verdicts[0].kind != "unclear"
-    held = check_alone(before, alone(by_itself, noise=noise))
+    held = verdict.check_alone(before, alone(by_itself, noise=noise))
     head = held.verdicts[0]
     assert (head.kind, head.launches_needed) == ("unclear", None), "more launches do not help"
     assert "alone" in head.reason
@@ -168,25 +147,25 @@ def test_what_the_times_alone_do_not_deny_stands(
 ) -> None:
     before = comparison(in_turns, noise=0.001)
     assert before.verdicts[0].kind != "unclear"
-    held = check_alone(before, alone(by_itself, noise=noise))
+    held = verdict.check_alone(before, alone(by_itself, noise=noise))
     assert held.verdicts == before.verdicts
     assert held.alone is not None
 
 
 def test_without_times_alone_nothing_is_denied() -> None:
     before = comparison(0.05)
-    assert check_alone(before, ()) == before
-    one = verdict_from_effects([0.5])
-    assert contradiction(before.verdicts[0], one) is None, "one launch alone tells nothing"
+    assert verdict.check_alone(before, ()) == before
+    one = verdict.verdict_from_effects([0.5])
+    assert verdict.contradiction(before.verdicts[0], one) is None, "one launch alone tells nothing"
 
 
 def test_equal_sides_are_denied_by_chance_almost_never() -> None:
     random = np.random.default_rng(3)
     denied = 0
     for _ in range(1000):
-        turns = verdict_from_effects(random.normal(0, 0.004, 10).tolist())
-        told = verdict_from_effects(random.normal(0, 0.03, 10).tolist())
-        denied += contradiction(turns, told) is not None
+        turns = verdict.verdict_from_effects(random.normal(0, 0.004, 10).tolist())
+        told = verdict.verdict_from_effects(random.normal(0, 0.03, 10).tolist())
+        denied += verdict.contradiction(turns, told) is not None
     assert denied <= 5
 
 
@@ -195,36 +174,40 @@ def test_effects_alone_pair_blocks_that_alternated_and_medians_that_did_not() ->
     slower = LaunchFacts(alone_s=(1.1, 2.2, 4.4))
     once = LaunchFacts(alone_s=(3.0,))
     nothing = LaunchFacts()
-    found = alone_effects([drifting, drifting, nothing], [slower, once, slower])
+    found = verdict.alone_effects([drifting, drifting, nothing], [slower, once, slower])
     assert found == pytest.approx([np.log(1.1), np.log(1.5)])
 
 
 @pytest.mark.parametrize("pace_s", [5e-6, 5e-5, 5e-4, 5e-3, 5e-2, 1.0])
 def test_a_launch_holds_what_there_is_time_for(pace_s: float) -> None:
-    plan = plan_from_pace([pace_s, pace_s])
+    plan = pacing.plan_from_pace([pace_s, pace_s])
     queries = 2 * (plan.pairs + plan.settle + plan.blocks * plan.in_block)
-    assert queries * pace_s < 0.7 or plan.pairs == MIN_PAIRS
-    assert plan.pairs >= MIN_PAIRS
+    assert queries * pace_s < 0.7 or plan.pairs == pacing.MIN_PAIRS
+    assert plan.pairs >= pacing.MIN_PAIRS
     assert plan.dropped < plan.in_block
-    assert (plan.in_block == 1) == (pace_s > SHORT_S), "a long query feels nothing of the other"
-    assert plan_from_pace([pace_s, pace_s], pairs=77).pairs == 77
+    assert (plan.in_block == 1) == (pace_s > pacing.SHORT_S), (
+        "a long query feels nothing of the other"
+    )
+    assert pacing.plan_from_pace([pace_s, pace_s], pairs=77).pairs == 77
 
 
 def test_every_pair_holds_both_sides_and_stretches_hold_every_turn() -> None:
-    turns = order_of_turns(50, seed=3, launch=1)
+    turns = pacing.order_of_turns(50, seed=3, launch=1)
     assert np.all(turns.reshape(-1, 2).sum(axis=1) == 1)
-    joined = stretches(turns, length=4)
+    joined = pacing.stretches(turns, length=4)
     assert sum(count for side, count in joined if side == 0) == 200
     assert all(a[0] != b[0] for a, b in pairwise(joined))
-    assert not np.array_equal(turns, order_of_turns(50, seed=3, launch=2))
+    assert not np.array_equal(turns, pacing.order_of_turns(50, seed=3, launch=2))
 
 
 @pytest.mark.parametrize("count", [1, 6, 7, 50])
 def test_two_launches_together_give_both_sides_the_same_places(count: int) -> None:
     for launch in (0, 6):
-        one, other = (order_of_turns(count, seed=0, launch=launch + each) for each in (0, 1))
+        one, other = (pacing.order_of_turns(count, seed=0, launch=launch + each) for each in (0, 1))
         assert np.array_equal(one, 1 - other)
-    firsts = [order_of_turns(6, seed=0, launch=launch).tobytes() for launch in range(0, 12, 2)]
+    firsts = [
+        pacing.order_of_turns(6, seed=0, launch=launch).tobytes() for launch in range(0, 12, 2)
+    ]
     assert len(set(firsts)) > 3, "and the order is drawn anew after that"
 
 
@@ -245,8 +228,8 @@ def test_pairs_that_lie_apart_are_made_more(
     random = np.random.default_rng(3)
     first = query_s * np.exp(random.normal(0, noise / np.sqrt(2), pairs))
     second = query_s * np.exp(random.normal(0, noise / np.sqrt(2), pairs))
-    assert least <= pairs_for_noise(first, second) <= most
-    assert pairs_for_noise(first, first) == pairs
+    assert least <= pacing.pairs_for_noise(first, second) <= most
+    assert pacing.pairs_for_noise(first, first) == pairs
 
 
 def launches(seconds: float, *, spread: float = 0.001, count: int = 5, seed: int = 0, **facts):
@@ -265,7 +248,7 @@ def launches(seconds: float, *, spread: float = 0.001, count: int = 5, seed: int
 
 
 def judged(baseline: Launches, candidate: Launches, **more: list[float]) -> Verdict:
-    found = burst_verdict(baseline, candidate, **more)
+    found = verdict.burst_verdict(baseline, candidate, **more)
     assert found is not None
     return found
 
@@ -287,8 +270,8 @@ def test_a_difference_of_one_per_cent_is_found_in_five_launches(change: float, k
 
 def test_launches_without_bursts_are_left_out() -> None:
     with_none = [*launches(1e-3), LaunchFacts()]
-    assert len(burst_effects(with_none, with_none)) == 5
-    assert burst_verdict([LaunchFacts()], [LaunchFacts()]) is None
+    assert len(verdict.burst_effects(with_none, with_none)) == 5
+    assert verdict.burst_verdict([LaunchFacts()], [LaunchFacts()]) is None
 
 
 def test_a_gpu_that_waited_for_the_host_gives_no_verdict() -> None:
@@ -306,7 +289,7 @@ def test_bursts_that_single_queries_contradict_give_no_verdict() -> None:
     assert found.kind == "unclear"
     assert "in bursts, but −2.96 %" in found.reason
     # What differs by less than counts is no contradiction.
-    near = [0.0248 - 0.9 * BURSTS_THRESHOLD + each for each in (0, 1e-5, -1e-5, 0)]
+    near = [0.0248 - 0.9 * verdict.BURSTS_THRESHOLD + each for each in (0, 1e-5, -1e-5, 0)]
     assert judged(*sides, single_effects=near).kind == "slower"
 
 
@@ -376,21 +359,25 @@ def test_a_place_that_both_sides_have_tells_nothing_of_either(apart: float, nois
 
 def test_places_count_only_where_every_launch_has_its_counterpart() -> None:
     first, second = placed(0, change=0.01, apart=0.01, noise=0)
-    assert effects_by_load_order(first, second) == pytest.approx([np.log1p(0.01)] * 6)
+    assert verdict.effects_by_load_order(first, second) == pytest.approx([np.log1p(0.01)] * 6)
     found = judged(first, second)
     assert found.launches == 6
     assert found.interval is not None
     assert found.interval.low == pytest.approx(1.01)
-    assert effects_by_load_order(first[:3], second[:3]) == (), "the sides were not exchanged"
-    assert len(effects_by_load_order([*first, LaunchFacts()], [*second, LaunchFacts()])) == 6
-    assert effects_by_load_order(launches(1e-3), launches(1e-3)) == ()
+    assert verdict.effects_by_load_order(first[:3], second[:3]) == (), (
+        "the sides were not exchanged"
+    )
+    assert (
+        len(verdict.effects_by_load_order([*first, LaunchFacts()], [*second, LaunchFacts()])) == 6
+    )
+    assert verdict.effects_by_load_order(launches(1e-3), launches(1e-3)) == ()
     mixed = [*first[:5], first[5].having(load_order=None)]
-    assert effects_by_load_order(mixed, second) == ()
+    assert verdict.effects_by_load_order(mixed, second) == ()
 
 
 def test_bursts_are_as_long_as_a_slow_model_allows() -> None:
     paces = ([160e-6, 158e-6], [5e-6, 4e-6], [50e-3, 20e-3])
-    plans = [bursts_from_pace(pace) for pace in paces]
+    plans = [pacing.bursts_from_pace(pace) for pace in paces]
     assert [plan.size for plan in plans] == [pytest.approx(75, abs=1), 100, 4]
-    assert {plan.turns for plan in plans} == {BURSTS}
-    assert bursts_from_pace([1e-3, 1e-3], turns=30).turns == 30
+    assert {plan.turns for plan in plans} == {pacing.BURSTS}
+    assert pacing.bursts_from_pace([1e-3, 1e-3], turns=30).turns == 30

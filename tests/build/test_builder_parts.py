@@ -8,20 +8,13 @@ from typing import Any
 
 import pytest
 
-from trtbench.host.tensorrt import (
-    CacheKey,
-    LoggedErrors,
-    PhaseTree,
-    ScaleCache,
-    TimingCache,
-    abilities_of_version,
-)
+from trtbench.host import tensorrt
 
-OLD = abilities_of_version("8.6.1", flavour="tensorrt")
+OLD = tensorrt.abilities_of_version("8.6.1", flavour="tensorrt")
 
 
 def test_progress_of_nested_phases_never_goes_back() -> None:
-    tree, seen = PhaseTree(), []
+    tree, seen = tensorrt.PhaseTree(), []
     tree.start("build", None, 4)
     for outer in range(4):
         tree.start(f"inner{outer}", "build", 2)
@@ -40,21 +33,21 @@ def test_progress_of_nested_phases_never_goes_back() -> None:
 
 def test_the_cause_is_not_the_noise_of_a_machine_without_a_driver() -> None:
     noise = "[checkMacros.cpp::catchCudaError::250] Error Code 1: Cuda Runtime (cudaError 35)"
-    heard = LoggedErrors(errors=[noise, "no tactics within workspace limit", noise])
+    heard = tensorrt.LoggedErrors(errors=[noise, "no tactics within workspace limit", noise])
     assert heard.cause() == "no tactics within workspace limit"
-    assert LoggedErrors(errors=[noise]).cause() == noise
-    assert LoggedErrors().cause() is None
+    assert tensorrt.LoggedErrors(errors=[noise]).cause() == noise
+    assert tensorrt.LoggedErrors().cause() is None
 
 
-def key(**changes: Any) -> CacheKey:
-    made = CacheKey(model="m", data="d", batch=8, algorithm="entropy2", tensorrt="8.6.1")
+def key(**changes: Any) -> tensorrt.CacheKey:
+    made = tensorrt.CacheKey(model="m", data="d", batch=8, algorithm="entropy2", tensorrt="8.6.1")
     return made.having(**changes)
 
 
 def test_scales_are_reused_for_the_same_calibration_only(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "scales.cache"
-    ScaleCache(path, key=key()).write(b"TRT-8601-EntropyCalibration2\nx: 3c010a14\n")
-    again = ScaleCache(path, key=key())
+    tensorrt.ScaleCache(path, key=key()).write(b"TRT-8601-EntropyCalibration2\nx: 3c010a14\n")
+    again = tensorrt.ScaleCache(path, key=key())
     assert (again.read() or b"").startswith(b"TRT-8601")
     assert again.used
     for changes in (
@@ -64,7 +57,7 @@ def test_scales_are_reused_for_the_same_calibration_only(tmp_path: Path) -> None
         {"algorithm": "minmax"},
         {"tensorrt": "10.9"},
     ):
-        other = ScaleCache(path, key=key(**changes))
+        other = tensorrt.ScaleCache(path, key=key(**changes))
         assert other.read() is None
         assert not other.used
 
@@ -72,10 +65,10 @@ def test_scales_are_reused_for_the_same_calibration_only(tmp_path: Path) -> None
 def test_scales_of_unknown_origin_are_used_only_when_named_without_data(tmp_path: Path) -> None:
     path = tmp_path / "scales.cache"
     path.write_bytes(b"scales")
-    assert ScaleCache(path, key=key()).read() is None
-    assert ScaleCache(path, key=None).read() == b"scales"
+    assert tensorrt.ScaleCache(path, key=key()).read() is None
+    assert tensorrt.ScaleCache(path, key=None).read() == b"scales"
     path.with_name("scales.cache.json").write_text("{not json")
-    assert ScaleCache(path, key=key()).read() is None
+    assert tensorrt.ScaleCache(path, key=key()).read() is None
 
 
 class FakeCache:
@@ -115,7 +108,7 @@ def timings(content: bytes) -> bytes:
 
 def use_of(path: Path, *, adds: bytes, forgets: bool = False) -> Any:
     config = FakeConfig(adds=adds, forgets=forgets)
-    cache = TimingCache(config, path=path, abilities=OLD)
+    cache = tensorrt.TimingCache(config, path=path, abilities=OLD)
     config.build()
     return cache.save()
 

@@ -20,8 +20,7 @@ from trtbench.workflows.builds import UNPAIRED, Builds
 
 pytestmark = [pytest.mark.xdist_group("rtx"), pytest.mark.usefixtures("tensorrt_rtx")]
 
-OLDER = "1.6.1.120"
-"""In an interpreter of its own, kept in the cache (300 MB)."""
+OLDER = "1.6.1.120"  # in an interpreter of its own, kept in the cache (300 MB)
 
 
 def older_python() -> str:

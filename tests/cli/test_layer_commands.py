@@ -20,8 +20,7 @@ from models import save_graph
 from trtbench.cli import trtbench as group
 from trtbench.layers.diff import _CAUSES
 
-FLOPS = 2 * 64 * 64 * 9 * 56 * 56
-"""Of one 3x3 convolution with 64 channels on 56x56."""
+FLOPS = 2 * 64 * 64 * 9 * 56 * 56  # of one 3x3 convolution with 64 channels on 56x56
 
 
 @pytest.fixture

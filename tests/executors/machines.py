@@ -20,8 +20,7 @@ import pytest
 import runs
 from ports import agent_ports, free_port, listens
 
-START_S = 250.0
-"""For a node to come; a test has 300 s."""
+START_S = 250.0  # for a node to come; a test has 300 s
 
 
 @contextlib.contextmanager

@@ -28,15 +28,8 @@ from trtbench.core.errors import InputError, JobError, StoreError
 from trtbench.core.jobs import ReportedError
 from trtbench.core.spec import InputSpec, RunSpec
 from trtbench.executors import _transfer as parcels
+from trtbench.executors import _transfer as transfer
 from trtbench.executors._node import HERE, result_of
-from trtbench.executors._transfer import (
-    Upload,
-    main,
-    place_upload,
-    store_blob,
-    unpack,
-    upload_from_job,
-)
 from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.executors.ray import _fetch_content, run_on_node
 from trtbench.measure.remote import InputFiles, job_from_spec
@@ -55,21 +48,21 @@ def request(folder: Path, **changes: object) -> RemoteJob:
     return job_from_spec(spec, "r1", Execution())
 
 
-def send(upload: Upload, cache: Path, folder: Path) -> RemoteJob:
+def send(upload: transfer.Upload, cache: Path, folder: Path) -> RemoteJob:
     """Go the way a parcel goes: contents into the cache there, the request by itself."""
     for sha256, path in upload.contents.items():
-        store_blob(cache, sha256, [path.read_bytes()])
-    return place_upload(upload, cache=cache, folder=folder)
+        transfer.store_blob(cache, sha256, [path.read_bytes()])
+    return transfer.place_upload(upload, cache=cache, folder=folder)
 
 
-def names(upload: Upload) -> list[str]:
+def names(upload: transfer.Upload) -> list[str]:
     return sorted(part.name for part in upload.files)
 
 
 def test_a_model_and_its_inputs_arrive(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=np.ones((1, 16), np.float32))
     asked = request(tmp_path, inputs=InputSpec(source=str(tmp_path / "in.npz")))
-    upload = upload_from_job(asked)
+    upload = transfer.upload_from_job(asked)
     assert names(upload) == ["files/0/in.npz", "files/1/tiny.onnx"]
     arrived = send(upload, tmp_path / "cache", tmp_path / "there")
     model = Path(arrived.spec.model.path)
@@ -83,13 +76,15 @@ def test_weights_beside_a_model_travel_and_those_elsewhere_do_not(tmp_path: Path
     path = models.external_data_model(tmp_path / "big.onnx")
     weights = [each.name for each in tmp_path.iterdir() if each != path]
     asked = request(tmp_path, model=model_ref(path))
-    assert names(upload_from_job(asked)) == sorted(
+    assert names(transfer.upload_from_job(asked)) == sorted(
         f"files/0/{name}" for name in ("big.onnx", *weights)
     )
     group = asked.files["0"]
     for name, words in (("../secret", "leads out"), ("gone.bin", "cannot be sent")):
         with pytest.raises(InputError, match=words):
-            upload_from_job(asked.having(files={"0": group.having(names=(*group.names, name))}))
+            transfer.upload_from_job(
+                asked.having(files={"0": group.having(names=(*group.names, name))})
+            )
 
 
 def test_a_folder_of_inputs_travels_whole_but_for_links_that_lead_out(tmp_path: Path) -> None:
@@ -98,14 +93,14 @@ def test_a_folder_of_inputs_travels_whole_but_for_links_that_lead_out(tmp_path: 
     (folder / "cats" / "1.png").write_bytes(b"1")
     (folder / "2.png").write_bytes(b"2")
     asked = request(tmp_path, inputs=InputSpec(source=str(folder)))
-    upload = upload_from_job(asked)
+    upload = transfer.upload_from_job(asked)
     assert names(upload)[:2] == ["files/0/images/2.png", "files/0/images/cats/1.png"]
     arrived = send(upload, tmp_path / "cache", tmp_path / "there")
     assert (Path(str(arrived.spec.inputs.source)) / "cats" / "1.png").read_bytes() == b"1"
     (tmp_path / "secret").write_bytes(b"s")
     (folder / "link.png").symlink_to(tmp_path / "secret")
     with pytest.raises(InputError, match="leads out"):
-        upload_from_job(asked)
+        transfer.upload_from_job(asked)
 
 
 @pytest.mark.parametrize("kind", ["InputError", "UsageError", "UnavailableError", "bug"])
@@ -173,7 +168,7 @@ def host(tmp_path, monkeypatch):
         told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         monkeypatch.setattr(sys, "stdout", told)
-        assert main(list(words)) == 0
+        assert transfer.main(list(words)) == 0
         told.flush()
         return told.buffer.getvalue()
 
@@ -214,15 +209,15 @@ def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatc
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setenv("TRTBENCH_CACHE", str(tmp_path / "cache"))
     spec = runs.quick_spec(tmp_path, runtime="clocked")
-    upload = upload_from_job(job_from_spec(spec, "r1", Execution()))
+    upload = transfer.upload_from_job(job_from_spec(spec, "r1", Execution()))
     contents = {sha256: [path.read_bytes()] for sha256, path in upload.contents.items()}
     answer = run_on_node(json_from_value(upload), contents, 0)
     assert answer.error is None
     (tmp_path / "run.tar").write_bytes(answer.run)
-    unpack(tmp_path / "run.tar", tmp_path / "run")
+    transfer.unpack(tmp_path / "run.tar", tmp_path / "run")
     assert (tmp_path / "run" / "run.json").is_file()
     refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
-    upload = upload_from_job(job_from_spec(refused, "r2", Execution()))
+    upload = transfer.upload_from_job(job_from_spec(refused, "r2", Execution()))
     told = run_on_node(json_from_value(upload), contents, 0)
     assert told.run is None
     assert "refused" in told.error.message
@@ -248,14 +243,14 @@ def test_two_tasks_that_want_the_same_fetch_it_once(tmp_path, monkeypatch):
 
 def sent(files: InputFiles) -> set[str]:
     """Names of what travels, without the numbers of groups."""
-    upload = upload_from_job(RemoteJob(id="r", files=files.groups))
+    upload = transfer.upload_from_job(RemoteJob(id="r", files=files.groups))
     return {name.split("/", 2)[2] for name in (*(p.name for p in upload.files), *upload.folders)}
 
 
 def arrived(files: InputFiles, folder: Path, spec: RunSpec | None = None) -> RemoteJob:
     """Have everything travel to a folder that stands for another machine."""
     asked = RemoteJob(id="r", spec=spec, files=files.groups, code=tuple(files.code))
-    return send(upload_from_job(asked), folder / "cache", folder / "there")
+    return send(transfer.upload_from_job(asked), folder / "cache", folder / "there")
 
 
 def requests_with_executor() -> list[type[VerbRequest]]:
@@ -394,7 +389,7 @@ def test_one_file_under_two_names_is_sent_once(tmp_path) -> None:
     for name in ("in.npz", "in.npz", "again.npz"):
         files.add_value("file", tmp_path / name)
     assert len(files.groups) == 2
-    assert len(upload_from_job(RemoteJob(id="r", files=files.groups)).contents) == 1
+    assert len(transfer.upload_from_job(RemoteJob(id="r", files=files.groups)).contents) == 1
 
 
 def test_a_folder_of_too_many_files_is_refused_before_any_is_read(tmp_path, monkeypatch) -> None:
@@ -404,7 +399,7 @@ def test_a_folder_of_too_many_files_is_refused_before_any_is_read(tmp_path, monk
     monkeypatch.setattr(parcels, "MOST_FILES", 3)
     monkeypatch.setattr(parcels, "sha256_of", lambda path: pytest.fail("was read"))
     with pytest.raises(InputError, match="more than 3 files"):
-        upload_from_job(
+        transfer.upload_from_job(
             RemoteJob(id="r", files={"0": FileGroup(folder=str(tmp_path), names=("all",))})
         )
 

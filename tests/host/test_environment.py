@@ -8,14 +8,7 @@ import pytest
 from nvml_standin import Refusing, using
 
 from trtbench.core.run import Environment
-from trtbench.host.machine import (
-    CpuCounters,
-    commit_of,
-    counters_between,
-    fastest_core,
-    read_counters,
-    read_environment,
-)
+from trtbench.host import machine as machines
 
 X86_CORE = """\
 processor\t: {cpu}
@@ -37,7 +30,7 @@ def machine(root: Path, files: dict[str, str]) -> Path:
 
 def read(root: Path, **named) -> Environment:
     with using(named.pop("door", NO_GPU)):
-        return read_environment(**{"command": None, "folder": root, "root": root, **named})
+        return machines.read_environment(**{"command": None, "folder": root, "root": root, **named})
 
 
 @pytest.fixture
@@ -130,8 +123,8 @@ def test_a_machine_that_tells_nothing_is_unknown_not_zero(tmp_path):
     for field in ("cpu", "cpu_physical_cores", "cpu_governor", "virtual_machine", "memory_bytes"):
         assert getattr(found, field) is None, field
     assert {"turbo", "smt", "container"}.isdisjoint(found.extra)
-    counters = read_counters(root=tmp_path)
-    assert counters == CpuCounters(at_s=counters.at_s)
+    counters = machines.read_counters(root=tmp_path)
+    assert counters == machines.CpuCounters(at_s=counters.at_s)
 
 
 def test_rubbish_in_every_file_does_no_harm(server):
@@ -139,11 +132,11 @@ def test_rubbish_in_every_file_does_no_harm(server):
         if path.is_file():
             path.write_bytes(b"\xff\xfe: rubbish = \0\n-1 -1 cpu a b c d e f g h\n\n:::\n")
     read(server)
-    assert read_counters(root=server).cpu_total_ticks is None
+    assert machines.read_counters(root=server).cpu_total_ticks is None
 
 
 def test_counters_are_differenced(server):
-    before = read_counters(root=server)
+    before = machines.read_counters(root=server)
     machine(
         server,
         {
@@ -152,8 +145,8 @@ def test_counters_are_differenced(server):
             "sys/fs/cgroup/user.slice/job.scope/cpu.stat": "throttled_usec 12500\n",
         },
     )
-    after = read_counters(root=server).having(at_s=before.at_s + 0.5)
-    assert counters_between(before, after) == pytest.approx(
+    after = machines.read_counters(root=server).having(at_s=before.at_s + 0.5)
+    assert machines.counters_between(before, after) == pytest.approx(
         {
             "cpu_steal_fraction": 20 / 200,
             "pressure_fraction": 0.5,
@@ -163,9 +156,9 @@ def test_counters_are_differenced(server):
 
 
 def test_a_counter_that_went_back_or_is_unknown_is_absent():
-    before = CpuCounters(at_s=1.0, throttled_us=500, pressure_us=5)
-    after = CpuCounters(at_s=2.0, throttled_us=20, pressure_us=None)
-    assert counters_between(before, after) == {}
+    before = machines.CpuCounters(at_s=1.0, throttled_us=500, pressure_us=5)
+    after = machines.CpuCounters(at_s=2.0, throttled_us=20, pressure_us=None)
+    assert machines.counters_between(before, after) == {}
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -192,26 +185,26 @@ def test_commit_on_a_branch_packed_and_detached_from_a_folder_below(repository):
     below = repository / "a" / "b"
     below.mkdir(parents=True)
     head = git(repository, "rev-parse", "HEAD")
-    assert commit_of(below) == head
+    assert machines.commit_of(below) == head
     git(repository, "pack-refs", "--all")
     assert not (repository / ".git/refs/heads/trunk").exists()
-    assert commit_of(below) == head
+    assert machines.commit_of(below) == head
     git(repository, "checkout", "-q", "--detach")
     git(repository, "commit", "-q", "--allow-empty", "-m", "second")
-    assert commit_of(below) == git(repository, "rev-parse", "HEAD") != head
+    assert machines.commit_of(below) == git(repository, "rev-parse", "HEAD") != head
 
 
 def test_commit_of_a_worktree_is_its_own(repository, tmp_path):
     tree = tmp_path / "tree"
     git(repository, "worktree", "add", "-q", "-b", "side", str(tree))
     git(tree, "commit", "-q", "--allow-empty", "-m", "on the side")
-    assert commit_of(tree) == git(tree, "rev-parse", "HEAD")
-    assert commit_of(tree) != commit_of(repository)
+    assert machines.commit_of(tree) == git(tree, "rev-parse", "HEAD")
+    assert machines.commit_of(tree) != machines.commit_of(repository)
 
 
 def test_a_large_core_is_taken_before_a_small_one(tmp_path: Path) -> None:
     for core, capacity in ((0, 420), (1, 420), (4, 1024), (5, 1024)):
         (tmp_path / f"cpu{core}").mkdir()
         (tmp_path / f"cpu{core}" / "cpu_capacity").write_text(f"{capacity}\n")
-    assert fastest_core({0, 1, 4, 5}, root=tmp_path) == 4
-    assert fastest_core({0, 1}, root=tmp_path) == 0
+    assert machines.fastest_core({0, 1, 4, 5}, root=tmp_path) == 4
+    assert machines.fastest_core({0, 1}, root=tmp_path) == 0

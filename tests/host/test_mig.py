@@ -20,8 +20,7 @@ from trtbench.workflows import doctor
 FIRST, SECOND = "MIG-11111111-aaaa", "MIG-22222222-bbbb"
 MEMORY = 10 * 2**30
 FREE = {FIRST: 3 * 2**30, SECOND: 9 * 2**30}
-RUNNING = {FIRST: [11, 12], SECOND: [13]}
-"""Processes of each slice; of the whole, all."""
+RUNNING = {FIRST: [11, 12], SECOND: [13]}  # processes of each slice; of the whole, all
 
 
 class Divided(StandIn):

@@ -13,18 +13,8 @@ from nvml_standin import NVMLError, StandIn, using
 from trtbench.core.jobs import BenchOutcome
 from trtbench.core.run import LaunchFacts
 from trtbench.core.samples import TelemetrySample
+from trtbench.host import telemetry
 from trtbench.host.nvml import opened
-from trtbench.host.telemetry import (
-    Counters,
-    Lock,
-    NvmlSource,
-    clocks_pinned,
-    growth,
-    integrated_j,
-    locked_clocks,
-    power_mode,
-    sample_from_line,
-)
 from trtbench.measure.watch import SampledLaunch, Watch
 
 
@@ -84,7 +74,7 @@ class Busy(StandIn):
 
 def test_a_look_has_every_quantity_in_our_units() -> None:
     with using(Busy()), opened(0) as device:
-        seen = NvmlSource(device).sample(1.5)
+        seen = telemetry.NvmlSource(device).sample(1.5)
     assert seen.at_s == 1.5
     assert seen.gpu_util == pytest.approx(0.12)
     assert seen.memory_used_bytes == 3 * 2**30
@@ -97,7 +87,7 @@ def test_a_look_has_every_quantity_in_our_units() -> None:
 def test_memory_of_the_measured_process_is_that_of_newcomers() -> None:
     nvml = Busy()
     with using(nvml), opened(0) as device:
-        source = NvmlSource(device)
+        source = telemetry.NvmlSource(device)
         assert source.sample(0.0).process_memory_bytes is None
         nvml.compute.append(SimpleNamespace(pid=99, usedGpuMemory=7 * 2**20))
         assert source.sample(0.1).process_memory_bytes == 7 * 2**20
@@ -105,7 +95,7 @@ def test_memory_of_the_measured_process_is_that_of_newcomers() -> None:
 
 def test_counters_are_seconds_and_only_those_the_device_has() -> None:
     with using(Busy()), opened(0) as device:
-        read = NvmlSource(device).counters()
+        read = telemetry.NvmlSource(device).counters()
     assert read.limits_s["power"] == pytest.approx(1.0)
     assert read.limits_s["thermal"] == pytest.approx(2.0)
     assert read.limits_s["sw_power_cap"] == pytest.approx(74e-9)
@@ -114,9 +104,9 @@ def test_counters_are_seconds_and_only_those_the_device_has() -> None:
 
 
 def test_growth_is_a_difference_and_leaves_out_what_went_back() -> None:
-    before = Counters(at_s=1.0, limits_s={"power": 5.0, "thermal": 2.0}, energy_j=10.0)
-    after = Counters(at_s=4.0, limits_s={"power": 5.5, "thermal": 1.0}, energy_j=700.0)
-    grown = growth(before, after)
+    before = telemetry.Counters(at_s=1.0, limits_s={"power": 5.0, "thermal": 2.0}, energy_j=10.0)
+    after = telemetry.Counters(at_s=4.0, limits_s={"power": 5.5, "thermal": 1.0}, energy_j=700.0)
+    grown = telemetry.growth(before, after)
     assert grown.seconds == 3.0
     assert grown.limits_s == {"power": 0.5}
     assert grown.energy_j == 690.0
@@ -124,13 +114,13 @@ def test_growth_is_a_difference_and_leaves_out_what_went_back() -> None:
 
 def test_power_is_integrated_over_time() -> None:
     samples = tuple(TelemetrySample(at_s=t, power_w=w) for t, w in ((0, 100), (1, 200), (3, 200)))
-    assert integrated_j(samples) == pytest.approx(150 + 400)
-    assert integrated_j(samples[:1]) is None
+    assert telemetry.integrated_j(samples) == pytest.approx(150 + 400)
+    assert telemetry.integrated_j(samples[:1]) is None
 
 
 def test_a_pass_tells_energy_per_query() -> None:
     with using(Busy()), opened(0) as device:
-        source = NvmlSource(device)
+        source = telemetry.NvmlSource(device)
         passed = SampledLaunch(source, interval_s=0.01)
         passed("load")
         passed("measure")
@@ -147,7 +137,8 @@ def test_a_pass_tells_energy_per_query() -> None:
 
 def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
     readings = iter(
-        Counters(at_s=float(n), limits_s={"power": n * 0.5}, sm_clock_hz=1e9 + n) for n in range(9)
+        telemetry.Counters(at_s=float(n), limits_s={"power": n * 0.5}, sm_clock_hz=1e9 + n)
+        for n in range(9)
     )
     source: Any = SimpleNamespace(counters=lambda: next(readings), process_memory=lambda: 7)
     watch = Watch(index=0, source=source, free=iter([50, 40, 50]).__next__)
@@ -168,7 +159,9 @@ def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
 
 def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:
     clocks = iter([1.8e9, 1.5e9, 1.8e9, 1.8e9])
-    source: Any = SimpleNamespace(counters=lambda: Counters(at_s=0.0, sm_clock_hz=next(clocks)))
+    source: Any = SimpleNamespace(
+        counters=lambda: telemetry.Counters(at_s=0.0, sm_clock_hz=next(clocks))
+    )
     watch = Watch(index=0, source=source)
     for _ in range(2):
         for stage in ("measure", "save"):
@@ -179,14 +172,14 @@ def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:
 
 def test_clocks_are_locked_and_always_given_back() -> None:
     nvml = Busy()
-    with suppress(RuntimeError), using(nvml), locked_clocks(0, "base") as lock:
+    with suppress(RuntimeError), using(nvml), telemetry.locked_clocks(0, "base") as lock:
         assert lock.locked
         assert nvml.locked == (1500, 1500)
         raise RuntimeError
     assert nvml.locked is None
-    with using(nvml), locked_clocks(0, "1200") as lock:
+    with using(nvml), telemetry.locked_clocks(0, "1200") as lock:
         assert nvml.locked == (1200, 1200)
-    with using(nvml), locked_clocks(0, "max") as lock:
+    with using(nvml), telemetry.locked_clocks(0, "max") as lock:
         assert lock.clock_mhz == 2100
 
 
@@ -194,7 +187,7 @@ def test_who_may_not_lock_clocks_is_told_and_goes_on(monkeypatch: pytest.MonkeyP
     nvml = Busy()
     nvml.root = False
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with using(nvml), locked_clocks(0, "base") as lock:
+    with using(nvml), telemetry.locked_clocks(0, "base") as lock:
         assert not lock.locked
         assert "needs root (sudo nvidia-smi -i 0 -lgc 1500,1500)" in (lock.note or "")
 
@@ -204,15 +197,15 @@ def test_a_jetson_has_a_program_for_its_clocks(
     monkeypatch: pytest.MonkeyPatch, pinned: bool
 ) -> None:
     monkeypatch.setattr("trtbench.host.telemetry.is_jetson", lambda: True)
-    with locked_clocks(0, "max", pinned=pinned) as lock:
+    with telemetry.locked_clocks(0, "max", pinned=pinned) as lock:
         assert lock.locked is pinned
         assert "jetson_clocks" in (lock.note or "")
 
 
 def test_a_clock_that_is_not_where_it_was_locked_is_told() -> None:
-    source: Any = SimpleNamespace(counters=lambda: Counters(at_s=0.0, sm_clock_hz=1.35e9))
+    source: Any = SimpleNamespace(counters=lambda: telemetry.Counters(at_s=0.0, sm_clock_hz=1.35e9))
     for asked, notes in ((1500, ["clock locked to 1500 MHz but seen at 1350 MHz"]), (1345, [])):
-        watch = Watch(index=0, source=source, lock=Lock(locked=True, clock_mhz=asked))
+        watch = Watch(index=0, source=source, lock=telemetry.Lock(locked=True, clock_mhz=asked))
         for stage in ("measure", "save"):
             watch(stage)
         watch.with_telemetry(BenchOutcome(facts=LaunchFacts()))
@@ -285,21 +278,23 @@ LINES = {
 @pytest.mark.parametrize("name", LINES)
 def test_tegrastats_of_several_jetpacks(name: str) -> None:
     line, (load, clock, power, temperature, memory) = LINES[name]
-    seen = sample_from_line(line, at_s=2.0)
+    seen = telemetry.sample_from_line(line, at_s=2.0)
     assert seen is not None
     assert seen.gpu_util == (None if load is None else pytest.approx(load))
     assert seen.sm_clock_hz == clock
     assert seen.power_w == (None if power is None else pytest.approx(power))
     assert seen.temperature_c == (None if temperature is None else pytest.approx(temperature))
     assert seen.memory_used_bytes == memory * 2**20
-    assert sample_from_line("not a line of tegrastats", at_s=0.0) is None
+    assert telemetry.sample_from_line("not a line of tegrastats", at_s=0.0) is None
 
 
 def test_how_a_jetson_is_set() -> None:
-    assert power_mode("NV Power Mode: MODE_15W\n2\n") == "MODE_15W (2)"
-    assert power_mode("NV Power Mode: MAXN") == "MAXN"
-    assert power_mode("nothing") is None
+    assert telemetry.power_mode("NV Power Mode: MODE_15W\n2\n") == "MODE_15W (2)"
+    assert telemetry.power_mode("NV Power Mode: MAXN") == "MAXN"
+    assert telemetry.power_mode("nothing") is None
     pinned = "GPU MinFreq=624750000 MaxFreq=624750000 CurrentFreq=624750000"
-    assert clocks_pinned(pinned) is True
-    assert clocks_pinned(pinned.replace("MinFreq=624750000", "MinFreq=306000000")) is False
-    assert clocks_pinned("") is None
+    assert telemetry.clocks_pinned(pinned) is True
+    assert (
+        telemetry.clocks_pinned(pinned.replace("MinFreq=624750000", "MinFreq=306000000")) is False
+    )
+    assert telemetry.clocks_pinned("") is None

@@ -8,17 +8,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from trtbench.core import samples
 from trtbench.core.run import Environment, Fact, FailedRun, Finding, LaunchFacts, Run, RunRecord
-from trtbench.core.samples import (
-    EngineGraph,
-    IterationTimes,
-    LayerInfo,
-    LayerProfile,
-    LayerTime,
-    TelemetrySample,
-    TensorInfo,
-    times_from_columns,
-)
 from trtbench.core.spec import ModelRef, Precision, RunSpec, TensorSpec
 
 NASTY = "<script>alert(1)<b>|a`b`\n# 模型_*x*[y](z)$\x00"
@@ -39,38 +30,40 @@ def host_column(count: int = 2000, *, base_s: float = 1e-3, seed: int = 0) -> np
     return times
 
 
-def made_times(count: int = 2000, *, base_s: float = 1e-3, seed: int = 0) -> IterationTimes:
+def made_times(count: int = 2000, *, base_s: float = 1e-3, seed: int = 0) -> samples.IterationTimes:
     """Make times with host and start only, as a runtime on the processor gives them."""
     host = host_column(count, base_s=base_s, seed=seed)
-    return times_from_columns({"host": host, "start": np.cumsum(host) - host})
+    return samples.times_from_columns({"host": host, "start": np.cumsum(host) - host})
 
 
-def phased_times(count: int = 500, *, seed: int = 0) -> IterationTimes:
+def phased_times(count: int = 500, *, seed: int = 0) -> samples.IterationTimes:
     """Make times with every phase, as a runtime on a GPU gives them."""
     host = host_column(count, seed=seed)
     parts = {"h2d": 0.1, "gpu": 0.6, "d2h": 0.05, "enqueue": 0.2, "latency": 0.75}
     columns = {name: host * share for name, share in parts.items()}
-    return times_from_columns({"host": host, "start": np.cumsum(host) - host, **columns})
+    return samples.times_from_columns({"host": host, "start": np.cumsum(host) - host, **columns})
 
 
-def made_profile(count: int = 5, *, name: str = "conv") -> LayerProfile:
+def made_profile(count: int = 5, *, name: str = "conv") -> samples.LayerProfile:
     """Make a profile of 100 passes; the last two layers share name and time."""
     averages = [1e-6 * (place + 1) for place in range(count)]
     names = [f"{name}{place}" for place in range(count)]
     if count > 1:
         averages[-1], names[-1] = averages[-2], names[-2]
     total = sum(averages)
-    return LayerProfile(
+    return samples.LayerProfile(
         count=100,
         layers=tuple(
-            LayerTime(name=n, total_s=100 * a, average_s=a, median_s=a * 0.9, share=a / total)
+            samples.LayerTime(
+                name=n, total_s=100 * a, average_s=a, median_s=a * 0.9, share=a / total
+            )
             for n, a in zip(names, averages, strict=True)
         ),
     )
 
 
 def made_run(
-    times: IterationTimes | None = None,
+    times: samples.IterationTimes | None = None,
     *,
     id: str = "run-1",
     model: str = "net.onnx",
@@ -121,23 +114,25 @@ def made_failure(*, model: str = "net.onnx", reason: str = "killed") -> FailedRu
     )
 
 
-def made_graph(profile: LayerProfile) -> EngineGraph:
+def made_graph(profile: samples.LayerProfile) -> samples.EngineGraph:
     """Make what an inspector would tell about the layers of a profile, in two precisions."""
     layers = []
     for place, layer in enumerate(profile.layers):
         dtype = "fp16" if place % 3 else "fp32"
-        tensor = TensorInfo(name=f"t{place}", dimensions=(1, 8), dtype=dtype)
+        tensor = samples.TensorInfo(name=f"t{place}", dimensions=(1, 8), dtype=dtype)
         kind = "Convolution" if place % 2 else "PointWise"
         layers.append(
-            LayerInfo(name=layer.name, type=kind, outputs=(tensor,), weights_count=10 * place)
+            samples.LayerInfo(
+                name=layer.name, type=kind, outputs=(tensor,), weights_count=10 * place
+            )
         )
-    return EngineGraph(layers=tuple(layers), io_tensors=("t0",))
+    return samples.EngineGraph(layers=tuple(layers), io_tensors=("t0",))
 
 
-def made_telemetry(count: int = 40) -> tuple[TelemetrySample, ...]:
+def made_telemetry(count: int = 40) -> tuple[samples.TelemetrySample, ...]:
     """Make looks at a GPU that was busy, with one metric that it does not tell."""
     return tuple(
-        TelemetrySample(
+        samples.TelemetrySample(
             at_s=100 + 0.1 * place,
             gpu_util=0.9,
             memory_used_bytes=2 * 2**30,

@@ -27,15 +27,7 @@ from made_runs import (
 from PIL import Image
 
 from trtbench.analysis.findings.evidence import spaced
-from trtbench.core.units import (
-    text_from_change,
-    text_from_difference,
-    text_from_duration,
-    text_from_fraction,
-    text_from_number,
-    text_from_seconds,
-    text_from_share,
-)
+from trtbench.core import units
 from trtbench.report import charts
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.compose import document_from_runs
@@ -257,23 +249,27 @@ def bounds(low: float, high: float) -> SimpleNamespace:
     ],
 )
 def test_digits_follow_the_interval(value: float, low: float, high: float, shown: str) -> None:
-    assert text_from_number(value, bounds=bounds(low, high)) == shown
+    assert units.text_from_number(value, bounds=bounds(low, high)) == shown
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), float("inf")])
 def test_what_is_unknown_is_a_dash_and_no_number(missing: float | None) -> None:
-    assert text_from_duration(missing) == text_from_number(missing) == "–"
-    assert text_from_share(missing) == "–"
+    assert units.text_from_duration(missing) == units.text_from_number(missing) == "–"
+    assert units.text_from_share(missing) == "–"
 
 
 def test_whatever_is_below_zero_has_a_minus_and_no_hyphen() -> None:
-    assert text_from_fraction(-0.0405, signed=True) == text_from_change(-0.0405) == "−4.05 %"
-    assert text_from_seconds(-0.0015).startswith("−1.5")
-    assert text_from_number(-12.3) == "−12.3"
-    assert text_from_duration(-0.0012) == "−1.20 ms"
-    assert text_from_difference(-0.0012) == "−1.20 ms"
-    assert text_from_difference(0.0012) == "+1.20 ms"
-    assert text_from_difference(None) == "–"
+    assert (
+        units.text_from_fraction(-0.0405, signed=True)
+        == units.text_from_change(-0.0405)
+        == "−4.05 %"
+    )
+    assert units.text_from_seconds(-0.0015).startswith("−1.5")
+    assert units.text_from_number(-12.3) == "−12.3"
+    assert units.text_from_duration(-0.0012) == "−1.20 ms"
+    assert units.text_from_difference(-0.0012) == "−1.20 ms"
+    assert units.text_from_difference(0.0012) == "+1.20 ms"
+    assert units.text_from_difference(None) == "–"
     assert Cell(value=-0.25).shown == "−0.25"
     assert Cell(value="a-1").shown == "a-1"
     assert spaced("by -4% and +2.5%") == "by −4 % and +2.5 %"

@@ -26,15 +26,9 @@ from trtbench.core.samples import (
     LayerProfile,
 )
 from trtbench.core.spec import TensorSpec
+from trtbench.report import document as documents
 from trtbench.report.charts import Lines
 from trtbench.report.compose import SECTIONS, document_from_runs
-from trtbench.report.document import (
-    Document,
-    Figure,
-    Picture,
-    Table,
-    Text,
-)
 from trtbench.report.run_facts import (
     device_names,
     joules_per_item,
@@ -43,7 +37,7 @@ from trtbench.report.run_facts import (
 from trtbench.report.sections.summary import facts_of
 
 
-def ids(document: Document) -> list[str]:
+def ids(document: documents.Document) -> list[str]:
     return [section.id for section in document.sections]
 
 
@@ -109,16 +103,16 @@ def asked(**changes: Any) -> Run:
     return replace(run, record=run.record.having(spec=run.record.spec.having(**changes)))
 
 
-def table(document: Document, id: str) -> Table:
+def table(document: documents.Document, id: str) -> documents.Table:
     return next(each for each in document.tables() if each.id == id)
 
 
-def column(found: Table, key: str) -> list[Any]:
+def column(found: documents.Table, key: str) -> list[Any]:
     place = [heading.key for heading in found.headings].index(key)
     return [row[place].value for row in found.rows]
 
 
-def figure(document: Document, id: str) -> Figure:
+def figure(document: documents.Document, id: str) -> documents.Figure:
     return next(each for each in document.figures() if each.id == id)
 
 
@@ -145,7 +139,7 @@ def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() 
     document = document_from_runs(compared(verdict()))
     assert document.sections[0].id == "verdicts"
     first = document.sections[0].blocks[0]
-    assert isinstance(first, Text)
+    assert isinstance(first, documents.Text)
     assert first.text.startswith("int8 against fp32: 2.00 × as fast (−50.0 % host time")
     assert first.tone == "good"
     assert "99 % interval −52.0 % to −48.0 %" in first.text
@@ -153,7 +147,7 @@ def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() 
     assert "top-1 96.20 % against 97.50 %" in first.text
 
 
-def kinds_table(profile: LayerProfile | None, graph: EngineGraph) -> Table:
+def kinds_table(profile: LayerProfile | None, graph: EngineGraph) -> documents.Table:
     return table(document_from_runs([made_run(layers=profile, graph=graph)]), "layer_kinds")
 
 
@@ -174,7 +168,7 @@ def test_pictures_are_shown_once_and_missing_ones_not_at_all(tmp_path: Path) -> 
         "depth_comparison.png", {"path": "depth_comparison.png"}, "gone.png", "/etc/passwd",
     ]  # fmt: skip
     (picture,) = document_from_runs(runs).pictures()
-    assert isinstance(picture, Picture)
+    assert isinstance(picture, documents.Picture)
     assert picture.id == "depth_comparison"
 
 
@@ -224,7 +218,9 @@ def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:
     document = document_from_runs(day())
     for id in ("speed_benchmark", "percentiles", "inference_time_bar_all"):
         assert "different protocols (serve, gpu, pipeline)" in (figure(document, id).caption or "")
-    first = next(block for block in document.sections[0].blocks if isinstance(block, Text))
+    first = next(
+        block for block in document.sections[0].blocks if isinstance(block, documents.Text)
+    )
     assert "different protocols" in first.text
 
 
@@ -239,7 +235,7 @@ def test_a_verdict_says_that_a_side_was_wrong() -> None:
     candidate.extra["comparisons"] = [comparison]
     document = document_from_runs([baseline, candidate])
     first = document.sections[0].blocks[0]
-    assert isinstance(first, Text)
+    assert isinstance(first, documents.Text)
     assert "H03 found in the candidate" in first.text
 
 

@@ -18,29 +18,8 @@ import logs
 from trtbench.core.codec import json_from_value
 from trtbench.core.run import Run
 from trtbench.core.samples import IterationTimes, LayerProfile, times_from_columns
-from trtbench.formats.toolkit import (
-    EngineMetadata,
-    RunConfig,
-    ToolkitSummary,
-    TorchBenchmark,
-    csv_from_series,
-    data_files,
-    engine_metadata,
-    layers_from_csv,
-    run_config,
-    series_from_csv,
-    summary,
-    torch_benchmark,
-    value_from_document,
-    write_toolkit_files,
-)
-from trtbench.trtexec.conditions import (
-    BUILD_SECTIONS,
-    PROFILE_SECTIONS,
-    build_metadata_from_log,
-    log_from_metadata,
-    profile_metadata_from_log,
-)
+from trtbench.formats import toolkit
+from trtbench.trtexec import conditions
 from trtbench.trtexec.exports import profile_from_json, profile_json
 from trtbench.trtexec.log import log_from_text
 from trtbench.trtexec.times import read_times, times_from_file, times_json
@@ -59,7 +38,7 @@ def rows(data: bytes) -> list[dict[str, str]]:
 
 def test_all_listed_files_are_written_and_no_others(tmp_path: Path) -> None:
     run = made_run(phased_times(), layers=made_profile(40), model=NASTY)
-    paths = write_toolkit_files(run, tmp_path / "artifacts")
+    paths = toolkit.write_toolkit_files(run, tmp_path / "artifacts")
     assert {path.name for path in paths} == LISTED
     for path in paths:
         if path.suffix == ".png":
@@ -70,7 +49,7 @@ def test_all_listed_files_are_written_and_no_others(tmp_path: Path) -> None:
 
 def test_numbers_are_those_of_numpy() -> None:
     run = made_run(phased_times())
-    made = summary(run)
+    made = toolkit.summary(run)
     ms = run.times.latency * 1e3
     block = made.latency
     assert block is not None
@@ -89,14 +68,14 @@ def test_numbers_are_those_of_numpy() -> None:
 
 def test_an_engine_faster_than_a_tenth_of_a_millisecond_is_not_taken_for_seconds() -> None:
     fast = np.full(50, 2e-5)
-    files = data_files(made_run(times_from_columns({"latency": fast, "gpu": fast})))
+    files = toolkit.data_files(made_run(times_from_columns({"latency": fast, "gpu": fast})))
     assert json.loads(files["summary.json"])["latency"]["mean_ms"] == pytest.approx(0.02)
     assert float(rows(files["compute_series.csv"])[0]["compute_ms"]) == pytest.approx(0.02)
 
 
 def test_without_device_spans_latency_is_host_time_and_the_file_says_so() -> None:
     run = made_run(made_times(100))
-    files = data_files(run)
+    files = toolkit.data_files(run)
     made = json.loads(files["summary.json"])
     assert made["latency"]["median_ms"] == pytest.approx(np.median(run.times.host) * 1e3)
     assert "host" in made["definitions"]["latency"]
@@ -106,7 +85,7 @@ def test_without_device_spans_latency_is_host_time_and_the_file_says_so() -> Non
 
 def test_layer_times_are_averages_per_inference_and_twins_stay_two() -> None:
     run = made_run(phased_times(), layers=made_profile(5))
-    made = rows(data_files(run)["per_layer_times.csv"])
+    made = rows(toolkit.data_files(run)["per_layer_times.csv"])
     assert list(made[0]) == [
         "name", "avg_time_ms", "min_time_ms", "max_time_ms", "calls", "percent_of_total",
     ]  # fmt: skip
@@ -148,20 +127,20 @@ def test_enqueue_times_in_coarse_steps_are_left_out_or_as_printed() -> None:
     steps = np.repeat([1e-5, 2e-5], 50)
     times = IterationTimes(latency=np.full(100, 1e-3), enqueue=steps)
     exact = made_run(times)
-    assert "enqueue_series.csv" in data_files(exact)
+    assert "enqueue_series.csv" in toolkit.data_files(exact)
     known = {**exact.record.facts, "enqueue_resolution_s": 1e-5}
     record = exact.record.having(facts=known)
     coarse = Run(record=record, times=times)
-    assert "enqueue_series.csv" not in data_files(coarse)
-    assert summary(coarse).enqueue is None
-    assert "steps of 10 µs" in summary(coarse).definitions["enqueue"]
+    assert "enqueue_series.csv" not in toolkit.data_files(coarse)
+    assert toolkit.summary(coarse).enqueue is None
+    assert "steps of 10 µs" in toolkit.summary(coarse).definitions["enqueue"]
     printed = {"enqueue_time_median_ms": 0.0134, "enqueue_time_mean_ms": 0.0139}
     told = Run(record=record.having(reported=printed), times=times)
-    block = summary(told).enqueue
+    block = toolkit.summary(told).enqueue
     assert block is not None
     assert block.median_ms == pytest.approx(0.0134)
-    assert summary(exact).enqueue is not None
-    assert "enqueue" not in summary(exact).definitions
+    assert toolkit.summary(exact).enqueue is not None
+    assert "enqueue" not in toolkit.summary(exact).definitions
 
 
 RUNS = {
@@ -174,35 +153,37 @@ RUNS = {
 
 
 def again(kind: type[msgspec.Struct], value: msgspec.Struct) -> msgspec.Struct:
-    return value_from_document(kind, json.loads(json_from_value(value)))
+    return toolkit.value_from_document(kind, json.loads(json_from_value(value)))
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_documents_of_the_evaluation_toolkit(name: str) -> None:
     run = RUNS[name]
-    assert again(ToolkitSummary, summary(run)) == summary(run)
-    assert again(RunConfig, run_config(run)) == run_config(run)
-    assert again(EngineMetadata, engine_metadata(run)) == engine_metadata(run)
-    (row,) = rows(data_files(run)["summary.csv"])
-    latency = summary(run).latency
+    assert again(toolkit.ToolkitSummary, toolkit.summary(run)) == toolkit.summary(run)
+    assert again(toolkit.RunConfig, toolkit.run_config(run)) == toolkit.run_config(run)
+    assert again(toolkit.EngineMetadata, toolkit.engine_metadata(run)) == toolkit.engine_metadata(
+        run
+    )
+    (row,) = rows(toolkit.data_files(run)["summary.csv"])
+    latency = toolkit.summary(run).latency
     assert latency is None or float(row["latency.median_ms"]) == latency.median_ms
 
 
 def test_the_result_of_its_pytorch_benchmark() -> None:
-    told = torch_benchmark(RUNS["pytorch"])
+    told = toolkit.torch_benchmark(RUNS["pytorch"])
     assert told is not None
     assert set(told.metrics) == {"host", "h2d", "gpu", "d2h"}
-    assert again(TorchBenchmark, told) == told
-    for row in rows(data_files(RUNS["pytorch"])["bench_pt_result.csv"]):
+    assert again(toolkit.TorchBenchmark, told) == told
+    for row in rows(toolkit.data_files(RUNS["pytorch"])["bench_pt_result.csv"]):
         numbers = {name: float(value) for name, value in row.items() if name != "metric"}
         assert numbers == pytest.approx(told.metrics[row["metric"]], abs=1e-6)
-    assert torch_benchmark(RUNS["phases"]) is None
+    assert toolkit.torch_benchmark(RUNS["phases"]) is None
 
 
 def test_series_and_layers() -> None:
     column = phased_times(50).latency
     assert column is not None
-    name, read = series_from_csv(csv_from_series(column, name="latency"))
+    name, read = toolkit.series_from_csv(toolkit.csv_from_series(column, name="latency"))
     assert name == "latency"
     np.testing.assert_allclose(read, column, rtol=1e-15)
     profile = made_profile(7)
@@ -211,7 +192,7 @@ def test_series_and_layers() -> None:
         for layer in profile.layers
     )
     run = made_run(phased_times(), layers=LayerProfile(count=100, layers=layers))
-    back = layers_from_csv(data_files(run)["per_layer_times.csv"].decode())
+    back = toolkit.layers_from_csv(toolkit.data_files(run)["per_layer_times.csv"].decode())
     assert back is not None
     assert back.count == 100
     for layer, other in zip(sorted(layers, key=lambda x: -x.average_s), back.layers, strict=True):
@@ -222,21 +203,24 @@ def test_series_and_layers() -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ({"batch_size": "8", "useCudaGraph": True}, RunConfig(batch=8, use_cuda_graph=True)),
-        ({"warmUp": "500", "iters": 10}, RunConfig(warmup=500, iterations=10)),
-        ({"batch": [], "iterations": "many", "command": 5, "outdir": None}, RunConfig()),
-        ([], RunConfig()),
+        (
+            {"batch_size": "8", "useCudaGraph": True},
+            toolkit.RunConfig(batch=8, use_cuda_graph=True),
+        ),
+        ({"warmUp": "500", "iters": 10}, toolkit.RunConfig(warmup=500, iterations=10)),
+        ({"batch": [], "iterations": "many", "command": 5, "outdir": None}, toolkit.RunConfig()),
+        ([], toolkit.RunConfig()),
     ],
 )
 def test_other_spellings_are_read_and_nonsense_is_unknown(
-    document: object, expected: RunConfig
+    document: object, expected: toolkit.RunConfig
 ) -> None:
-    assert value_from_document(RunConfig, document) == expected
+    assert toolkit.value_from_document(toolkit.RunConfig, document) == expected
 
 
 def test_one_bad_number_does_not_cost_the_others() -> None:
     told = {"latency": {"mean_ms": "1.5", "max_ms": {}, "percentiles_ms": {"p50": 1, "p99": "x"}}}
-    block = value_from_document(ToolkitSummary, told).latency
+    block = toolkit.value_from_document(toolkit.ToolkitSummary, told).latency
     assert block is not None
     assert (block.mean_ms, block.max_ms, block.percentiles_ms) == (1.5, None, {"p50": 1.0})
 
@@ -261,15 +245,15 @@ def test_times_and_profiles_of_trtexec() -> None:
 def test_metadata_in_the_layout_of_trex() -> None:
     (run,) = log_from_text(logs.log_10(), where="x.log")
     for sections, document in (
-        (BUILD_SECTIONS, build_metadata_from_log(run)),
-        (PROFILE_SECTIONS, profile_metadata_from_log(run)),
+        (conditions.BUILD_SECTIONS, conditions.build_metadata_from_log(run)),
+        (conditions.PROFILE_SECTIONS, conditions.profile_metadata_from_log(run)),
     ):
-        read = log_from_metadata(json.loads(json_from_value(document)), where="x.log")
+        read = conditions.log_from_metadata(json.loads(json_from_value(document)), where="x.log")
         assert {s.name: dict(s.entries) for s in read.sections} == {
             s.name: dict(s.entries) for s in run.sections if s.name in sections
         }
         assert (read.version, read.build, read.command) == (run.version, run.build, run.command)
-        if sections == BUILD_SECTIONS:
+        if sections == conditions.BUILD_SECTIONS:
             assert (read.facts, read.trace) == (run.facts, run.trace)
         else:
             assert read.summary == run.summary

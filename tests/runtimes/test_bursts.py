@@ -19,14 +19,7 @@ import pytest
 
 from gpu_standin import Clock, Cudart, plan_bytes
 from trtbench.analysis.verdict import burst_effects
-from trtbench.compare.turns import (
-    BURSTS_LIMIT_S,
-    LIMIT_S,
-    Sides,
-    load_orders,
-    make_duet,
-    resolve_turns,
-)
+from trtbench.compare import turns as in_turns
 from trtbench.core.run import RunRecord
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.cuda import Cuda, CudaError
@@ -245,7 +238,7 @@ def test_where_engines_come_to_lie_is_in_neither_sides_favour(
 def test_each_place_in_the_order_is_had_by_both_sides(
     wanted: int, at_once: int, expected: list[list[tuple[int, int]]]
 ) -> None:
-    assert load_orders(wanted, at_once=at_once) == expected
+    assert in_turns.load_orders(wanted, at_once=at_once) == expected
 
 
 @pytest.mark.process
@@ -319,7 +312,7 @@ def test_what_is_asked_for_settles_how_sides_take_turns(
     model = ModelRef(path="a.engine", format="engine")
     spec = RunSpec(model=model, runtime="tensorrt").having(**changes)
     request = CompareRequest(baseline="a.engine", candidates=["b.engine"], **asked)
-    found, sides = resolve_turns(Sides(baseline=spec, candidate=spec), request)
+    found, sides = in_turns.resolve_turns(in_turns.Sides(baseline=spec, candidate=spec), request)
     assert found == mode
     assert {each.cuda_graph for each in sides.both} == {graph}
     assert {each.spin_wait for each in sides.both} == {spins}
@@ -329,13 +322,15 @@ def test_what_is_asked_for_settles_how_sides_take_turns(
 def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> None:
     device = "cpu" if runtime == "onnxruntime" else None
     spec = RunSpec(model=ModelRef(path="a", format="engine"), runtime=runtime, device=device)
-    sides = Sides(baseline=spec, candidate=spec)
+    sides = in_turns.Sides(baseline=spec, candidate=spec)
     request = CompareRequest(baseline="a", candidates=["a"])
-    duet = make_duet(sides, store=Store(tmp_path / "store"), request=request, execution=Execution())
+    duet = in_turns.make_duet(
+        sides, store=Store(tmp_path / "store"), request=request, execution=Execution()
+    )
     bursts = runtime == "tensorrt"
     assert duet.mode == ("bursts" if bursts else "one-process")
     duet._launches = ([None] * 12, [None] * 12)  # type: ignore[list-item]
-    limit_s = BURSTS_LIMIT_S if bursts else LIMIT_S
+    limit_s = in_turns.BURSTS_LIMIT_S if bursts else in_turns.LIMIT_S
     duet.seconds = limit_s / 4
     assert not duet.out_of_time
     assert duet.next_launches == 6
@@ -344,7 +339,7 @@ def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> No
     duet.seconds = limit_s * 0.95
     assert duet.out_of_time
     asked = CompareRequest(baseline="a", candidates=["a"], max_launches=100)
-    patient = make_duet(
+    patient = in_turns.make_duet(
         sides, store=Store(tmp_path / "store"), request=asked, execution=Execution()
     )
     patient._launches, patient.seconds = duet._launches, 10 * limit_s

@@ -72,8 +72,7 @@ NO_LABELS = {
 }  # fmt: skip
 """Fields of a spec that name no property of what a session runs."""
 
-Ran = tuple[BenchOutcome, dict[str, object]]
-"""What a session reports, and what it was seen to do."""
+Ran = tuple[BenchOutcome, dict[str, object]]  # what a session reports, and what it was seen to do
 
 
 def of_session(runtime: str, look: Callable[[Any], dict[str, object]]) -> Callable[..., Ran]:

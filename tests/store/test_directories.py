@@ -14,22 +14,9 @@ import records
 
 from trtbench.core.errors import InputError, StoreError
 from trtbench.core.run import FailedRun, Run
+from trtbench.host import files
 from trtbench.host import files as unfinished
-from trtbench.host.files import (
-    PARTIAL,
-    partial_name,
-    remove_abandoned,
-    scratch_directory,
-    temporary_folder,
-)
-from trtbench.store.directory import (
-    partial_directory,
-    read_run,
-    remove_contents,
-    run_directories,
-    write_record,
-    write_samples,
-)
+from trtbench.store import directory
 
 
 @pytest.mark.parametrize(
@@ -40,25 +27,28 @@ from trtbench.store.directory import (
 def test_an_error_keeps_only_what_has_a_record_and_an_interrupt_nothing(
     tmp_path, problem, recorded, kept
 ):
-    with pytest.raises(problem), partial_directory(tmp_path / "r") as folder:  # noqa: PT012
-        write_samples(folder, records.TIMES)
+    with pytest.raises(problem), directory.partial_directory(tmp_path / "r") as folder:  # noqa: PT012
+        directory.write_samples(folder, records.TIMES)
         if recorded:
-            write_record(folder, records.record("r"))
+            directory.write_record(folder, records.record("r"))
         raise problem
     assert [each.name for each in tmp_path.iterdir()] == (["r"] if kept else [])
-    assert not kept or isinstance(read_run(tmp_path / "r"), Run)
+    assert not kept or isinstance(directory.read_run(tmp_path / "r"), Run)
 
 
 def test_an_occupied_folder_is_refused_and_an_empty_one_taken(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("dear")
-    with pytest.raises(StoreError, match="not empty"), partial_directory(tmp_path / "full"):
+    with (
+        pytest.raises(StoreError, match="not empty"),
+        directory.partial_directory(tmp_path / "full"),
+    ):
         pass
     assert (tmp_path / "full" / "thesis.txt").read_text() == "dear"
     (tmp_path / "empty").mkdir()
-    with partial_directory(tmp_path / "empty") as folder:
-        write_record(folder, records.failed("x"))
-    assert isinstance(read_run(tmp_path / "empty"), FailedRun)
+    with directory.partial_directory(tmp_path / "empty") as folder:
+        directory.write_record(folder, records.failed("x"))
+    assert isinstance(directory.read_run(tmp_path / "empty"), FailedRun)
 
 
 def dead_pid() -> int:
@@ -69,28 +59,28 @@ def dead_pid() -> int:
 
 def test_only_the_unfinished_of_dead_processes_of_this_machine_is_removed(tmp_path):
     dead = dead_pid()
-    here = partial_name(tmp_path).name.split("-")[2]  # the kernel, and the container on it
+    here = files.partial_name(tmp_path).name.split("-")[2]  # the kernel, and the container on it
     kernel, _, _ = here.partition(".")
-    abandoned = tmp_path / f"{PARTIAL}{dead}-{here}-abc123"
+    abandoned = tmp_path / f"{files.PARTIAL}{dead}-{here}-abc123"
     kept = [
-        tmp_path / f"{PARTIAL}{os.getpid()}-{here}-abc123",
-        tmp_path / f"{PARTIAL}{dead}-{kernel}.another-abc123",
-        tmp_path / f"{PARTIAL}{dead}-another.{here}-abc123",
-        tmp_path / f"{PARTIAL}{dead}-{socket.gethostname()}-abc123",
-        tmp_path / f"{PARTIAL}nonsense",
+        tmp_path / f"{files.PARTIAL}{os.getpid()}-{here}-abc123",
+        tmp_path / f"{files.PARTIAL}{dead}-{kernel}.another-abc123",
+        tmp_path / f"{files.PARTIAL}{dead}-another.{here}-abc123",
+        tmp_path / f"{files.PARTIAL}{dead}-{socket.gethostname()}-abc123",
+        tmp_path / f"{files.PARTIAL}nonsense",
         tmp_path / "20261115-120000-abc123",
     ]
     for folder in (abandoned, *kept):
         folder.mkdir()
         (folder / "file").touch()
-    assert remove_abandoned(tmp_path) == 1
+    assert files.remove_abandoned(tmp_path) == 1
     assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
 def test_only_temporary_files_of_own_dead_processes_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    with temporary_folder() as own:
+    with files.temporary_folder() as own:
         assert own.stat().st_mode & 0o777 == 0o700
         name = own.name.replace(f"-{os.getpid()}-", f"-{dead_pid()}-")
         (own.parent / name).mkdir()
@@ -114,8 +104,8 @@ def test_only_temporary_files_of_own_dead_processes_are_removed(tmp_path, monkey
 def test_a_directory_that_is_held_is_not_taken_for_abandoned(tmp_path, monkeypatch):
     """As seen from another container on the same host: the number of the process says nothing."""
     monkeypatch.setattr(unfinished, "_is_dead", lambda signature: True)
-    with scratch_directory(tmp_path) as folder:
-        assert remove_abandoned(tmp_path) == 0
+    with files.scratch_directory(tmp_path) as folder:
+        assert files.remove_abandoned(tmp_path) == 0
         assert folder.is_dir()
     assert list(tmp_path.iterdir()) == []
 
@@ -125,11 +115,11 @@ def _write_and_remove(root, enough):
     while not enough.is_set():
         number += 1
         target = root / f"{os.getpid()}-{number:05d}"
-        with partial_directory(target) as folder:
-            write_samples(folder, records.TIMES)
-            write_record(folder, records.record(target.name))
+        with directory.partial_directory(target) as folder:
+            directory.write_samples(folder, records.TIMES)
+            directory.write_record(folder, records.record(target.name))
         if number > 3:
-            remove_contents(root / f"{os.getpid()}-{number - 3:05d}")
+            directory.remove_contents(root / f"{os.getpid()}-{number - 3:05d}")
 
 
 @pytest.mark.process
@@ -142,9 +132,9 @@ def test_a_reader_never_sees_half_a_run(tmp_path):
     seen: set[str] = set()
     try:
         while len(seen) < 200 and all(writer.is_alive() for writer in writers):
-            for folder in run_directories(tmp_path):
+            for folder in directory.run_directories(tmp_path):
                 try:
-                    run = read_run(folder)
+                    run = directory.read_run(folder)
                 except InputError:
                     # It may be taken away between the listing and the look, never be half there.
                     assert not folder.exists()
@@ -161,8 +151,8 @@ def test_a_reader_never_sees_half_a_run(tmp_path):
 
 def make_run(folder):
     folder.mkdir()
-    write_samples(folder, records.TIMES)
-    write_record(folder, records.record("r"))
+    directory.write_samples(folder, records.TIMES)
+    directory.write_record(folder, records.record("r"))
     return folder
 
 
@@ -180,5 +170,5 @@ def test_a_damaged_record_is_an_error_in_words(tmp_path, data):
     folder = make_run(tmp_path / "r")
     (folder / "run.json").write_bytes(data)
     with pytest.raises(InputError) as caught:
-        read_run(folder)
+        directory.read_run(folder)
     assert str(folder / "run.json") in caught.value.message

@@ -209,8 +209,7 @@ def square_finder(path: Path) -> Path:
     return _squares_network(path, nodes, outputs, places=boxes.reshape(1, 4, 64))
 
 
-LISTED = 20
-"""Objects per image at most, as the plug-in hands them out."""
+LISTED = 20  # objects per image at most, as the plug-in hands them out
 
 
 def square_lists(path: Path, *, plug_in: bool) -> Path:

@@ -22,8 +22,7 @@ LABELS = np.array([each[4] for each in OBJECTS], np.int64)
 RIGHT = [tuple(np.round([*box, score, label], 2)) for box, score, label in
          zip(CORNERS, SCORES, LABELS, strict=True)]  # fmt: skip
 ROWS = 12
-GRIDS = 84
-"""Places of the three grids of the input."""
+GRIDS = 84  # places of the three grids of the input
 
 
 def decoded(

@@ -13,14 +13,8 @@ from trtbench.core.errors import InputError, UsageError
 from trtbench.core.spec import TensorSpec
 from trtbench.host.arrays import Chunks, ChunkWriter
 from trtbench.host.images import read_image
+from trtbench.tasks import _boxes as boxes
 from trtbench.tasks import classification, depth, pose
-from trtbench.tasks._boxes import (
-    CocoBoxes,
-    YoloBoxes,
-    label_file,
-    read_labels,
-    read_yolo_data,
-)
 from trtbench.tasks.classification import ImageFolder, read_classes
 from trtbench.tasks.contract import Predicted, settings_with_defaults
 from trtbench.tasks.depth import DepthImages
@@ -261,9 +255,9 @@ COCO = {
 }  # fmt: skip
 
 
-def instances(folder: Path, **changes: object) -> CocoBoxes:
+def instances(folder: Path, **changes: object) -> boxes.CocoBoxes:
     (folder / "i.json").write_text(json.dumps({**COCO, **changes}))
-    return CocoBoxes(folder / "i.json")
+    return boxes.CocoBoxes(folder / "i.json")
 
 
 @pytest.mark.parametrize(
@@ -309,7 +303,7 @@ def test_images_come_by_their_numbers(tmp_path: Path) -> None:
 def test_polygons_in_labels_are_boxes(tmp_path: Path) -> None:
     image = picture(tmp_path / "a.png")
     (tmp_path / "a.txt").write_text("0 0.1 0.2 0.1 0.6 0.5 0.6 0.5 0.2")
-    found = YoloBoxes([image], {}, folder=None, root=tmp_path).boxes(image)
+    found = boxes.YoloBoxes([image], {}, folder=None, root=tmp_path).boxes(image)
     np.testing.assert_allclose(found.boxes, [[2, 2, 8, 4]])
 
 
@@ -320,7 +314,7 @@ def test_polygons_in_labels_are_boxes(tmp_path: Path) -> None:
 def test_labels_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.txt").write_text(f"0 0.5 0.5 0.2 0.4\n\n{line}\n")
     with pytest.raises(InputError, match=r"a\.txt, line 3 is not a YOLO label"):
-        read_labels(tmp_path / "a.txt")
+        boxes.read_labels(tmp_path / "a.txt")
 
 
 @pytest.mark.parametrize(
@@ -332,7 +326,7 @@ def test_descriptions_of_data_that_are_none_are_refused(tmp_path: Path, text: st
     picture(tmp_path / "a.png")
     (tmp_path / "data.yaml").write_text(text)
     with pytest.raises((InputError, UsageError)):
-        read_yolo_data(tmp_path / "data.yaml", "val")
+        boxes.read_yolo_data(tmp_path / "data.yaml", "val")
 
 
 def test_a_list_of_images_and_a_way_that_is_meant_from_the_file(tmp_path: Path) -> None:
@@ -340,6 +334,6 @@ def test_a_list_of_images_and_a_way_that_is_meant_from_the_file(tmp_path: Path) 
     (tmp_path / "data.yaml").write_text("val: ../valid/images\ntest: list.txt\nnames: [x]\n")
     (tmp_path / "list.txt").write_text("./valid/images/a.png\n")
     for split in ("val", "test"):
-        [path] = read_yolo_data(tmp_path / "data.yaml", split).paths
+        [path] = boxes.read_yolo_data(tmp_path / "data.yaml", split).paths
         assert path.is_file()
-        assert label_file(path, None, tmp_path) == path.parents[1] / "labels" / "a.txt"
+        assert boxes.label_file(path, None, tmp_path) == path.parents[1] / "labels" / "a.txt"

@@ -13,31 +13,8 @@ from PIL import Image
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, mean_squared_error, top_k_accuracy_score
 
-from trtbench.analysis.coco import (
-    COCO_SIGMAS,
-    People,
-    average_precision,
-    corners_from_centres,
-    iou_matrix,
-    letterbox_of,
-    match_people,
-    oks_matrix,
-    suppress,
-)
-from trtbench.analysis.scores import (
-    DepthRules,
-    agreement,
-    align,
-    depth_metrics,
-    judge_depth_map,
-    map_differences,
-    mcnemar,
-    per_class,
-    rank_of_label,
-    resize_map,
-    top_k,
-    wilson,
-)
+from trtbench.analysis import coco
+from trtbench.analysis import scores as scoring
 from trtbench.analysis.summary import mean_interval
 from trtbench.host.images import sampled
 from trtbench.tasks._boxes import CocoKeypoints
@@ -47,13 +24,13 @@ def test_top_k_as_scikit_learn_has_it() -> None:
     rng = np.random.default_rng(0)
     scores = rng.standard_normal((300, 12))
     labels = rng.integers(0, 12, 300)
-    ranks = rank_of_label(scores, labels)
-    assert top_k(ranks).value == accuracy_score(labels, scores.argmax(axis=1))
+    ranks = scoring.rank_of_label(scores, labels)
+    assert scoring.top_k(ranks).value == accuracy_score(labels, scores.argmax(axis=1))
     five = top_k_accuracy_score(labels, scores, k=5, labels=range(12))
-    assert top_k(ranks, k=5).value == pytest.approx(five)
+    assert scoring.top_k(ranks, k=5).value == pytest.approx(five)
     best = scores.argmax(axis=1)
-    assert agreement(best, labels).value == accuracy_score(labels, best)
-    rows = per_class(ranks, labels)
+    assert scoring.agreement(best, labels).value == accuracy_score(labels, best)
+    rows = scoring.per_class(ranks, labels)
     assert sum(row.count for row in rows) == 300
     chosen = labels == 3
     assert rows[3].top1 == accuracy_score(labels[chosen], scores[chosen].argmax(axis=1))
@@ -61,13 +38,13 @@ def test_top_k_as_scikit_learn_has_it() -> None:
 
 def test_ties_go_to_the_lower_class() -> None:
     scores = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
-    assert rank_of_label(scores, np.array([0, 1])).tolist() == [1, 2]
+    assert scoring.rank_of_label(scores, np.array([0, 1])).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 7), (7, 7), (503, 510), (1, 3)])
 def test_wilson_as_scipy_has_it(hits: int, count: int) -> None:
     second = binomtest(hits, count).proportion_ci(0.95, method="wilson")
-    found = wilson(hits, count)
+    found = scoring.wilson(hits, count)
     assert (found.low, found.high) == pytest.approx((second.low, second.high))
 
 
@@ -75,7 +52,7 @@ def test_wilson_as_scipy_has_it(hits: int, count: int) -> None:
 def test_mcnemar_as_scipy_has_it(lost: int, won: int) -> None:
     first = np.array([True] * lost + [False] * won + [True] * 30)
     second = np.array([False] * lost + [True] * won + [True] * 30)
-    found = mcnemar(first, second)
+    found = scoring.mcnemar(first, second)
     expected = binomtest(min(lost, won), lost + won, 0.5).pvalue if lost + won else 1.0
     assert found.p == pytest.approx(expected)
     assert found.difference == pytest.approx(second.mean() - first.mean())
@@ -84,7 +61,7 @@ def test_mcnemar_as_scipy_has_it(lost: int, won: int) -> None:
 
 def test_depth_metrics_by_hand() -> None:
     found, wanted = np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0, 8.0])
-    metrics = depth_metrics(found, wanted, silog_lambda=1.0)
+    metrics = scoring.depth_metrics(found, wanted, silog_lambda=1.0)
     assert metrics["abs_rel"] == pytest.approx((0 + 1 + 0.5) / 3)
     assert metrics["sq_rel"] == pytest.approx((0 + 1 + 2) / 3)
     assert metrics["rmse"] == pytest.approx(np.sqrt(mean_squared_error(wanted, found)))
@@ -95,18 +72,20 @@ def test_depth_metrics_by_hand() -> None:
     assert metrics["silog"] == pytest.approx(np.std([0, log2, -log2]))
     assert metrics["d1"] == pytest.approx(1 / 3)
     assert metrics["d3"] == pytest.approx(1 / 3)
-    assert depth_metrics(found, wanted * 0.99)["d1"] == pytest.approx(1 / 3)
+    assert scoring.depth_metrics(found, wanted * 0.99)["d1"] == pytest.approx(1 / 3)
 
 
 def test_least_squares_as_numpy_has_it() -> None:
     rng = np.random.default_rng(1)
     own = rng.random(500)
     wanted = 3 * own + 0.5 + 0.1 * rng.standard_normal(500)
-    aligned, _ = align(own, wanted, how="least-squares")
+    aligned, _ = scoring.align(own, wanted, how="least-squares")
     scale, shift = np.polyfit(own, wanted, 1)
     assert aligned == pytest.approx(scale * own + shift)
-    assert align(np.ones(9), np.arange(9.0), how="least-squares")[0] is None
-    assert align(own, -wanted, how="least-squares")[1] == "the best fit has a negative scale"
+    assert scoring.align(np.ones(9), np.arange(9.0), how="least-squares")[0] is None
+    assert (
+        scoring.align(own, -wanted, how="least-squares")[1] == "the best fit has a negative scale"
+    )
 
 
 @pytest.mark.parametrize("kind", ["depth", "inverse", "disparity"])
@@ -114,8 +93,10 @@ def test_least_squares_as_numpy_has_it() -> None:
 def test_kinds_of_maps_are_brought_together(kind: str, output: str) -> None:
     depth = np.random.default_rng(2).uniform(1, 20, (8, 8))
     made = {"depth": depth, "inverse": 1 / depth, "disparity": 50 / depth}
-    rules = DepthRules(truth_kind=kind, output_kind=output, align="none", disparity_scale=50.0)  # type: ignore[arg-type]
-    result = judge_depth_map(made[output], made[kind], rules)
+    rules = scoring.DepthRules(
+        truth_kind=kind, output_kind=output, align="none", disparity_scale=50.0
+    )  # type: ignore[arg-type]
+    result = scoring.judge_depth_map(made[output], made[kind], rules)
     assert result.metrics is not None
     assert result.metrics["abs_rel"] == pytest.approx(0.0, abs=1e-12)
     assert result.metrics["d1"] == 1.0
@@ -125,9 +106,11 @@ def test_kinds_of_maps_are_brought_together(kind: str, output: str) -> None:
 def test_alignment_undoes_scale_and_shift(how: str) -> None:
     depth = np.random.default_rng(3).uniform(1, 20, (16, 16))
     shift = 0.3 if how == "least-squares" else 0.0
-    rules = DepthRules(align=how)  # type: ignore[arg-type]
-    good = judge_depth_map(7 / depth + shift, depth, rules).metrics
-    bad = judge_depth_map(7 / depth + shift, depth, DepthRules(align="none")).metrics
+    rules = scoring.DepthRules(align=how)  # type: ignore[arg-type]
+    good = scoring.judge_depth_map(7 / depth + shift, depth, rules).metrics
+    bad = scoring.judge_depth_map(
+        7 / depth + shift, depth, scoring.DepthRules(align="none")
+    ).metrics
     assert good is not None
     assert bad is not None
     assert good["abs_rel"] == pytest.approx(0.0, abs=1e-9)
@@ -142,8 +125,8 @@ def test_depth_benchmark_compares_in_inverse_depth() -> None:
     wanted = 1 / depth
     scaled = own * np.median(wanted) / np.median(own)
     expected = np.mean(np.abs(scaled - wanted) / wanted)
-    rules = DepthRules(space="inverse")
-    found = judge_depth_map(own.reshape(20, 20), depth.reshape(20, 20), rules).metrics
+    rules = scoring.DepthRules(space="inverse")
+    found = scoring.judge_depth_map(own.reshape(20, 20), depth.reshape(20, 20), rules).metrics
     assert found is not None
     assert found["abs_rel"] == pytest.approx(expected)
 
@@ -151,17 +134,17 @@ def test_depth_benchmark_compares_in_inverse_depth() -> None:
 def test_masks_ranges_and_what_is_not_finite() -> None:
     truth = np.array([[0.0, np.nan, 5.0], [np.inf, 200.0, 10.0]])
     own = np.array([[1.0, 1.0, 5.0], [1.0, 1.0, np.nan]])
-    rules = DepthRules(output_kind="depth", align="none", max_depth=100.0)
-    result = judge_depth_map(own, truth, rules)
+    rules = scoring.DepthRules(output_kind="depth", align="none", max_depth=100.0)
+    result = scoring.judge_depth_map(own, truth, rules)
     assert (result.valid, result.nonfinite) == (1, 1)
-    empty = judge_depth_map(own, np.zeros((2, 3)), rules)
+    empty = scoring.judge_depth_map(own, np.zeros((2, 3)), rules)
     assert empty.metrics is None
     assert empty.reason == "no valid ground truth"
 
 
 def test_maps_are_normalised_by_the_reference() -> None:
     reference = np.array([[0.0, 10.0], [5.0, 5.0]])
-    found = map_differences(reference, reference + 1.0)
+    found = scoring.map_differences(reference, reference + 1.0)
     assert found is not None
     assert found["mae"] == pytest.approx(0.1)
     assert found["max_error"] == pytest.approx(0.1)
@@ -171,8 +154,10 @@ def test_maps_are_normalised_by_the_reference() -> None:
 def test_resizing_as_pillow_does() -> None:
     values = np.random.default_rng(5).random((7, 9)).astype(np.float32)
     picture = Image.fromarray(values).resize((31, 20), Image.Resampling.BILINEAR)
-    assert resize_map(values, (20, 31)) == pytest.approx(np.asarray(picture), abs=1e-5)
-    assert resize_map(np.array([[0.0, 1.0]]), (1, 4))[0] == pytest.approx([0, 0.25, 0.75, 1])
+    assert scoring.resize_map(values, (20, 31)) == pytest.approx(np.asarray(picture), abs=1e-5)
+    assert scoring.resize_map(np.array([[0.0, 1.0]]), (1, 4))[0] == pytest.approx(
+        [0, 0.25, 0.75, 1]
+    )
 
 
 def test_the_bootstrap_of_a_mean_is_that_of_theory() -> None:
@@ -186,17 +171,17 @@ def test_the_bootstrap_of_a_mean_is_that_of_theory() -> None:
 
 
 def test_boxes_by_hand() -> None:
-    boxes = corners_from_centres(np.array([[5.0, 5.0, 10.0, 10.0], [10.0, 5.0, 10.0, 10.0]]))
+    boxes = coco.corners_from_centres(np.array([[5.0, 5.0, 10.0, 10.0], [10.0, 5.0, 10.0, 10.0]]))
     assert boxes.tolist() == [[0, 0, 10, 10], [5, 0, 15, 10]]
-    assert iou_matrix(boxes, boxes)[0, 1] == pytest.approx(50 / 150)
+    assert coco.iou_matrix(boxes, boxes)[0, 1] == pytest.approx(50 / 150)
     scores = np.array([0.5, 0.9])
-    assert suppress(boxes, scores, iou=0.3).tolist() == [1]
-    assert suppress(boxes, scores, iou=0.4).tolist() == [1, 0]
+    assert coco.suppress(boxes, scores, iou=0.3).tolist() == [1]
+    assert coco.suppress(boxes, scores, iou=0.4).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("size", [(480, 640), (640, 480), (100, 100), (33, 517)])
 def test_the_letterbox_is_undone(size: tuple[int, int]) -> None:
-    geometry, inner = letterbox_of(size, (320, 320))
+    geometry, inner = coco.letterbox_of(size, (320, 320))
     assert max(inner) == 320
     x = np.array([geometry.left, geometry.left + inner[1]])
     y = np.array([geometry.top, geometry.top + inner[0]])
@@ -205,7 +190,7 @@ def test_the_letterbox_is_undone(size: tuple[int, int]) -> None:
     assert back[1] == pytest.approx([0, size[0]])
 
 
-def people(keypoints: np.ndarray, scores: np.ndarray | None = None, **rest: object) -> People:
+def people(keypoints: np.ndarray, scores: np.ndarray | None = None, **rest: object) -> coco.People:
     count = len(keypoints)
     xy = keypoints[..., :2]
     low, high = xy.min(axis=1), xy.max(axis=1)
@@ -215,7 +200,7 @@ def people(keypoints: np.ndarray, scores: np.ndarray | None = None, **rest: obje
         "scores": np.ones(count) if scores is None else scores,
         "ignored": np.zeros(count, bool), "crowd": np.zeros(count, bool),
     }  # fmt: skip
-    return People(**{**values, **rest})  # type: ignore[arg-type]
+    return coco.People(**{**values, **rest})  # type: ignore[arg-type]
 
 
 def test_oks_by_hand() -> None:
@@ -224,10 +209,10 @@ def test_oks_by_hand() -> None:
     sigma = 0.1
     # The third point is not labelled; the second is 5 away; the area is 100.
     expected = (1 + np.exp(-25 / (2 * 100 * (2 * sigma) ** 2))) / 2
-    assert oks_matrix(found, truth, [sigma] * 3)[0, 0] == pytest.approx(expected)
+    assert coco.oks_matrix(found, truth, [sigma] * 3)[0, 0] == pytest.approx(expected)
 
 
-def crowd_scene(folder: Path) -> tuple[CocoKeypoints, dict[int, People]]:
+def crowd_scene(folder: Path) -> tuple[CocoKeypoints, dict[int, coco.People]]:
     """Random people, detections near some of them, false ones, crowds and unlabelled ones."""
     rng = np.random.default_rng(8)
     listed, found = [], {}
@@ -268,7 +253,9 @@ def test_average_precision_as_pycocotools_has_it(tmp_path: Path) -> None:
     from pycocotools.cocoeval import COCOeval
 
     told, found = crowd_scene(tmp_path)
-    own = average_precision([match_people(found[i], told.people(i), COCO_SIGMAS) for i in found])
+    own = coco.average_precision(
+        [coco.match_people(found[i], told.people(i), coco.COCO_SIGMAS) for i in found]
+    )
     numbered = {**told.raw, "annotations": [
         {**each, "id": number} for number, each in enumerate(told.raw["annotations"], start=1)
     ]}  # fmt: skip
@@ -293,11 +280,11 @@ def test_average_precision_as_pycocotools_has_it(tmp_path: Path) -> None:
 
 def test_weights_are_repetitions(tmp_path: Path) -> None:
     told, found = crowd_scene(tmp_path)
-    matches = [match_people(found[i], told.people(i), COCO_SIGMAS) for i in found][:6]
+    matches = [coco.match_people(found[i], told.people(i), coco.COCO_SIGMAS) for i in found][:6]
     weights = [2, 0, 1, 3, 1, 0]
     repeated = [each for each, n in zip(matches, weights, strict=True) for _ in range(n)]
-    weighted = average_precision(matches, weights=np.array(weights))
-    plain = average_precision(repeated)
+    weighted = coco.average_precision(matches, weights=np.array(weights))
+    plain = coco.average_precision(repeated)
     for name, value in plain.items():
         # Where scores are equal, repeated images lie otherwise in the order.
         assert weighted[name] == pytest.approx(value, abs=0.03), name

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 
-from trtbench.trtexec.conditions import (
-    conditions_from_log,
-    log_from_metadata,
-    reported_from_log,
-)
+from trtbench.trtexec import conditions
 from trtbench.trtexec.log import log_from_text, read_log
 from trtbench.trtexec.log_values import LogText
 from trtbench.trtexec.times import (
@@ -54,8 +50,8 @@ def test_two_summaries_are_two_runs(pasted: Path, name: str, rates: list[float])
 
 def test_a_command_above_the_first_is_not_the_second_ones(pasted: Path) -> None:
     first, second = read_pasted(pasted, "orin_notes_cut_8x.txt").runs
-    assert conditions_from_log(first)["streams"].value == 2
-    assert conditions_from_log(second)["streams"].value is None
+    assert conditions.conditions_from_log(first)["streams"].value == 2
+    assert conditions.conditions_from_log(second)["streams"].value is None
 
 
 def test_nine_cells_are_nine_runs(pasted: Path) -> None:
@@ -73,12 +69,12 @@ def test_an_indented_log_without_a_summary_has_its_averages(pasted: Path) -> Non
 
 def test_old_wordings_keep_their_percentile(pasted: Path) -> None:
     (xavier,) = read_pasted(pasted, "issue118_trt6_xavier.log").runs
-    assert reported_from_log(xavier)["gpu_compute_time_p99_ms"] == 59.9569
+    assert conditions.reported_from_log(xavier)["gpu_compute_time_p99_ms"] == 59.9569
     (google,) = read_pasted(pasted, "googlenet_bvlc_32_int8.txt").runs
-    assert reported_from_log(google)["gpu_compute_time_p99_ms"] == 6.28486
+    assert conditions.reported_from_log(google)["gpu_compute_time_p99_ms"] == 6.28486
     (plain,) = read_pasted(pasted, "plain_average_trt3.txt").runs
-    assert set(reported_from_log(plain)) == {"gpu_compute_time_mean_ms"}
-    assert conditions_from_log(plain)["transfers"].value is False
+    assert set(conditions.reported_from_log(plain)) == {"gpu_compute_time_mean_ms"}
+    assert conditions.conditions_from_log(plain)["transfers"].value is False
 
 
 def check_times(columns: Any, metrics: dict[str, dict[str, float]], *, warmup_ms: float) -> None:
@@ -119,7 +115,7 @@ def test_every_metadata_file_with_times(beside: Path) -> None:
     ]
     assert len(pairs) >= 8
     for path, times in pairs:
-        run = log_from_metadata(json.loads(path.read_bytes()), where=path.name)
+        run = conditions.log_from_metadata(json.loads(path.read_bytes()), where=path.name)
         warmup = re.search(r"\+ (\d+)ms", run.option("Duration") or "")
         assert warmup is not None
         assert run.summary is not None

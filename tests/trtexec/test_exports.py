@@ -11,20 +11,14 @@ import samples
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import ParseError
 from trtbench.core.samples import EngineGraph, LayerProfile
-from trtbench.trtexec.exports import (
-    calibration_from_text,
-    dtype_from_format,
-    graph_from_json,
-    profile_from_json,
-    profiles_from_json,
-)
+from trtbench.trtexec import exports
 from trtbench.trtexec.sniff import kind_of
 from trtbench.trtexec.version import plan_from_bytes
 
 
 def read_graph(value: object) -> EngineGraph:
     text = value if isinstance(value, str) else json.dumps(value)
-    return graph_from_json(text.encode(), where="graph.json")
+    return exports.graph_from_json(text.encode(), where="graph.json")
 
 
 def test_names_only() -> None:
@@ -96,7 +90,7 @@ def test_raw_control_characters_are_read() -> None:
     ],
 )
 def test_types_in_every_wording(wording: str | None, dtype: str | None) -> None:
-    assert dtype_from_format(wording) == dtype
+    assert exports.dtype_from_format(wording) == dtype
 
 
 def test_metadata_names_each_node_once_and_keeps_brackets() -> None:
@@ -113,7 +107,7 @@ def test_every_graph_of_a_folder_is_read(artefacts: Path) -> None:
     paths = list(samples.artefact_files(artefacts, "layers"))
     assert len(paths) >= 8
     for path in paths:
-        graph = graph_from_json(path.read_bytes(), where=path.name)
+        graph = exports.graph_from_json(path.read_bytes(), where=path.name)
         assert len(graph.io_tensors) >= 2
         assert all(layer.name for layer in graph.layers)
         assert value_from_json(json_from_value(graph), EngineGraph, where="x") == graph
@@ -123,7 +117,7 @@ def test_every_graph_of_a_folder_is_read(artefacts: Path) -> None:
 
 
 def read_profile(text: str) -> LayerProfile:
-    return profile_from_json(text.encode(), where="profile.json")
+    return exports.profile_from_json(text.encode(), where="profile.json")
 
 
 @pytest.mark.parametrize("medians", [True, False])
@@ -182,7 +176,7 @@ def test_half_characters_do_not_hinder_storing() -> None:
 
 def test_several_profiles_in_one_file() -> None:
     text = samples.profile_text(samples.LAYERS, count=10) + samples.profile_text([("a", 1.0)])
-    profiles = profiles_from_json(text, where="profile.json")
+    profiles = exports.profiles_from_json(text, where="profile.json")
     assert [(each.count, len(each.layers)) for each in profiles] == [(10, 4), (100, 1)]
     with pytest.raises(ParseError, match="holds 2 profiles"):
         read_profile(text)
@@ -225,7 +219,7 @@ def test_every_profile_of_a_folder_is_read(artefacts: Path) -> None:
     paths = list(samples.artefact_files(artefacts, "profile"))
     assert len(paths) >= 5
     for path in paths:
-        for profile in profiles_from_json(path.read_bytes(), where=path.name):
+        for profile in exports.profiles_from_json(path.read_bytes(), where=path.name):
             assert profile.count
             shares = [layer.share or 0 for layer in profile.layers]
             assert sum(shares) == pytest.approx(1, abs=1e-4), path.name
@@ -237,7 +231,7 @@ def test_every_profile_of_a_folder_is_read(artefacts: Path) -> None:
 
 
 def test_calibration_cache_with_every_oddity() -> None:
-    cache = calibration_from_text(samples.CALIBRATION, where="calibration.cache")
+    cache = exports.calibration_from_text(samples.CALIBRATION, where="calibration.cache")
     assert (cache.version, cache.algorithm) == ("8.6.1", "EntropyCalibration2")
     assert [each.name for each in cache.scales][:2] == ["images:0", "block::conv [0]"]
     scales = {each.name: each.scale for each in cache.scales}

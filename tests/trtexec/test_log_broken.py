@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 import logs
 from trtbench.core.errors import ParseError
-from trtbench.trtexec.conditions import (
-    build_metadata_from_log,
-    conditions_from_log,
-    profile_metadata_from_log,
-)
+from trtbench.trtexec import conditions
 from trtbench.trtexec.log import log_from_text
 
 WHOLE = (
@@ -29,9 +25,9 @@ def survive(data: bytes) -> None:
         return
     assert runs
     for run in runs:
-        conditions_from_log(run)
-        build_metadata_from_log(run)
-        profile_metadata_from_log(run)
+        conditions.conditions_from_log(run)
+        conditions.build_metadata_from_log(run)
+        conditions.profile_metadata_from_log(run)
 
 
 @given(st.integers(0, len(WHOLE)))

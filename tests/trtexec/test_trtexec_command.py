@@ -8,26 +8,18 @@ from typing import Any
 import pytest
 
 import logs
+from trtbench.core import spec as specs
 from trtbench.core.errors import ParseError, UsageError
-from trtbench.core.spec import (
-    BuildSpec,
-    InputSpec,
-    Length,
-    ModelRef,
-    RunSpec,
-    ShapeProfile,
-    Warmup,
-)
 from trtbench.trtexec.command import bench_command, build_command
 from trtbench.trtexec.version import abilities_from_help, abilities_of_version
 
-ENGINE = ModelRef(path="a b.engine", format="engine")
-ONNX = ModelRef(path="net.onnx", format="onnx")
+ENGINE = specs.ModelRef(path="a b.engine", format="engine")
+ONNX = specs.ModelRef(path="net.onnx", format="onnx")
 VERSIONS = ("8.6.1", "10.9", "11.1")
 
 
 def bench(version: str, **changes: Any) -> list[str]:
-    spec = RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline")
+    spec = specs.RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline")
     spec = spec.having(**changes)
     return bench_command(
         spec, binary="trtexec", abilities=abilities_of_version(version), folder="out"
@@ -35,7 +27,7 @@ def bench(version: str, **changes: Any) -> list[str]:
 
 
 def build(version: str, **changes: Any) -> list[str]:
-    spec = BuildSpec(model=ONNX, output="net.engine").having(**changes)
+    spec = specs.BuildSpec(model=ONNX, output="net.engine").having(**changes)
     return build_command(
         spec, binary="trtexec", abilities=abilities_of_version(version), folder="out"
     )
@@ -63,12 +55,12 @@ def test_flags_of_11_are_its_own() -> None:
     [
         {"rate_hz": 10.0},
         {"threads": 2},
-        {"inputs": InputSpec(source="x.npz")},
-        {"warmup": Warmup(floor=Length(iterations=5))},
-        {"stop": Length()},
+        {"inputs": specs.InputSpec(source="x.npz")},
+        {"warmup": specs.Warmup(floor=specs.Length(iterations=5))},
+        {"stop": specs.Length()},
         {"device": "gpu one"},
         {"options": {"avgruns": "3"}},
-        {"model": ModelRef(path="m.pt", format="torch")},
+        {"model": specs.ModelRef(path="m.pt", format="torch")},
     ],
 )
 def test_what_trtexec_cannot_do_is_an_error_before_it_runs(changes: dict[str, Any]) -> None:
@@ -77,7 +69,7 @@ def test_what_trtexec_cannot_do_is_an_error_before_it_runs(changes: dict[str, An
 
 
 def test_profile_and_its_separate_run() -> None:
-    spec = RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline", profile=True)
+    spec = specs.RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline", profile=True)
     for version, separate in (("8.6.1", True), ("10.9", True), ("11.1", False)):
         command = bench_command(
             spec, binary="t", abilities=abilities_of_version(version), folder="o"
@@ -101,8 +93,8 @@ def test_everything_a_run_can_say() -> None:
         "10.9",
         shapes={"x:0": (1, 3, 4), "y": ()},
         batch=8,
-        warmup=Warmup(floor=Length(seconds=0.5)),
-        stop=Length(iterations=200),
+        warmup=specs.Warmup(floor=specs.Length(seconds=0.5)),
+        stop=specs.Length(iterations=200),
         streams=2,
         gap_s=0.002,
         device="cuda:1",
@@ -156,7 +148,7 @@ def test_everything_a_build_can_say() -> None:
     command = build(
         "10.9",
         precision="int8",
-        shapes={"x": ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))},
+        shapes={"x": specs.ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))},
         workspace_bytes=4 << 30,
         optimization_level=5,
         timing_cache="t.cache",

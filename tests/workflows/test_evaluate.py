@@ -166,8 +166,7 @@ def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate) -> 
     assert plain.models[0].score("abs_rel").value == pytest.approx(2 / 3, rel=1e-3)
 
 
-POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]
-"""In a 64x64 input."""
+POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]  # in a 64x64 input
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -59,8 +59,7 @@ class World:
     clocks_hz: tuple[float, ...] = (1.98e9,)
     limits_s: tuple[float, ...] = (0.0,)
     telemetry: tuple[TelemetrySample, ...] = ()
-    graph: str = ""
-    """The engine's layers as trtexec exports them."""
+    graph: str = ""  # the engine's layers as trtexec exports them
 
 
 class Stage:
