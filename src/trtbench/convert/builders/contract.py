@@ -13,14 +13,10 @@ from trtbench.core.spec import BuildSpec
 class Builder(Protocol):
     """The module of a builder. Names that have a value here are optional."""
 
-    OPTIONS: Mapping[str, str] = {}
-    """The keys of ``--opt key=value``, each with a line of help."""
-    TIMING_CACHE: bool = True
-    """Whether it uses a timing cache."""
-    LIBRARY: str = ""
-    """The library it imports to build; empty for a program."""
-    TAKES_ARGUMENTS: bool = False
-    """Whether it gets the arguments after ``--``, as a program does."""
+    OPTIONS: Mapping[str, str] = {}  # the keys of `--opt key=value`, each with a line of help
+    TIMING_CACHE: bool = True  # whether it uses a timing cache
+    LIBRARY: str = ""  # the library it imports to build; empty for a program
+    TAKES_ARGUMENTS: bool = False  # whether it gets the arguments after `--`, as a program does
     CHOSEN: int = 0
     """Its rank when no builder is named: the available one with the lowest number is used."""
     needs_types: Callable[[Mapping[str, str]], bool] | None = None
