@@ -172,7 +172,10 @@ def _inputs(a: RunRecord, b: RunRecord) -> _Found:
 
 
 def _batches(a: RunRecord, b: RunRecord) -> _Found:
-    if a.items_per_query == b.items_per_query:
+    if a.known_items is None and b.known_items is None:
+        message = "the batch of both sides is unknown: one query may be more work than the other"
+        return "unknown", "unknown", message, False
+    if a.known_items == b.known_items:
         return None
     one, other = (each.known_items or "unknown" for each in (a, b))
     return a.batch, b.batch, f"batch {one} against {other}", True

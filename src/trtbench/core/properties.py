@@ -268,7 +268,7 @@ def inputs_of(record: RunRecord) -> str:
     if record.inputs:
         return ", ".join(text_from_shape(each.shape) for each in record.inputs)
     given = ", ".join("x".join(map(str, shape)) for shape in record.spec.shapes.values())
-    return given or f"batch {record.items_per_query}"
+    return given or f"batch {record.known_items or 'unknown'}"
 
 
 def _options_text(record: RunRecord) -> str:

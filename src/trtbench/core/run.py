@@ -337,8 +337,9 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
 
     @property
     def known_items(self) -> int | None:
-        """Items per query; ``None`` if the inputs do not show it."""
-        return self.batch if self.inputs else self.items_per_query
+        """Items per query; ``None`` if neither inputs nor a log show it."""
+        shown = self.inputs or self.provenance == "imported"
+        return self.batch if shown else self.items_per_query
 
 
 class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"):

@@ -44,6 +44,7 @@ from trtbench.trtexec.conditions import (
     log_from_metadata,
     protocol_from_log,
     reported_from_log,
+    shapes_from_command,
     warnings_from_log,
 )
 from trtbench.trtexec.exports import graph_from_json, profiles_from_json
@@ -56,7 +57,6 @@ _VERSION = re.compile(r"\d{1,2}(?:\.\d{1,4}){0,3}")
 _QUANTITY = re.compile(r"([\d.]+)\s*(GHz|MHz|kHz|Hz|GiB|MiB|KiB|bits)?", re.IGNORECASE)
 _SCALE = {"ghz": 1e9, "mhz": 1e6, "khz": 1e3, "hz": 1.0, "gib": 2.0**30, "mib": 2.0**20}
 _SECONDS = re.compile(r"\s*([\d.]+)\s*s\b")
-_SHAPE = re.compile(r"([^=,]+?)[=:](\d+(?:x\d+)*)(?:,|\Z)")
 
 NOTHING = LogRun(where="", line=1, outcome="passed")
 
@@ -415,7 +415,7 @@ def gpu_from_log(run: LogRun) -> Gpu | None:
     section = run.section("Device Information")
     name = section.get("Selected Device") if section else None
     if section is None or not name:
-        return None
+        return Gpu(name=run.device) if run.device else None
     memory = _quantity(section.get("Device Global Memory"))
     bus = section.get("Memory Bus Width") or ""
     return Gpu(
@@ -488,7 +488,6 @@ def _spec(draft: Draft, log: LogRun, conditions: Mapping[str, Fact], stated: Sta
     separate = log.option("Separate profiling")
     allowed = conditions["precision"].value
     words = re.split(r"[+,\s]+", str(allowed).lower()) if allowed else []
-    shapes = _given(log).get("--shapes", "").replace("'", "").replace('"', "")
     options = {}
     averages = (log.option("Averages") or "").split(" ")[0]
     if averages.isdecimal():
@@ -500,7 +499,7 @@ def _spec(draft: Draft, log: LogRun, conditions: Mapping[str, Fact], stated: Sta
     return RunSpec(
         model=stated.engine or _model(draft, log),
         runtime="torch" if draft.of_torch else "trtexec",
-        shapes={m[1]: tuple(int(d) for d in m[2].split("x")) for m in _SHAPE.finditer(shapes)},
+        shapes=shapes_from_command(log),
         batch=_integer(conditions["batch"].value),
         warmup=Warmup(floor=Length(seconds=floor), until_steady=False),
         stop=Length(
@@ -606,6 +605,8 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
         yield "an engine was built; nothing was measured"
     if log.title:
         yield f"heading above the log: {log.title}"
+    if log.device and gpu_from_log(log) == Gpu(name=log.device):
+        yield f"the text above the numbers names the device: {log.device}"
     if log.pasted_command:
         yield "the command was above the numbers; trtexec did not print it itself"
     if log.outcome == "cut":

@@ -30,6 +30,13 @@ _SWITCHES = {
     "spin_wait": ("Spin-wait", "--useSpinWait", "--noSpinWait"),
 }
 """The label in the printed options, and the flags that turn it on and off."""
+_PRECISIONS = {
+    "bf16": ("--bf16",),
+    "fp16": ("--fp16", "--half2", "--best"),
+    "int8": ("--int8", "--best"),
+    "fp8": ("--fp8",),
+}
+_SHAPE = re.compile(r"([^=,]+?)[=:](\d+(?:x\d+)*)(?:,|\Z)")
 
 
 def conditions_from_log(run: LogRun) -> dict[str, Fact]:
@@ -63,6 +70,8 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
     elif legacy is not None and not (legacy.get("loadEngine") or legacy.get("engine")):
         allowed = [name for name in ("fp16", "int8") if legacy.get(name) is not None]
         precision = Fact(value="+".join(["fp32", *allowed]))
+    elif not loads and (flags := [n for n, f in _PRECISIONS.items() if _has_any(run, f)]):
+        precision = Fact(value="+".join(["fp32", *flags]))
     return {
         "transfers": transfers,
         "cuda_graph": Fact(value=False) if fell_back else graph,
@@ -85,6 +94,10 @@ def _implied(value: Scalar) -> Fact:
 
 def _has_flag(run: LogRun, flag: str) -> bool:
     return any(word == flag or word.startswith(f"{flag}=") for word in run.arguments)
+
+
+def _has_any(run: LogRun, flags: Sequence[str]) -> bool:
+    return any(_has_flag(run, flag) for flag in flags)
 
 
 def _switch(run: LogRun, name: str) -> Fact:
@@ -147,7 +160,23 @@ def _batch(run: LogRun) -> Fact:
     if size is not None:
         return _implied(size)
     explicit = printed.lower() == "explicit" or run.option("Max batch") == "explicit batch"
-    return Fact(value=stated) if stated is not None and not explicit else UNKNOWN
+    if stated is not None and not explicit:
+        return Fact(value=stated)
+    # The command alone: an implicit batch, else the shapes, of which ONNX has the batch first.
+    given = _number(run, (), ("--batch",))
+    shapes = shapes_from_command(run)
+    first = {shape[0] for shape in shapes.values()} if given is None else {given}
+    return _implied(first.pop() if len(first) == 1 else None)
+
+
+def shapes_from_command(run: LogRun) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that a command asks for; without ``--shapes``, the optimum ones."""
+    words = dict(word.partition("=")[::2] for word in run.arguments)
+    given = words.get("--shapes") or words.get("--optShapes") or ""
+    return {
+        name.strip("'\""): tuple(int(size) for size in sizes.split("x"))
+        for name, sizes in _SHAPE.findall(given)
+    }
 
 
 WARNED = "trtexec_warned."

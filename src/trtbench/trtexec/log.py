@@ -44,6 +44,8 @@ LONGEST_LINE = 1 << 22
 LARGEST_DOCUMENT = 128 << 20
 MOST_BRACKETS, MOST_COMMAS = 2_000_000, 20_000_000
 """Limits for a JSON document: a small file may hold many empty lists, which take memory."""
+MOST_WAITING = 10_000
+"""Lines after the numbers of a run that are kept in memory until it is known whose they are."""
 MOST_PROGRAMS, MOST_PREFIXES, FEWEST_PROGRAM_LINES = 64, 10_000, 3
 """Limits for separating the interleaved output of several programs by their prefixes."""
 HEAD = 64 << 10
@@ -432,7 +434,7 @@ def clean(line: str) -> str:
         line = _ANSI.sub("", line)
     if "**" in line:
         line = _BOLD.sub(r"\1", line)
-    line = line.rstrip(" \t│┃`")
+    line = line.rstrip(" \t│┃") if _FENCE.match(line) else line.rstrip(" \t│┃`")
     if line[-1:] == "m" and "[" in line[-13:]:
         line = _ANSI_REST.sub("", line)
     return line
@@ -549,6 +551,15 @@ _DECIMAL = re.compile(
 )
 """A decimal comma: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
+_HEADING = re.compile(r"\s{0,3}(#{1,6})\s")
+_DEVICE = re.compile(
+    r"\b(?:NVIDIA )?(?:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)(?: (?:Nano|NX))?"
+    r"|(?:GeForce |Quadro )?(?:RTX|GTX) ?A?\d{3,4}(?: ?(?:Ti|SUPER|Super|Laptop GPU|Ada))*"
+    r"|TITAN (?:X|V|Xp|RTX)|Quadro [A-Z]+\d+"
+    r"|(?:Tesla )?(?:[VAHPB][1-3]00|A10G?|A30|A40|T4|L4|L40S?|P4|P40|K80|GB?200|GH200)"
+    r"(?:-(?:SXM\d?|PCIE|PCIe)[\w-]*)?)(?![\w.])"
+)
+"""Devices as people write them."""
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
 _CRASH = re.compile(
@@ -572,6 +583,8 @@ _BEFORE_SUMMARY = (
     "Finished parsing", "Engine built", "Engine loaded", "Engine deserialized",
 )  # fmt: skip
 """Lines that trtexec prints only before the summary."""
+_AFTER_SUMMARY = ("Explanations of", "Output Tensors", "Output values", "* ", "Done.")
+"""Lines that trtexec prints only after the summary."""
 _AFTER_OPTIONS = (
     *_BEFORE_SUMMARY, "Starting inference", "Throughput: ", "TensorRT version: ", "Latency: min",
     "Host Latency", "Host latency", "host latency", "GPU Compute", "GPU compute", "Enqueue Time",
@@ -630,6 +643,12 @@ class _LogReader:
         """The first line of other text after the numbers of the last run."""
         self.title: str | None = None
         self.cut = False
+        self.devices: dict[int, str] = {}
+        """Devices that headings name, by the level of the heading."""
+        self.devices_above: set[str] = set()
+        """Devices that are named above the first numbers, for the whole text."""
+        self.waiting: list[tuple[LogLine, str, int]] = []
+        """Lines after the numbers of a run, which belong to the next if that has numbers too."""
 
     def add(self, raw: str, at: int) -> None:
         """Add one line to its run; secrets in it are masked."""
@@ -657,22 +676,82 @@ class _LogReader:
             return
         if "," in line.text and line.level != "V":
             line = line._replace(text=_DECIMAL.sub(".", line.text))
-        if self.current.starts_new_run(line):
-            self.next_run(self.text_start or at)
-        elif not line.level and self._add_unmarked(line.text, at):
+        own = self.current.continues_summary(line)
+        if self.current.starts_new_run(line) or (own and self._waiting_start() is not None):
+            self._begin_with_waiting(at)
+        elif not own and not line.level and self._add_unmarked(line.text, at):
             return
         if line.level and (self.text_start or self.title) and not self.current.is_finished:
             self._assign_title()
+        if not own and self.current.is_over(line):
+            self.waiting.append((line, raw, at))
+            if len(self.waiting) > MOST_WAITING:
+                self._keep_waiting()
+            return
+        self._keep_waiting()
         self.current.add(line, raw)
         self.current.last_line = at
 
+    def _keep_waiting(self, until: int | None = None) -> None:
+        """Add lines that wait, or those before a line, to the current run."""
+        kept = [each for each in self.waiting if until is None or each[2] < until]
+        for line, raw, at in kept:
+            self.current.add(line, raw)
+            self.current.last_line = at
+        del self.waiting[: len(kept)]
+
+    def _waiting_start(self) -> int | None:
+        """Return the first line that waits and is not what trtexec prints after its numbers.
+
+        That is a warning, of the same second, or one of few sentences.
+        """
+        last = self.current.last_stamp
+        starts = (
+            at
+            for line, _, at in self.waiting
+            if line.level == "I"
+            and line.text.strip()
+            and not line.text.startswith(_AFTER_SUMMARY)
+            and (line.stamp != last or line.library)
+        )
+        return next(starts, None)
+
+    def _begin_with_waiting(self, at: int) -> None:
+        """Begin a run with the lines that wait: from a text on, or from what is printed first."""
+        begin = min(self.text_start or at, self._waiting_start() or at)
+        self._keep_waiting(begin)
+        moved, self.waiting = self.waiting, []
+        self.next_run(begin)
+        self.waiting = moved
+        self._keep_waiting()
+
     def next_run(self, line: int) -> None:
+        self._keep_waiting()
         # Maximum number of runs in one log, to bound the memory for a file full of banners.
         if self.current.evidence and len(self.runs) < 10_000:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
             self.runs.append(self.current.run())
         self.current = _RunReader(where=self.where, line=line)
+        self.current.device = self._device()
         self._assign_title()
+
+    def _device(self) -> str | None:
+        """Return the device of the section of a text, else of the whole text, if it is one."""
+        above = {a for a in self.devices_above if not any(a in b for b in self.devices_above - {a})}
+        of_text = above.pop() if len(above) == 1 else None
+        return self.devices[max(self.devices)] if self.devices else of_text
+
+    def _look_for_device(self, text: str) -> None:
+        """Remember the device that a heading, or the text above all numbers, names."""
+        names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
+        if heading := _HEADING.match(text):
+            level = len(heading[1])
+            self.devices = {k: name for k, name in self.devices.items() if k < level}
+            self.devices |= {level: names.pop()} if len(names) == 1 else {}
+        elif not self.runs and not self.current.is_finished:
+            self.devices_above |= names
+        if not self.current.is_finished:
+            self.current.device = self._device()
 
     def _assign_title(self) -> None:
         if self.current.title is None and not self.current.started:
@@ -689,6 +768,7 @@ class _LogReader:
             self.current.title = None  # the banner has the command
             self.current.add_banner(banner)
         elif self.current.outcome is None:
+            self._keep_waiting()
             self.current.add_banner(banner)
         self.current.last_line = at
         self.text_start = None
@@ -696,6 +776,7 @@ class _LogReader:
     def _add_unmarked(self, text: str, at: int) -> bool:
         """Add a line without a level; return whether it is a code fence, which no run needs."""
         current = self.current
+        self._look_for_device(text)
         if current.is_finished and self.text_start is None and text.strip():
             self.text_start = at
         continued = self.commands.incomplete is not None
@@ -709,6 +790,10 @@ class _LogReader:
             return False
         if _FENCE.match(text):
             current.closed = current.closed or (current.summary.printed and not current.banner)
+            if current.mode == "section":
+                current.mode = None
+                names = dict(current.sections[-1][1]).get("Selected Device")
+                self.devices_above |= {names} if names and not self.runs else set()
             return True
         if (current.is_finished or not current.started) and (
             self.title is None or text.startswith("#")
@@ -740,6 +825,7 @@ class _RunReader:
         self.command: str | None = None
         """The command typed above the output; that of a banner has priority."""
         self.title: str | None = None
+        self.device: str | None = None
         self.closed = False
         """A code fence ended the excerpt after its numbers: no more lines belong to it."""
         self.has_summary_heading = False
@@ -757,6 +843,11 @@ class _RunReader:
         """Whether the run has its numbers, so that the text that follows is not about it."""
         return bool(self.outcome) or self.closed or self.summary.printed
 
+    def is_over(self, line: LogLine) -> bool:
+        """Whether a line after the numbers may be of the next run, and is no part of a table."""
+        open_table = self.mode is not None and self.outcome is None and not self.closed
+        return self.is_finished and not open_table and not line.text.startswith("=== ")
+
     def add_banner(self, banner: Banner) -> None:
         """Add a ``RUNNING`` banner, or the banner that ends the run."""
         self.evidence = True
@@ -764,6 +855,13 @@ class _RunReader:
         self.version = self.version or banner.version
         if banner.kind in _OUTCOMES:
             self.outcome, self.mode = _OUTCOMES[banner.kind], None
+
+    def continues_summary(self, line: LogLine) -> bool:
+        """Whether a line has a further number of the summary that was begun."""
+        over = self.outcome is not None or self.closed or self.mode in ("prose", "help")
+        if over or line.library or line.level not in ("", "I") or not self.summary.printed:
+            return False
+        return self.summary.takes(line.text) and not self.summary.repeats(line.text)
 
     def starts_new_run(self, line: LogLine) -> bool:
         """Whether a line starts another run, because this run already has such a line."""
@@ -878,6 +976,8 @@ class _RunReader:
         elif match := _TRACED.match(text):
             # TensorRT 7 prints 0 for an explicit batch.
             self.counts |= {"queries": int(match[1]) or None, "trace_s": number(match[2])}
+        elif text.startswith("Selected Device: "):
+            self.device = text.partition(": ")[2].strip() or self.device
         elif text.startswith("TensorRT version: "):
             self.version = version_from_text(text.partition(": ")[2]) or self.version
         elif text.rstrip() == "Done." and self.summary.averages and self.banner is None:
@@ -917,6 +1017,7 @@ class _RunReader:
             announced=banner is not None and banner.kind == "RUNNING",
             pasted_command=not printed and self.command is not None,
             title=self.title,
+            device=self.device,
             first_stamp=self.first_stamp,
             last_stamp=self.last_stamp,
             sections=tuple(LogSection(name=name, entries=tuple(e)) for name, e in self.sections),

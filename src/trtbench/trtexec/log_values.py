@@ -158,6 +158,8 @@ class LogRun(Value, frozen=True, kw_only=True):
     announced: bool = False  # whether the log has a `RUNNING` banner, so that it is not an excerpt
     pasted_command: bool = False
     title: str | None = None
+    device: str | None = None
+    """The device that the text above names; a printed one has priority."""
     last_line: int | None = None
     first_stamp: str | None = None  # `03/04/2025-05:06:07`, in the local time of the machine
     last_stamp: str | None = None
@@ -544,6 +546,13 @@ class SummaryCollector:
     def printed(self) -> bool:
         """Whether a performance summary was printed, not only averages."""
         return bool(self.metrics or self.totals)
+
+    def takes(self, text: str) -> bool:
+        """Whether a line is part of a summary, here or on its own."""
+        other = SummaryCollector()
+        other.block = self.block
+        other.metrics = {k: dict(v) for k, v in self.metrics.items() if k == self.block}
+        return other.add(text)
 
     def repeats(self, text: str) -> bool:
         """Whether a line has a number that is already here, so that it is of another run."""

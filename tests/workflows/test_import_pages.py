@@ -1,0 +1,100 @@
+"""Pages with several summaries: what stands above a summary is said of it, and of no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imports import bring, record
+
+from trtbench.store.store import Store
+
+DAYS = ("01/05/2023", "02/06/2023", "03/07/2023")
+
+
+def summary(place: int, *, stamp: str = "") -> str:
+    lines = [
+        f"Throughput: {100 + place} qps",
+        f"Latency: min = 4 ms, max = 6 ms, mean = 5 ms, median = {5 + place} ms",
+        "Total Host Walltime: 3 s",
+    ]
+    return "\n".join(stamp + line for line in lines)
+
+
+def excerpt(place: int) -> str:
+    """An excerpt from the middle of a log: device, version and shape stand before the numbers."""
+    stamp = f"[{DAYS[place]}-05:06:07] [I] "
+    above = (
+        f"Selected Device: board {place}",
+        f"TensorRT version: 8.{place + 1}.0",
+        f"Created input binding for x with dimensions {place + 1}x3x8x8",
+        "Created output binding for y with dimensions {place + 1}x10",
+        "Starting inference",
+    )
+    return "\n".join((*(stamp + line for line in above), summary(place, stamp=stamp)))
+
+
+def runs_of(page: str, folder: Path, store: Store) -> list[Any]:
+    (folder / "page.md").write_text(page)
+    found = sorted((record(each) for each in bring(folder, store=store).runs), key=rate)
+    assert [rate(each) for each in found] == [100 + place for place in range(len(found))]
+    return found
+
+
+def rate(run: Any) -> float:
+    return float(run.reported["throughput_qps"])
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["\n```\n\n## another\n\n```\n", "\n\n## another\n\n", "\nsome words\n", "\n\n", "\n"],
+    ids=["fences", "headings", "text", "blank", "nothing"],
+)
+def test_what_stands_above_a_summary_belongs_to_it(
+    between: str, tmp_path: Path, store: Store
+) -> None:
+    found = runs_of(between.join(map(excerpt, range(3))), tmp_path, store)
+    assert [run.created[:10] for run in found] == ["2023-01-05", "2023-02-06", "2023-03-07"]
+    assert [run.environment.gpus[0].name for run in found] == ["board 0", "board 1", "board 2"]
+    versions = [run.environment.versions["tensorrt"] for run in found]
+    assert versions == ["8.1.0", "8.2.0", "8.3.0"]
+    assert [run.inputs[0].shape[0] for run in found] == [1, 2, 3]
+
+
+def test_what_trtexec_prints_after_a_summary_stays_with_it(tmp_path: Path, store: Store) -> None:
+    stamp = f"[{DAYS[0]}-05:06:09] [W] "
+    warned = f"{excerpt(0)}\n{stamp}* GPU compute time is unstable.\n{excerpt(1)}"
+    first, second = runs_of(warned, tmp_path, store)
+    assert "H47" in {each.code for each in first.findings}
+    assert "H47" not in {each.code for each in second.findings}
+
+
+def test_a_device_named_at_the_top_or_in_a_heading_holds_below_it(
+    tmp_path: Path, store: Store
+) -> None:
+    page = "\n\n".join((
+        "Measured on a Jetson AGX Orin with JetPack 5.1.", summary(0),
+        "## Tesla T4", summary(1), "### int8", summary(2), "## Notes on both", summary(3),
+    ))  # fmt: skip
+    named = [[gpu.name for gpu in each.environment.gpus] for each in runs_of(page, tmp_path, store)]
+    assert named == [["Jetson AGX Orin"], ["Tesla T4"], ["Tesla T4"], ["Jetson AGX Orin"]]
+    both = f"The RTX 3090 and the Tesla T4\n\n{summary(0)}"
+    (tmp_path / "b").mkdir()
+    (run,) = runs_of(both, tmp_path / "b", store)
+    assert run.environment.gpus == ()  # which of them is unknown
+
+
+def test_a_command_above_the_numbers_gives_batch_and_precision(
+    tmp_path: Path, store: Store
+) -> None:
+    commands = (
+        "trtexec --deploy=a.prototxt --batch=16 --half2",
+        "trtexec --onnx=b.onnx --shapes=x:4x3x8x8 --int8 --fp16",
+        "trtexec --loadEngine=c.engine",
+    )
+    page = "\n\n".join(f"$ {each}\n\n{summary(place)}" for place, each in enumerate(commands))
+    found = runs_of(page, tmp_path, store)
+    assert [each.known_items for each in found] == [16, 4, None]
+    precisions = [each.conditions["precision"].value for each in found]
+    assert precisions == ["fp32+fp16", "fp32+fp16+int8", None]
