@@ -551,6 +551,8 @@ _DECIMAL = re.compile(
 )
 """A decimal comma: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
+_VALUE = re.compile(r"[=:]\s*[\d.]+\s*(?:fps|FPS|ms|qps|%|s)?\b")
+"""A number in a sentence, which is no name of what was measured."""
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s")
 _DEVICE = re.compile(
     r"\b(?:NVIDIA )?(?:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)(?: (?:Nano|NX))?"
@@ -681,7 +683,8 @@ class _LogReader:
             self._begin_with_waiting(at)
         elif not own and not line.level and self._add_unmarked(line.text, at):
             return
-        if line.level and (self.text_start or self.title) and not self.current.is_finished:
+        titled = (self.text_start or self.title) and not self.current.is_finished
+        if titled and (line.level or self.current.summary.takes(line.text)):
             self._assign_title()
         if not own and self.current.is_over(line):
             self.waiting.append((line, raw, at))
@@ -728,7 +731,7 @@ class _LogReader:
     def next_run(self, line: int) -> None:
         self._keep_waiting()
         # Maximum number of runs in one log, to bound the memory for a file full of banners.
-        if self.current.evidence and len(self.runs) < 10_000:
+        if self.current.is_of_trtexec and len(self.runs) < 10_000:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
             self.runs.append(self.current.run())
         self.current = _RunReader(where=self.where, line=line)
@@ -798,7 +801,7 @@ class _LogReader:
         if (current.is_finished or not current.started) and (
             self.title is None or text.startswith("#")
         ):
-            title = _MARKUP.sub("", text[: 4 * _LONGEST_TITLE])
+            title = "" if _VALUE.search(text) else _MARKUP.sub("", text[: 4 * _LONGEST_TITLE])
             self.title = title[:_LONGEST_TITLE] or self.title
         return False
 
@@ -842,6 +845,17 @@ class _RunReader:
     def is_finished(self) -> bool:
         """Whether the run has its numbers, so that the text that follows is not about it."""
         return bool(self.outcome) or self.closed or self.summary.printed
+
+    @property
+    def is_of_trtexec(self) -> bool:
+        """Whether this is a run of trtexec, not of a sample program or one number in a text."""
+        if not self.evidence or (self.banner and self.banner.tool.lower().startswith("sample")):
+            return False
+        summary, others = self.summary, self.profile or self.command or self.first_stamp
+        if self.banner or self.sections or others or summary.metrics or self.messages.found:
+            return True
+        pair = len(summary.averages) > 1 or len(summary.totals) > 1
+        return pair or any(each.host_ms or each.percentile for each in summary.averages)
 
     def is_over(self, line: LogLine) -> bool:
         """Whether a line after the numbers may be of the next run, and is no part of a table."""
