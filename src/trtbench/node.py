@@ -104,7 +104,7 @@ def _run_job(job: RemoteJob, folder: Path, notify: Notify) -> None:
     python = job.python or config.python_for(job.spec.runtime)
     if job.turns is None:
         execution = replace(execution, python=python, output=folder / RUN, run_id=job.id)
-        run_bench(job.spec, store=store, execution=execution)
+        run_bench(job.spec, store=store, execution=execution, search=job.search)
         return
     from trtbench.compare.compare import measure_in_turn
     from trtbench.compare.turns import Sides

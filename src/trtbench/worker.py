@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import signal
 import sys
 import time
 import traceback
@@ -28,6 +29,7 @@ from trtbench.core import jobs
 from trtbench.core.codec import job_from_json, json_from_value
 from trtbench.core.errors import FULL, TrtbenchError
 from trtbench.core.plugins import missing_package
+from trtbench.core.run import LoadSearch
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Value
 from trtbench.runtimes import RUNTIMES, session_opener
@@ -83,8 +85,11 @@ def main(arguments: list[str]) -> int:
                 from trtbench.tasks._feed import image_inputs
 
                 image_readers[:] = [image_inputs]
-            runtime = RUNTIMES.load(job.spec.runtime)
-            outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
+            if job.search is not None:
+                outcome, times = _search(job, job.search, folder=folder, events=events)
+            else:
+                runtime = RUNTIMES.load(job.spec.runtime)
+                outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
             events("save")
             _save(outcome, times, folder, launch=job.launch)
         elif isinstance(job, jobs.DuetJob):
@@ -140,6 +145,23 @@ def _run_job(job: jobs.Job, *, folder: Path, events: Events) -> Value:
     function: Callable[..., Value] = getattr(importlib.import_module(f"trtbench.{module}"), name)
     assert not isinstance(job, jobs.DuetJob)
     return function(job.spec, folder=folder, stage=events)
+
+
+def _search(
+    job: jobs.BenchJob, search: LoadSearch, *, folder: Path, events: Events
+) -> tuple[jobs.BenchOutcome, IterationTimes]:
+    """Search for a rate; after every probe, what is known so far is in the folder."""
+    from trtbench.runtimes.contract import bench_session
+
+    def keep(search: LoadSearch, result: tuple[jobs.BenchOutcome, IterationTimes]) -> None:
+        ends = {signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # an interrupt leaves whole files
+        _save(*result, folder, launch=job.launch)
+        (folder / "load.json").write_bytes(json_from_value(search))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
+
+    opener = session_opener(job.spec.runtime)
+    return bench_session(opener, job.spec, stage=events, folder=folder, search=search, keep=keep)
 
 
 def _save(outcome: jobs.BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:

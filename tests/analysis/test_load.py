@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from trtbench.analysis.load import (
-    LOOKS,
-    LoadSearch,
-    RatePoint,
-    Slo,
-    Window,
-    next_rate,
-    point_from_windows,
-    slo_from_text,
-    with_point,
-)
+from trtbench.analysis.load import PROBES, Window, point_from_windows, slo_from_text
 from trtbench.core.errors import UsageError
+from trtbench.core.jobs import Stage
+from trtbench.core.run import LoadSearch
+from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.runtimes import _loop
+from trtbench.runtimes._session import Session
+from trtbench.runtimes.contract import bench_session
 
 SLO = slo_from_text("p99<10ms")
 
@@ -60,7 +57,6 @@ def test_a_bound_is_a_percentile_of_what_a_caller_waits() -> None:
         (windows(2), 0.005, "accepted"),
         (windows(2), 0.01, "unclear"),
         (windows(2), 0.02, "refused"),
-        (windows(1), 0.001, "unclear"),  # one window decides nothing
         (windows(2, grows=True), 0.001, "refused"),  # overload, however short the latencies
         (windows(2, served=0.9), 0.001, "accepted"),  # a last query that took long is none
         (windows(1, served=0.9, grows=True) + windows(1, served=0.9), 0.001, "refused"),
@@ -74,90 +70,128 @@ def test_a_rate_is_decided_by_the_whole_interval(
     assert point.overloaded == any(each.queue_grows for each in seen)
 
 
-def queue(rate_hz: float, seed: int, *, mu: float = 1000.0, count: int = 3000) -> np.ndarray:
-    """Times in a queue with random arrivals and exponential service, from an empty one on."""
-    rng = np.random.default_rng([seed, round(rate_hz)])
-    due = np.cumsum(rng.exponential(1 / rate_hz, count))
-    worked = np.cumsum(service := rng.exponential(1 / mu, count))
-    return worked + np.maximum.accumulate(due - (worked - service)) - due
+class Clock:
+    """A clock that only moves when somebody works, waits or reads it."""
+
+    def __init__(self) -> None:
+        self.now = 10**9
+
+    def perf_counter_ns(self) -> int:
+        self.now += 50
+        return self.now
+
+    def perf_counter(self) -> float:
+        return self.perf_counter_ns() * 1e-9
+
+    monotonic = perf_counter
+
+    def wait(self, target_ns: int) -> None:
+        self.now = max(self.now, target_ns)
 
 
-def looked_at(rate_hz: float, seed: int, slo: Slo) -> RatePoint:
-    """Look at a rate of that queue as a search does."""
-    columns: list[np.ndarray] = []
-    for count in LOOKS:
-        columns += [queue(rate_hz, 100 * seed + n) for n in range(len(columns), count)]
-        point = point_from_windows(rate_hz, windows(count), columns, slo)
-        if point.decision != "unclear":
-            break
-    return point
+class Served(Session):
+    """A server on such a clock: every query takes the same time, or with stalls now and then."""
+
+    inputs, outputs, conditions = (), (), {}
+
+    def __init__(self, clock: Clock, seconds: float, stalls: float) -> None:
+        self.clock, self.seconds, self.stalls = clock, seconds, stalls
+        self.random = np.random.default_rng(5)
+
+    def bind(self, arrays: object) -> None: ...
+
+    def fetch(self) -> dict:
+        return {}
+
+    def step(self) -> Callable[[], object]:
+        def query() -> None:
+            stalled = self.random.random() < self.stalls
+            longer = self.random.exponential(0.03) if stalled else 0.0
+            self.clock.now += int(1e9 * (self.seconds + longer))
+
+        return query
 
 
-@pytest.mark.parametrize(("bound", "q"), [("p99<50ms", 0.99), ("p99.9<20ms", 0.999)])
-def test_a_rate_right_at_its_bound_is_seldom_called_kept_or_broken(bound: str, q: float) -> None:
-    """Times in such a queue are exponential, so the rate at which they meet a bound is known."""
-    slo = slo_from_text(bound)
-    truth = 1000 + np.log(1 - q) / slo.limit_s
-    found = [looked_at(truth, seed, slo).decision for seed in range(20)]
-    assert found.count("accepted") <= 4  # of 20; it was 63 and 45 of 100
-    assert found.count("refused") <= 4
-    assert looked_at(0.7 * truth, 0, slo).decision == "accepted"
-    assert looked_at(1000.0, 0, slo).decision != "accepted"
+def searched(
+    monkeypatch: pytest.MonkeyPatch,
+    bound: str,
+    seconds: float,
+    stalls: float = 0.0,
+    **asked: object,
+) -> tuple[LoadSearch, float]:
+    """Search for a rate as a worker does; gives what was found and how long it took."""
+    clock, kept = Clock(), []
+    monkeypatch.setattr(_loop, "time", clock)
+    monkeypatch.setattr(_loop, "waiter", lambda: clock.wait)
+    monkeypatch.setattr(_loop, "exact_timers", nullcontext)
+    spec = RunSpec(
+        model=ModelRef(path="m.onnx", sha256="0", format="onnx"), runtime="onnxruntime",
+        protocol="server", rate_hz=1.0,
+    )  # fmt: skip
+    search = LoadSearch(slo=slo_from_text(bound), **asked)
+    began = clock.monotonic()
+    _, times = bench_session(
+        lambda spec: Served(clock, seconds, stalls), spec, stage=Stage(), search=search,
+        keep=lambda search, result: kept.append(search),
+    )  # fmt: skip
+    assert len(times) >= 10
+    assert len(kept) == len(kept[-1].points) - len(search.points) + 1, "every probe is kept"
+    return kept[-1], clock.monotonic() - began
 
 
-def test_a_search_of_a_queue_encloses_the_true_rate_and_guesses_it() -> None:
-    truth = 1000 - np.log(100) / 0.01
-    for seed in range(3):
-        found = LoadSearch(slo=SLO, capacity_hz=1e3, lone_s=1e-3, highest_hz=None, next_hz=None)
-        while (rate := next_rate(found, most_hz=1000.0)) is not None:
-            found = with_point(found, looked_at(rate, seed, SLO), most_hz=1000.0)
-        assert (found.highest_hz or math.inf) <= truth < (found.broken_hz or 0)
-        assert found.likely_hz == pytest.approx(truth, rel=0.15)
+def share_above(limit_s: float, rate_hz: float, seconds: float, stalls: float) -> float:
+    """Share of a million queries that take longer than a limit in such a queue."""
+    random, count = np.random.default_rng(1), 1_000_000
+    longer = random.exponential(0.03, count) * (random.random(count) < stalls)
+    due, busy = np.cumsum(random.exponential(1 / rate_hz, count)), seconds + longer
+    worked = np.cumsum(busy)
+    return float(((worked + np.maximum.accumulate(due - worked + busy) - due) > limit_s).mean())
 
 
-def search(capacity: float, truth: float, most: float | None = None) -> LoadSearch:
-    """Search where every rate up to the truth keeps the bound."""
-    most = most or capacity
-    found = LoadSearch(slo=SLO, capacity_hz=capacity, lone_s=1e-3, highest_hz=None, next_hz=None)
-    while (rate := next_rate(found, most_hz=most)) is not None:
-        p99 = 0.001 / max(1e-3, 1 - rate / capacity) if rate <= truth else 0.1
-        point = point_from_windows(rate, windows(2), latencies(p99), SLO)
-        found = with_point(found, point, most_hz=most)
-        assert len(found.points) < 30
-    return found
+@pytest.mark.parametrize(
+    ("bound", "seconds", "stalls", "most_doubt"),
+    [
+        ("p99<10ms", 0.003, 0.0, 0.1),
+        ("p99<2ms", 1 / 2754, 0.0, 0.1),  # had no answer after a minute
+        ("p90<1s", 0.2, 0.0, 0.25),  # about a hundred queries fit into the time
+        ("p99<40ms", 0.006, 0.01, 2.0),  # a noisy machine
+    ],
+)
+def test_the_answer_of_a_search_is_right_within_its_doubt_and_its_time(
+    bound: str, seconds: float, stalls: float, most_doubt: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, took_s = searched(monkeypatch, bound, seconds, stalls)
+    likely, low, high = found.likely_hz or 0.0, found.highest_hz or 0.0, found.broken_hz or 0.0
+    allowed = 1 - found.slo.q
+    assert share_above(found.slo.limit_s, low, seconds, stalls) < 1.1 * allowed
+    assert share_above(found.slo.limit_s, high, seconds, stalls) > 0.9 * allowed
+    assert (high - low) / 2 <= most_doubt * likely
+    assert took_s < 1.2 * found.budget_s
+    assert len(found.points) <= PROBES
+    if not stalls:  # within 10 % of what a scan by hand finds
+        assert share_above(found.slo.limit_s, 0.9 * likely, seconds, 0.0) < allowed
+        assert share_above(found.slo.limit_s, 1.1 * likely, seconds, 0.0) > allowed
+    more, _ = searched(
+        monkeypatch, bound, seconds, stalls, budget_s=10.0, points=found.points,
+        capacity_hz=found.capacity_hz, likely_hz=found.likely_hz,
+    )  # fmt: skip
+    assert len(more.points) > len(found.points), "it was not continued"
+    assert low <= (more.likely_hz or 0.0) <= high
 
 
-@pytest.mark.parametrize("truth", [70.0, 300.0, 555.0, 880.0])
-def test_halving_ends_close_below_the_true_rate(truth: float) -> None:
-    found = search(1000.0, truth)
-    low, high = found.highest_hz or math.inf, found.next_hz or 0
-    assert low <= truth < high
-    assert high - low <= max(0.06 * high, 10.0)
+def test_where_no_rate_meets_the_bound_the_search_ends_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, took_s = searched(monkeypatch, "p99<1ms", 0.003)
+    assert (found.likely_hz, found.highest_hz, len(found.points)) == (None, None, 3)
+    assert took_s < found.budget_s
+    assert found.points[0].rate_hz < found.capacity_hz / 10
 
 
-def test_a_rate_that_was_asked_about_is_tried_first_and_ends_the_search_if_kept() -> None:
-    found = search(1000.0, 900.0, most=500.0)
-    assert found.highest_hz == 500.0
-    assert found.at_least
+def test_a_rate_that_was_asked_about_ends_the_search_if_it_meets_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, _ = searched(monkeypatch, "p99<50ms", 0.001, most_hz=500.0)
+    assert (found.likely_hz, found.at_least) == (500.0, True)
     assert max(each.rate_hz for each in found.points) == 500.0
-
-
-def test_rates_far_below_the_capacity_are_not_told_apart() -> None:
-    """There each window of 400 queries takes a minute."""
-    found = search(1000.0, 9.0)
-    assert found.highest_hz is not None
-    assert len([each for each in found.points if each.rate_hz < 20]) <= 2
-
-
-def test_where_no_rate_keeps_the_bound_the_search_ends() -> None:
-    found = search(1000.0, 0.0)
-    assert found.highest_hz is None
-    assert found.points[0].rate_hz < 1000 / 32
-
-
-def test_an_accepted_rate_above_a_broken_one_is_not_the_answer() -> None:
-    found = LoadSearch(slo=SLO, capacity_hz=9.0, lone_s=1e-3, highest_hz=None, next_hz=None)
-    for rate, p99 in ((1.0, 0.001), (2.0, 0.1), (3.0, 0.001)):
-        point: RatePoint = point_from_windows(rate, windows(2), latencies(p99), SLO)
-        found = with_point(found, point, most_hz=9.0)
-    assert (found.highest_hz, found.next_hz) == (1.0, 2.0)
+    assert len(found.points) <= 4

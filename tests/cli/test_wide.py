@@ -21,7 +21,6 @@ from trtbench.executors import ssh
 from trtbench.executors._node import result_of
 from trtbench.executors._transfer import place_upload, store_blob, upload_from_job
 from trtbench.executors.contract import Executor, Needs, Notify, RemoteJob
-from trtbench.measure import bench
 from trtbench.node import main as node
 
 SHORT = (
@@ -184,22 +183,21 @@ def test_one_file_gates_several_models_and_one_command_compares_them(say: Say) -
 
 def test_a_rate_is_searched_for_and_kept(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny_model(Path("net.onnx"))
-    monkeypatch.setattr(bench, "MIN_QUERIES", 6)
     words = ("bench", "net.onnx", "--batch", "1", "--slo", "median<5s", "--rate", "400/s", *QUICK)
     assert "--slo needs --protocol server" in say(*words).words
     words += ("--protocol", "server")
-    assert "leave out -o" in say(*words, "-o", "x").words
     assert "leave out --gap" in say(*words, "--gap", "1ms").words
     assert "of the search" in say(*words, "--dry-run").words
+    assert "--resume needs --slo" in say("bench", "net.onnx", "--resume", "last").words
     found = say(*words, "--json").json
     name, load = found["run"]["id"], found["load"]
-    assert (load["highest_hz"], load["complete"]) == (400, True)
-    assert all(len(point["windows"]) >= 2 for point in load["points"])
-    kept = [window["run"] for point in load["points"] for window in point["windows"]]
-    assert name in kept
-    specs = [say("runs", "show", each, "--json").json["run"]["spec"] for each in kept[:4]]
-    assert len({spec["inputs"]["seed"] for spec in specs}) > 1, "windows share their arrivals"
+    assert (load["likely_hz"], load["at_least"], load["complete"]) == (400, True, True)
+    assert found["run"]["spec"]["rate_hz"] == 400
+    assert [each["id"] for each in say("runs", "--json").json] == [name], "one run, probes inside"
     assert "400/s or more meets median<5s" in say("runs", "show", name).words
+    said = say(*words[:5], "p99<1ns", *words[8:], "--time-limit", "1s", "--launches", "2")
+    assert re.search(r"no rate meets p99<1ns; [\d .]+/s is the lowest rate tried", said.words)
+    assert re.search(r"p99 .*s in \d+ probes? at ", said.words)
     assert say("report", name, "--format", "md", "-o", "report").status == 0
     assert "400/s or more meets" in Path("report/report.md").read_text()
     assert list(Path("report").glob("latency_vs_rate*.png"))

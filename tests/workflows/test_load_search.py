@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import models
+import trtbench
 from models import tiny_model
-from trtbench.core.errors import JobError
+from trtbench.core.errors import UsageError
 from trtbench.core.run import Run
 from trtbench.measure import bench
-from trtbench.measure import bench as load_workflow
-from trtbench.measure.bench import bench_or_search, run_bench
+from trtbench.measure.bench import plan_search, run_bench
 from trtbench.report.sections.sweep import document_from_load
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import BenchRequest
@@ -21,70 +21,36 @@ from trtbench.requests.settings import Config, cached_from_run, load_config
 from trtbench.store.directory import read_run, run_directories
 from trtbench.store.store import Store
 
-QUICK = {"duration": "50ms", "warmup": "10ms", "until_steady": False, "threads": 1}
 
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    return tiny_model(tmp_path / "tiny.onnx")
-
-
-@pytest.mark.parametrize("problem", [KeyboardInterrupt(), JobError("the worker crashed")])
-def test_a_search_that_cannot_go_on_keeps_what_it_found(
-    problem: BaseException, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_workflow, "MIN_QUERIES", 6)
-    store, heard = Store(tmp_path / "s"), []
+def test_a_search_that_is_interrupted_keeps_what_it_found_and_is_continued(tmp_path: Path) -> None:
+    store, tried = Store(tmp_path / "s"), list[str]()
+    asked = {"slo": "median<5s", "protocol": "server", "threads": 1, "until_steady": False}
+    request = BenchRequest(
+        model=tiny_model(tmp_path / "tiny.onnx"), warmup="10ms", duration="300ms", **asked
+    )
+    spec = run_spec(request, load_config())
 
     def listen(event: Event) -> None:
-        heard.append(event.text)
-        if event.text and event.text.startswith("80.0/s"):
-            raise problem
+        tried.append(event.text)
+        if sum("trying" in text for text in tried) == 3:
+            raise KeyboardInterrupt
 
-    request = BenchRequest(model=model, protocol="server", rate="800/s", slo="median<5s", **QUICK)
-    spec = run_spec(request, load_config())
-    with pytest.raises(type(problem)):
-        bench_or_search(spec, store=store, execution=Execution(listen=listen), slo=request.slo)
-    kept = store.load(heard[-1].rpartition(" ")[2])
+    planned, search = plan_search(spec, "median<5s", budget_s=3600.0, probe_s=0.3)
+    with pytest.raises(KeyboardInterrupt):
+        run_bench(planned, store=store, execution=Execution(listen=listen), search=search)
+    kept = store.load(tried[-1].rpartition(" ")[2])
     assert kept.load is not None
-    assert not kept.load.complete
-    assert kept.load.points
-    assert "ended early" in str(document_from_load(kept.load, kept).sections[0].blocks[0])
-
-
-def test_a_search_that_takes_too_long_ends_with_what_it_found(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_workflow, "MIN_QUERIES", 80)
-    monkeypatch.setattr(load_workflow, "LONGEST_S", 0.0)
-    request = BenchRequest(
-        model=model, protocol="server", rate="800/s", slo="median<5s", profile=True,
-        **QUICK,
-    )  # fmt: skip
-    spec, store, heard = run_spec(request, load_config()), Store(tmp_path / "s"), list[Event]()
-    execution = Execution(listen=heard.append)
-    run = bench_or_search(spec, store=store, execution=execution, slo=request.slo)
-    assert run.load is not None
-    assert len(run.load.points) == 1
-    assert len(run.load.points[0].windows) == 2
-    assert not run.load.complete
-    assert document_from_load(run.load.having(capacity_hz=0.0), run)  # what somebody else wrote
-    assert "ignores --profile and --telemetry" in str(heard[0].text)
-    assert not run.record.spec.profile
-    for each in heard:  # 80 queries at 800/s, though 50 ms were asked for
-        assert each.seconds in (None, 0.1) or "one after the other" in str(each.text)
-
-
-def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path) -> None:
-    request = BenchRequest(model=model, protocol="server", slo="p99<1ns", **QUICK)
-    spec = run_spec(request, load_config())
-    run = bench_or_search(spec, store=Store(tmp_path / "s"), execution=Execution(), slo=request.slo)
-    load = run.load
-    assert load is not None
-    assert not load.points
-    assert load.highest_hz is None
-    facts = document_from_load(load, run).sections[0].blocks[0]
-    assert "no rate meets" in str(facts)
+    assert (kept.load.complete, len(kept.load.points)) == (False, 2)
+    assert "ended early" in str(document_from_load(kept.load, kept))
+    assert len(trtbench.runs(store=store.root)) == 1
+    more = trtbench.bench(
+        request.model, store=store.root, resume=kept.id, duration="60ms", time_limit="2s", **asked
+    )
+    assert more.load is not None
+    assert set(kept.load.points) < set(more.load.points)
+    with pytest.raises(UsageError, match="another bound: median<5s"):
+        trtbench.bench(request.model, store=store.root, resume=kept.id, **{**asked, "slo": "p9<1s"})
+    assert document_from_load(more.load.having(capacity_hz=0.0), more)  # what somebody else wrote
 
 
 @pytest.fixture

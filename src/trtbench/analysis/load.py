@@ -1,36 +1,40 @@
 """Find the highest arrival rate that meets a latency bound (SLO), and the latency curve.
 
-A rate is measured in several windows. It is accepted if the whole interval of the percentile is
-below the bound, refused if it is above or the queue grows, and otherwise measured longer.
+Queries are sent at several rates. How long each kept the server busy, replayed with many other
+arrivals, says which share would exceed the bound at every rate: chance in the arrivals, which
+decides a percentile of one probe, averages out. What differs from probe to probe is the doubt.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from trtbench.analysis.distributions import normal_quantile, t_quantile
 from trtbench.analysis.summary import effective_samples_at, nearest_rank, order_interval
 from trtbench.core.conditions import condition_from_text, limits_of
 from trtbench.core.errors import UsageError
-from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Slo, Window
+from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Scalar, Slo, Window
 from trtbench.core.samples import Column
 
-LOOKS = (2, 4, 8)  # numbers of windows after which a rate is judged; more would favour chance
-MIN_QUERIES = 400  # per window: long waits come in clusters, which must be complete
+_ODDS = np.geomspace(1 / 63, 200, 100)
+PARTS = np.concatenate([_ODDS / (1 + _ODDS), [1.02, 1.05, 1.1]])
+"""Rates at which queries are replayed, as parts of the capacity; dense near it."""
+REPLAYED = 20_000  # queries per replay, of which the first fifth, from an empty queue, is left out
+RESAMPLES, LEVEL = 400, 0.99
+LEAST_DOUBT, SURE = 0.03, 0.04  # parts of the rate: no doubt is smaller; this is small enough
+PROBES, MIN_PROBES = 16, 6  # probes in the budget; after six a sure answer ends the search
+SPREAD = (1.0, 0.8, 1.0, 1.12, 1.0, 0.5, 1.0)  # rates of probes, as parts of the likely answer
+SAME_RATE, NEAR = 0.02, 0.45  # parts: probed again at the same rate; replayed for the answer
+LOWEST, LEAST_QUERIES = 1 / 16, 20  # lowest part of the capacity, and queries in a probe
 CLUSTER_FACTOR = 3  # clusters are also counted among three times the queries beyond the percentile
 MIN_SERVED = 0.95  # share of the offered rate; less with a growing queue is overload
-RESOLUTION, COARSE_RESOLUTION = 0.05, 0.01
-"""The search ends when accepted and refused rate differ by less than 5 % of the refused rate or
-1 % of the highest rate."""
-MAX_HALVINGS = 6  # if 1/64 of the highest rate is refused too, the search ends
-CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # fractions of the capacity in the latency curve
-NEAR = 0.08  # of the capacity: rates this close to a measured one are not measured again
-MEANING = "95 %, windows in fresh processes pooled, effective samples counted"
-MAX_PERCENTILE = 99.99  # needs 36 888 queries per window
+MEANING = "95 %, effective samples counted"
+MAX_PERCENTILE = 99.99
 EXAMPLE = "--slo 'p99<10ms'"
 _PERCENTILE = re.compile(r"(?:host\.)?(?:median|p(\d+(?:\.\d+)?))", re.I)
 
@@ -55,14 +59,9 @@ def slo_from_text(text: str) -> Slo:
 
 
 def point_from_windows(
-    rate_hz: float,
-    windows: Sequence[Window],
-    columns: Sequence[Column],
-    slo: Slo,
-    *,
-    least: int = LOOKS[0],
+    rate_hz: float, windows: Sequence[Window], columns: Sequence[Column], slo: Slo
 ) -> RatePoint:
-    """Combine the windows of a rate; decide if there are at least ``least``."""
+    """Combine the windows of a rate, and decide whether it meets the bound."""
     pooled = np.sort(np.concatenate(columns))
     # Queries that wait in the same cluster count as one.
     shares = (slo.q, 1 - min(0.5, CLUSTER_FACTOR * (1 - slo.q)))
@@ -76,9 +75,9 @@ def point_from_windows(
     grows = [each.queue_grows for each in windows]
     overloaded = all(grows) or (any(grows) and served < MIN_SERVED * offered)
     decision: Decision = "unclear"
-    if len(windows) >= least and (overloaded or (interval and interval.low > slo.limit_s)):
+    if overloaded or (interval and interval.low > slo.limit_s):
         decision = "refused"
-    elif len(windows) >= least and interval and interval.high < slo.limit_s:
+    elif interval and interval.high < slo.limit_s:
         decision = "accepted"
     return RatePoint(
         rate_hz=rate_hz,
@@ -99,58 +98,122 @@ def point_from_runs(runs: Sequence[Run]) -> RatePoint:
     slo = Slo(text="", statistic="p99", q=0.99, limit_s=math.inf)
     columns = [run.times.host for run in runs if run.times.host is not None]
     rate = runs[0].record.spec.rate_hz or 0.0
-    return point_from_windows(rate, [*map(window_from_run, runs)], columns, slo, least=1)
+    windows = [window_from_facts(run.record.facts, run=run.id) for run in runs]
+    return point_from_windows(rate, windows, columns, slo)
 
 
-def window_from_run(run: Run) -> Window:
-    """Return the load facts of a run with the protocol server."""
-    facts = run.record.facts
+def window_from_facts(facts: Mapping[str, Scalar], *, run: str = "") -> Window:
+    """Return what queries sent on schedule tell about the load."""
     rates = {name: float(facts.get(name) or 0.0) for name in ("offered_hz", "achieved_hz")}
     late, grows = float(facts.get("late_share") or 0.0), facts.get("queue_grows")
     if grows is None:  # too few queries to see it in their waiting times
         grows = rates["achieved_hz"] < MIN_SERVED * rates["offered_hz"]
-    return Window(run=run.id, queue_grows=bool(grows), late_share=late, **rates)
+    return Window(run=run, queue_grows=bool(grows), late_share=late, **rates)
 
 
-def next_rate(search: LoadSearch, *, most_hz: float) -> float | None:
-    """Return the next rate: by bisection, then the rest of the curve; ``None`` at the end."""
-    if not search.points and most_hz < search.capacity_hz:
-        return most_hz  # a maximum rate was requested: try it first
-    broken = [each.rate_hz for each in search.points if each.decision != "accepted"]
-    low, high = search.highest_hz or 0.0, min([most_hz, *broken])
-    found = low >= most_hz or high - low <= max(RESOLUTION * high, COARSE_RESOLUTION * most_hz)
-    hopeless = not low and high < most_hz / 2**MAX_HALVINGS
-    if not found and not hopeless:
-        return (low + high) / 2
-    near, curve = NEAR * most_hz, (part * most_hz for part in CURVE)
-    rests = (x for x in curve if all(abs(x - each.rate_hz) > near for each in search.points))
-    return next(rests, None)
+def with_capacity(search: LoadSearch, busy: Column, host: Column, *, poisson: bool) -> LoadSearch:
+    """Begin a search by what queries one after the other took: the capacity, and a first guess."""
+    search = search.having(
+        capacity_hz=float(1 / busy.mean()), lone_s=nearest_rank(host, search.slo.q)
+    )
+    row = replay(busy, search, poisson=poisson, seed=0)
+    part = _crossing(np.array([row]), np.ones(1), search.slo.q)
+    return search.having(likely_hz=min(part * search.capacity_hz, _most(search)))
 
 
-def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadSearch:
-    """Add a rate and update the result: all rates up to the highest must meet the bound."""
+def replay(busy: Column, search: LoadSearch, *, poisson: bool, seed: int) -> tuple[float, ...]:
+    """Return the share of queries above the bound, had they come at each rate of ``PARTS``.
+
+    ``busy`` is how long each kept the server busy, in their order, so that stalls stay together.
+    """
+    random = np.random.default_rng([seed, 13])
+    count = max(REPLAYED, len(busy) * 5 // 4)
+    each = np.resize(np.roll(busy, random.integers(len(busy))), count)
+    gaps = random.exponential(1.0, count) if poisson else np.ones(count)
+    due, worked = np.cumsum(gaps), np.cumsum(each)
+    shares = []
+    for part in PARTS:
+        came = due / (part * search.capacity_hz)
+        latency = worked + np.maximum.accumulate(came - (worked - each)) - came
+        shares.append(float((latency[count // 5 :] > search.slo.limit_s).mean()))
+    return tuple(shares)
+
+
+def _crossing(rows: NDArray[np.float64], weights: Column, q: float) -> float:
+    """Return the part of the capacity at which the share above the bound reaches ``1 - q``."""
+    shares = np.maximum.accumulate(weights @ rows / weights.sum())
+    above = int(np.searchsorted(shares, 1 - q, side="right"))
+    if above in (0, len(PARTS)):
+        return 0.0 if above == 0 else float(PARTS[-1])
+    # Shares grow about exponentially with the rate.
+    low, high = (math.log(max(shares[n] / (1 - q), 0.02)) for n in (above - 1, above))
+    return float(np.interp(0.0, (low, high), PARTS[above - 1 : above + 1]))
+
+
+def _most(search: LoadSearch) -> float:
+    return min(search.capacity_hz, search.most_hz or math.inf)
+
+
+def next_probe(search: LoadSearch, *, left_s: float, tried: int) -> tuple[float, float] | None:
+    """Return the next rate and for how long to try it; ``None`` at the end of the search.
+
+    ``tried`` counts the probes of this process; those of a search that it continues come before.
+    """
+    most, count, points = _most(search), len(search.points), search.points
+    lowest = min(most / 2, max(most * LOWEST, LEAST_QUERIES * 5 / search.budget_s))
+    likely = max(lowest, search.likely_hz or 0.0)
+    part = 1.0 if search.at_least else SPREAD[count % len(SPREAD)]
+    rate = likely * part if part <= 1 else min(likely * part, (likely + most) / 2)
+    near = [each.rate_hz for each in points if abs(each.rate_hz / likely - 1) <= SAME_RATE]
+    if part == 1:
+        rate = near[0] if near else float(f"{likely:.3g}")
+    rate = min(most, max(lowest, rate))
+    usual = max(search.budget_s / PROBES, 1 / (1 - search.slo.q) / rate)
+    seconds = search.probe_s or min(usual, search.budget_s / 5)
+    low, high = search.highest_hz or 0.0, search.broken_hz or most
+    limit_s = search.slo.limit_s
+    kept = [each for each in points if each.rate_hz >= most and each.percentile_s < limit_s]
+    ended = (
+        (tried >= MIN_PROBES and high - low <= 2 * SURE * likely)
+        or (
+            tried >= 3
+            and search.likely_hz is None
+            and sum(each.rate_hz <= lowest for each in points) >= 3
+        )
+        or (tried >= 1 and search.at_least and len(kept) >= 2)
+        or (tried >= 3 and left_s < 0.6 * seconds)
+        or (tried >= 1 and left_s <= 0)
+    )
+    return None if ended else (rate, max(0.2 * seconds, min(seconds, left_s)))
+
+
+def with_point(search: LoadSearch, point: RatePoint) -> LoadSearch:
+    """Add a probe, and estimate the highest rate again from those near it."""
     points = tuple(sorted((*search.points, point), key=lambda each: each.rate_hz))
-    broken = [each.rate_hz for each in points if each.decision != "accepted"]
-    kept = [
-        each.rate_hz
-        for each in points
-        if each.decision == "accepted" and (not broken or each.rate_hz < broken[0])
-    ]
-    highest = kept[-1] if kept else None
-    refused = [each.rate_hz for each in points if each.decision == "refused"]
-    # The rate at which the percentile reaches the bound, interpolated between two rates: spare
-    # capacity is about proportional to one over the latency.
-    limit_s, crossing = search.slo.limit_s, None
-    for below, above in pairwise(points):
-        if crossing is None and below.percentile_s < limit_s <= above.percentile_s:
-            speeds = (1 / below.percentile_s, 1 / limit_s, 1 / above.percentile_s)
-            part = (speeds[0] - speeds[1]) / (speeds[0] - speeds[2])
-            crossing = below.rate_hz + part * (above.rate_hz - below.rate_hz)
+    known = [each for each in points if len(each.replayed) == len(PARTS)]
+    likely = search.likely_hz or 0.0
+    near = [each for each in known if abs(each.rate_hz - likely) <= NEAR * likely]
+    used = near if len(near) > 1 else known
+    rows = np.array([each.replayed for each in used])
+    weights = np.array([each.samples for each in used], np.float64)
+    middle, count = _crossing(rows, weights, search.slo.q), len(used)
+    drawn = np.random.default_rng(count).integers(0, count, (RESAMPLES, count))
+    again = [_crossing(rows[each], weights[each], search.slo.q) for each in drawn]
+    # Resamples of few probes vary too little.
+    wider = (
+        t_quantile(LEVEL, df=count - 1) / normal_quantile(LEVEL) * math.sqrt(count / (count - 1))
+        if count > 1
+        else 1.0
+    )
+    low, high = map(float, np.quantile(again, [1 - LEVEL, LEVEL]))
+    low = min((1 - LEAST_DOUBT) * middle, middle - wider * (middle - low))
+    high = max((1 + LEAST_DOUBT) * middle, middle + wider * (high - middle))
+    most, capacity = _most(search), search.capacity_hz
+    found = middle > PARTS[0]
     return search.having(
         points=points,
-        highest_hz=highest,
-        next_hz=broken[0] if broken else None,
-        broken_hz=refused[0] if refused else None,
-        likely_hz=crossing,
-        at_least=highest is not None and highest >= most_hz,
+        likely_hz=min(most, middle * capacity) if found else None,
+        highest_hz=max(0.0, min(most, low * capacity)) if found else None,
+        broken_hz=min(most, high * capacity),
+        at_least=search.most_hz is not None and middle * capacity >= most,
     )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from trtbench.core.errors import ERROR_KINDS, JobError, TrtbenchError
 from trtbench.core.results import ExportSpec, Feed, LocalizeSpec, QuantSpec, VerifySpec
-from trtbench.core.run import Fact, Finding, LaunchFacts, Scalar
+from trtbench.core.run import Fact, Finding, LaunchFacts, LoadSearch, Scalar
 from trtbench.core.samples import LayerProfile
 from trtbench.core.spec import BuildSpec, RunSpec, TensorSpec, Value
 from trtbench.core.units import text_from_seconds
@@ -47,6 +47,7 @@ class Stage:
 class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):
     spec: RunSpec
     launch: int = 0
+    search: LoadSearch | None = None  # searches for a rate, from what is known so far
 
 
 class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):

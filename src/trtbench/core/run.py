@@ -144,7 +144,7 @@ class Slo(Value, frozen=True, kw_only=True):
 class Window(Value, frozen=True, kw_only=True):
     """One measurement at a rate; latency counts from the scheduled start of a query."""
 
-    run: str
+    run: str = ""  # the run that it is, where a search kept each as one
     offered_hz: float
     achieved_hz: float
     queue_grows: bool = False
@@ -161,19 +161,27 @@ class RatePoint(Value, frozen=True, kw_only=True):
     interval: Interval | None  # of the percentile; `None` where there are too few samples
     achieved_hz: float
     late_share: float  # share of queries that the sender sent late, in the worst window
-    windows: tuple[Window, ...]
+    windows: tuple[Window, ...] = ()
+    replayed: tuple[float, ...] = ()
+    """Share of its queries above the limit, had they come at the rates of `analysis.load`."""
 
 
 class LoadSearch(Value, frozen=True, kw_only=True):
-    """The highest rate that meets a limit on latency, and the curve of latency over rate."""
+    """The highest rate that meets a limit on latency, its doubt, and what was tried."""
 
     slo: Slo
-    capacity_hz: float  # queries per second, one after the other: the highest sustainable rate
-    lone_s: float  # the percentile of queries one after the other, without any load
-    highest_hz: float | None  # `None`: no rate that was tried meets the limit
-    next_hz: float | None  # the lowest rate above it that was refused or stayed unclear
-    broken_hz: float | None = None  # the lowest rate that certainly exceeds the limit
-    likely_hz: float | None = None  # where the curve crosses the limit
+    budget_s: float = 30.0  # from loading the model to the answer
+    probe_s: float | None = None  # seconds at each rate; `None` follows from the budget
+    most_hz: float | None = None  # the highest rate to try; `None` is the capacity
+    capacity_hz: float = (
+        0.0  # queries per second, one after the other: the highest sustainable rate
+    )
+    lone_s: float = 0.0  # the percentile of queries one after the other, without any load
+    likely_hz: float | None = None  # where the percentile reaches the limit; `None`: at no rate
+    highest_hz: float | None = None  # lower end of the doubt: meets the limit; `None`: no rate
+    broken_hz: float | None = None  # upper end of the doubt: exceeds the limit
+    next_hz: float | None = None  # in searches of older versions: the lowest unclear rate
+    kept_hz: float | None = None  # the rate whose samples the run has
     at_least: bool = False  # the highest rate to try meets the limit: there may be higher ones
     points: tuple[RatePoint, ...] = ()
     complete: bool = True

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from trtbench.core.errors import UnavailableError
+from trtbench.core.run import LoadSearch
 from trtbench.core.spec import RunSpec, Value
 from trtbench.core.units import text_from_bytes
 from trtbench.version import __version__
@@ -76,6 +77,7 @@ class RemoteJob(Value, frozen=True, kw_only=True):
     """The version of the sender; a machine with another version refuses the job."""
     title: str = "run"  # the name of the job in the dashboard of a cluster
     spec: RunSpec | None = None  # the spec of the run, or of the baseline; `None` for a verb
+    search: LoadSearch | None = None  # a search for a rate, whose answer is the run's rate
     turns: Turns | None = None
     """Set for a comparison: two runs are sent back, in the folders ``0`` and ``1``."""
     verb: str | None = None

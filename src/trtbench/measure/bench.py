@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,17 +15,13 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from trtbench.analysis import load as load_search
-from trtbench.analysis.distributions import samples_needed
 from trtbench.analysis.findings import findings_from_run
-from trtbench.analysis.load import MIN_QUERIES
-from trtbench.analysis.summary import nearest_rank, summary_from_run
 from trtbench.core import jobs
 from trtbench.core.codec import value_from_json
 from trtbench.core.errors import (
     InputError,
     JobError,
     StoreError,
-    TrtbenchError,
     UnavailableError,
     UsageError,
     write_error,
@@ -40,17 +35,14 @@ from trtbench.core.run import (
     FailedRun,
     Finding,
     LoadSearch,
-    RatePoint,
     Run,
     RunRecord,
     Scalar,
     Scores,
-    Slo,
     without_secrets,
 )
 from trtbench.core.samples import IterationTimes, TelemetrySample, join_launches
 from trtbench.core.spec import Length, ModelRef, RunSpec
-from trtbench.core.units import text_from_rate
 from trtbench.formats.toolkit import SERIES_ROWS, data_files
 from trtbench.host.files import write_whole
 from trtbench.host.locks import hold
@@ -314,24 +306,36 @@ class Launch:
         return replace(self, outcome=watch.with_telemetry(self.outcome))
 
 
-def run_bench(spec: RunSpec, *, store: Store, execution: Execution | None = None) -> Run:
-    """Measure and store a run; if a launch fails, a FailedRun is stored and its error raised."""
+def run_bench(
+    spec: RunSpec,
+    *,
+    store: Store,
+    execution: Execution | None = None,
+    search: LoadSearch | None = None,
+) -> Run:
+    """Measure and store a run; if a launch fails, a FailedRun is stored and its error raised.
+
+    With ``search``, each launch continues a search for a rate, and the run is at its answer. An
+    interrupted search is stored too, and can be continued.
+    """
     execution = execution or Execution()
 
     def run_remotely() -> Run:
         run_id = execution.run_id or directory.new_id()
-        job = job_from_spec(spec, run_id, execution)
+        job = job_from_spec(spec, run_id, execution, search=search)
         target = store.directory(run_id, output=execution.output)
         with store.new_run(run_id, output=execution.output) as folder:
             send_job(job, folder, execution)
             # The record keeps the local path of the model; the environment names the machine.
-            directory.write_record(folder, read_returned_record(run_id, folder).having(spec=spec))
+            record = read_returned_record(run_id, folder)
+            own = spec if search is None else spec.having(rate_hz=record.spec.rate_hz)
+            directory.write_record(folder, record.having(spec=own))
         return add_returned_run(store, target)
 
-    return execution.executor.do(partial(_run_here, spec, store, execution), run_remotely)
+    return execution.executor.do(partial(_run_here, spec, store, execution, search), run_remotely)
 
 
-def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
+def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSearch | None) -> Run:
     if execution.python is not None:
         check_interpreter(execution.python)
     check_runtime_available(spec, execution.python)
@@ -345,7 +349,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
             try:
                 with store.new_run(run_id, output=execution.output) as folder:
                     begun = True
-                    result = _measure_launches(
+                    result, stopped = _measure_launches(
                         folder,
                         spec,
                         run_id,
@@ -353,6 +357,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
                         environment=environment,
                         execution=execution,
                         watch=watch,
+                        search=search,
                     )
             except (StoreError, OSError) as problem:
                 error = write_error(target, problem) if isinstance(problem, OSError) else problem
@@ -381,6 +386,10 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution) -> Run:
         ) from None
     if isinstance(result, FailedRun):
         raise job_error(result, target)
+    if stopped is not None:
+        text = f"the search so far is stored; continue it with --resume {result.id}"
+        execution.listen(Event(kind="note", text=text))
+        raise stopped
     return result
 
 
@@ -401,13 +410,14 @@ def run_launch(
     folder: Path,
     execution: Execution,
     on_stage: Callable[[str], None] | None = None,
+    search: LoadSearch | None = None,
 ) -> jobs.JobEnd:
     """Run one launch in a fresh process, which writes its results to the folder."""
     end = run_job(
-        jobs.BenchJob(spec=spec, launch=number),
+        jobs.BenchJob(spec=spec, launch=number, search=search),
         folder=folder,
         execution=execution,
-        patience_s=expected_s(spec) + PATIENCE_S,
+        patience_s=(search.budget_s if search else expected_s(spec)) + PATIENCE_S,
         python=execution.python,
         on_stage=on_stage,
     )
@@ -423,18 +433,29 @@ def _measure_launches(
     environment: Environment,
     execution: Execution,
     watch: Watch,
-) -> Run | FailedRun:
-    """Measure all launches into the folder; earlier launches are kept if a later one fails."""
+    search: LoadSearch | None,
+) -> tuple[Run | FailedRun, BaseException | None]:
+    """Measure all launches into the folder; earlier launches are kept if a later one fails.
+
+    Returns also what stopped a search, of which the run then has what was found.
+    """
 
     def launch_once(
         spec: RunSpec, number: int, work: Path, on_stage: Callable[[str], None], note: str = ""
     ) -> jobs.JobEnd:
         def show_stage(stage: str) -> None:
             on_stage(stage)
+            if (progress := jobs.progress_from_line(stage)) is not None:
+                done = (number + progress[0]) / spec.launches
+                execution.listen(Event(kind="stage", text=progress[1], done=done))
+                return
             counter = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
             words, part = _STAGES.get(stage, (stage, 0.95))
+            part = part if search is None else 0.0  # the worker says how much time is used
             length = None
-            if stage == "measure":  # the shortest time by the clock and the arrival schedule
+            if (
+                stage == "measure" and search is None
+            ):  # the shortest time by the clock and the arrival schedule
                 queries = spec.stop.iterations
                 scheduled = queries / spec.rate_hz if spec.rate_hz and queries else 0.0
                 length = max(spec.stop.seconds or 0.0, scheduled) or None
@@ -442,14 +463,26 @@ def _measure_launches(
             event = Event(kind="stage", text=f"{counter}{words}{note}", done=done, seconds=length)
             execution.listen(event)
 
-        return run_launch(spec, number, folder=work, execution=execution, on_stage=show_stage)
+        return run_launch(
+            spec, number, folder=work, execution=execution, on_stage=show_stage, search=search
+        )
 
     launches: list[Launch] = []
+    stopped: BaseException | None = None
+    if search is not None:  # the budget is for all launches
+        search = search.having(budget_s=search.budget_s / spec.launches)
     before = read_counters()
     for number in range(spec.launches):
         work = folder / f"launch-{number}"
-        end = launch_once(spec, number, work, watch)
-        if not end.ok:
+        try:
+            end = launch_once(spec, number, work, watch)
+        except KeyboardInterrupt as problem:
+            if not (work / directory.LOAD).is_file():
+                raise
+            stopped = problem
+        if search is not None and not stopped and not end.ok and (work / directory.LOAD).is_file():
+            stopped = job_error(failed_run(end, spec, run_id, environment, execution), target)
+        if not stopped and not end.ok:
             if not launches and end.refused is not None:
                 raise end.refused
             with contextlib.suppress(OSError):  # the disk may be what failed
@@ -461,7 +494,7 @@ def _measure_launches(
                 directory.write_samples(folder, join_launches([each.times for each in launches]))
             failed = failed_run(end, spec, run_id, environment, execution)
             directory.write_record(folder, failed)
-            return failed
+            return failed, None
         launch = Launch.read(work)
         if launch.outcome.layers is not None:
             (work / directory.PROFILE).write_bytes(profile_json(launch.outcome.layers))
@@ -469,6 +502,13 @@ def _measure_launches(
         _move_runtime_files(work, folder, number=number, several=spec.launches > 1)
         shutil.rmtree(work)
         launches.append(launch.with_telemetry(watch))
+        if search is not None:  # the samples are those at the rate that the last launch ended with
+            found = (folder / directory.LOAD).read_bytes()
+            search, launches = value_from_json(found, LoadSearch, where="load.json"), launches[-1:]
+        if stopped:
+            break
+    if search is not None:
+        spec = spec.having(launches=1, rate_hz=search.kept_hz)
     telemetry: tuple[TelemetrySample, ...] = ()
     if spec.telemetry_s is not None:  # a separate launch, whose times are not stored
 
@@ -488,7 +528,8 @@ def _measure_launches(
     if isinstance(command, str):  # names files in the run directory, not in the work folder
         command = command.replace(str(folder / "launch-0"), str(target))
         record = record.having(reported={**record.reported, "command": command})
-    return _write_run(watch.with_observations(record), launches, folder, target, telemetry)
+    measured = _write_run(watch.with_observations(record), launches, folder, target, telemetry)
+    return replace(measured, load=search), stopped
 
 
 def _move_runtime_files(work: Path, folder: Path, *, number: int, several: bool) -> None:
@@ -499,7 +540,11 @@ def _move_runtime_files(work: Path, folder: Path, *, number: int, several: bool)
     for file in work.iterdir():
         if file.name not in _WORK_FILES:
             stem, _, rest = file.name.partition(".")
-            numbered = several and (number > 0 or file.name == "times.json")
+            numbered = (
+                several
+                and file.name != directory.LOAD
+                and (number > 0 or file.name == "times.json")
+            )
             file.replace(folder / (f"{stem}.{number}.{rest}" if numbered else file.name))
 
 
@@ -683,117 +728,35 @@ def command_for_layer_times(run: Run) -> str:
     return f"trtbench profile {shlex.quote(spec.model.path)} -r {spec.runtime}"
 
 
-# Search for the highest arrival rate that meets a latency bound; each window is an ordinary run
+def plan_search(
+    spec: RunSpec,
+    slo: str,
+    *,
+    budget_s: float,
+    probe_s: float | None = None,
+    known: LoadSearch | None = None,
+) -> tuple[RunSpec, LoadSearch]:
+    """Return a search for the highest rate that meets a bound, and the spec of its run.
 
-RATES = 12
-"""Rates that a search usually measures; only the progress bar uses it."""
-LONGEST_S = 600.0
-"""Seconds after which a search starts no further rate and no further window."""
-
-
-def bench_or_search(
-    spec: RunSpec, *, store: Store, execution: Execution, slo: str | None = None
-) -> Run:
-    """Measure a run or, if a latency bound is given, search for the highest rate that meets it.
-
-    The search is stored with the run at the rate that it found.
+    ``known`` is a search of the same model and bound to continue. Raises if the spec does not
+    allow a search.
     """
-    if slo is None:
-        return run_bench(spec, store=store, execution=execution)
-    bound = check_search(spec, slo, output=execution.output)
-    return _search_rate(spec, bound, store=store, execution=execution)
-
-
-def check_search(spec: RunSpec, slo: str, *, output: object = None) -> Slo:
-    """Return the latency bound of a search; raises if the spec does not allow a search."""
     if spec.protocol != "server":
         raise UsageError("--slo needs --protocol server", fix=f"--protocol server --slo {slo!r}")
-    if output is not None:
-        fix = "leave out -o; --tag marks the runs, so that you can find them"
-        raise UsageError("--slo measures many runs, and -o has room for one", fix=fix)
     if spec.gap_s:
         raise UsageError("--slo has its own arrival times, without --gap", fix="leave out --gap")
-    if (check := RUNTIMES.load(spec.runtime).check) is not None:
-        check(spec.having(rate_hz=spec.rate_hz or 1.0, stop=Length(iterations=1)))
-    return load_search.slo_from_text(slo)
-
-
-def _search_rate(spec: RunSpec, slo: Slo, *, store: Store, execution: Execution) -> Run:
-    """Measure the capacity, then bisect the rate until the bound is known closely enough.
-
-    Returns the run at the highest rate that meets the bound; if none does, the run at the lowest
-    rate, or the one without load.
-    """
-    once = spec.having(launches=1)
-    bare = once.having(profile=False, telemetry_s=None)
-    if bare != once:
-        text = "a search ignores --profile and --telemetry: bench again at the rate that it finds"
-        execution.listen(Event(kind="note", text=text))
-    closed = bare.having(protocol="serve", rate_hz=None, arrivals="poisson")
-
-    def part(name: str, number: int) -> Execution:
-        return execution.part(*(min(0.99, n / RATES) for n in (number, number + 1)), name=name)
-
-    def finish(search: LoadSearch, run: Run | None = None) -> Run:
-        best = search.highest_hz
-        run = run or first_runs[search.points[0].rate_hz if best is None else best]
-        if run.path is not None:
-            directory.write_json(run.path / directory.LOAD, search)
-            store.publish(run.path)
-        return replace(run, load=search)
-
-    first_runs: dict[float, Run] = {}
-    unloaded = run_bench(closed, store=store, execution=part("one after the other", 0))
-    capacity = summary_from_run(unloaded).queries_per_s
-    if not capacity or unloaded.times.host is None:
-        raise UsageError("the runtime does not time single queries", fix="leave out --slo")
-    most = min(capacity, spec.rate_hz or capacity)
-    lone = nearest_rank(unloaded.times.host, slo.q)
-    search = LoadSearch(slo=slo, capacity_hz=capacity, lone_s=lone, highest_hz=None, next_hz=None)
-    if nearest_rank(unloaded.times.host, 0.5) > slo.limit_s:
-        return finish(search, unloaded)  # too slow even without load
-    until = time.monotonic() + LONGEST_S
-    while (rate := load_search.next_rate(search, most_hz=most)) is not None:
-        if search.points and time.monotonic() > until:
-            return finish(search.having(complete=False))
-        own = part(text_from_rate(rate, digits=3), len(search.points))
-        window = bare.having(rate_hz=rate)
-        try:
-            point, run = _measure_rate(
-                window, slo, least=spec.launches, until=until, store=store, execution=own
-            )
-        except (KeyboardInterrupt, TrtbenchError):
-            if search.points:
-                run = finish(search.having(complete=False))
-                text = f"the search so far is stored: trtbench runs show {run.id}"
-                execution.listen(Event(kind="note", text=text))
-            raise
-        first_runs[rate] = run
-        search = load_search.with_point(search, point, most_hz=most)
-    return finish(search)
-
-
-def _measure_rate(
-    spec: RunSpec, slo: Slo, *, least: int, until: float, store: Store, execution: Execution
-) -> tuple[RatePoint, Run]:
-    """Measure windows at one rate until they decide or time is up; arrivals differ in each."""
-    looks = (
-        max(load_search.LOOKS[0], least),
-        *(each for each in load_search.LOOKS if each > max(load_search.LOOKS[0], least)),
+    bound = load_search.slo_from_text(slo)
+    if known is not None and known.slo.having(text=bound.text) != bound:
+        raise UsageError(
+            f"the stored search has another bound: {known.slo.text}",
+            fix=f"--slo {known.slo.text!r}",
+        )
+    search = (known or LoadSearch(slo=bound)).having(
+        budget_s=budget_s, probe_s=probe_s, most_hz=spec.rate_hz
     )
-    # Enough queries for two windows to estimate the percentile.
-    queries = max(spec.stop.iterations or 0, MIN_QUERIES, samples_needed(slo.q))
-    runs: list[Run] = []
-    for count in looks:
-        while len(runs) < count:
-            window = spec.having(
-                inputs=spec.inputs.having(seed=spec.inputs.seed + len(runs)),
-                stop=Length(seconds=spec.stop.seconds, iterations=queries),
-            )
-            runs.append(run_bench(window, store=store, execution=execution))
-        columns = [run.times.host for run in runs if run.times.host is not None]
-        windows = list(map(load_search.window_from_run, runs))
-        point = load_search.point_from_windows(spec.rate_hz or 0.0, windows, columns, slo)
-        if point.decision != "unclear" or time.monotonic() > until:
-            break
-    return point, runs[0]
+    spec = spec.having(
+        rate_hz=spec.rate_hz or 1.0, stop=Length(iterations=1), profile=False, telemetry_s=None
+    )
+    if (check := RUNTIMES.load(spec.runtime).check) is not None:
+        check(spec)
+    return spec, search

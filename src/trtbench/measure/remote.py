@@ -20,7 +20,7 @@ import msgspec
 from trtbench.core import safety as boundary
 from trtbench.core.codec import prepared_for_decoding
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, writing
-from trtbench.core.run import AnyRecord
+from trtbench.core.run import AnyRecord, LoadSearch
 from trtbench.core.safety import is_inside
 from trtbench.core.spec import InputSpec, ModelRef, RunSpec
 from trtbench.core.words import Scalar
@@ -276,13 +276,18 @@ def read_returned_record(run_id: str, folder: Path) -> AnyRecord:
 
 
 def job_from_spec(
-    spec: RunSpec, run_id: str, execution: Execution, files: InputFiles | None = None
+    spec: RunSpec,
+    run_id: str,
+    execution: Execution,
+    files: InputFiles | None = None,
+    search: LoadSearch | None = None,
 ) -> RemoteJob:
     """Return a job with everything that a machine needs to measure a run."""
     raise_if_changed(spec.model)
     files = files or InputFiles()
     own = files.add_spec(spec)
-    launch_s = execution.timeout_s or expected_s(spec) + PATIENCE_S
+    expected = search.budget_s if search else expected_s(spec)
+    launch_s = execution.timeout_s or expected + PATIENCE_S
     batch = f", batch {spec.batch}" if spec.batch else ""
     return _make_job(
         execution,
@@ -290,6 +295,7 @@ def job_from_spec(
         id=run_id,
         title=f"bench {spec.model.name}, {spec.runtime}{batch}",
         spec=own,
+        search=search,
         python=execution.python,
         limit_s=(spec.launches + 1) * launch_s + PATIENCE_S,
         needs=(execution.needs or Needs()).having(gpu=device_of(spec) != "cpu"),

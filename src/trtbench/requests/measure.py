@@ -74,11 +74,24 @@ class BenchRequest(
         "--rate is then the highest rate to try.",
         metavar="RULE",
     )
+    time_limit: Duration | None = option(
+        None, "With --slo: search this long, loading included (default 30s)."
+    )
+    resume: str | None = option(
+        None, "With --slo: continue the search of this stored run (last, an id).", metavar="RUN"
+    )
     keep_model: bool = option(
         False,
         "Keep the model's bytes in the store: gate --baseline measures both in turn.",
         group=fields.OUTPUT,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("time_limit", "resume"):
+            if self.slo is None and getattr(self, name) is not None:
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{flag} needs --slo", fix=f"--slo 'p99<10ms' {flag} ...")
 
 
 LAUNCHES = 10  # fresh launches of both sides: they find 2 % in 95 % of cases on a noisy machine

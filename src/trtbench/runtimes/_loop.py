@@ -22,13 +22,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis import load
 from trtbench.analysis.distributions import t_quantile
 from trtbench.analysis.pacing import WarmupWatch
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.jobs import BenchOutcome, Stage
-from trtbench.core.run import Fact, LaunchFacts, Scalar
+from trtbench.core.run import Fact, LaunchFacts, LoadSearch, Scalar
 from trtbench.core.samples import Column, IterationTimes, times_from_columns
 from trtbench.core.spec import Arrivals, Length, RunSpec, Warmup
+from trtbench.core.units import text_from_rate, text_from_seconds
 from trtbench.models.inputs import assumption
 from trtbench.runtimes._session import (
     Session,
@@ -45,6 +47,8 @@ _NS = 1e-9
 Step = Callable[[], object]
 Result = tuple[BenchOutcome, IterationTimes]
 Nanoseconds = NDArray[np.int64]
+Keep = Callable[[LoadSearch, Result], None]
+"""Keeps a search so far, and the queries at the rate closest to its answer."""
 Stamps = tuple[Nanoseconds, Nanoseconds]
 """Start and end times of calls, in nanoseconds of the host's clock."""
 
@@ -80,16 +84,23 @@ def bench_session(
     *,
     stage: Stage,
     folder: Path | None = None,
+    search: LoadSearch | None = None,
+    keep: Keep = lambda search, result: None,
 ) -> Result:
     """Measure one launch of a run: load, run once, warm up, measure, profile.
 
     If layers are timed, the session's information about them goes to ``graph.json`` in the folder.
+    With ``search``, the launch searches for a rate, and ``keep`` gets what is known so far.
     """
+    began = time.monotonic()
     check_protocol(spec)
     stage("load")
     prepared = prepare(open_session, spec)
     session = prepared.session
     try:
+        if search is not None:
+            until = max(began + USED * search.budget_s, time.monotonic() + search.budget_s / 3)
+            return _search_rate(prepared, spec, stage, search, until=until, keep=keep)
         protocols = {"server": _measure_server, "first": _measure_first}
         run_protocol = protocols.get(spec.protocol, _measure_closed_loop)
         outcome, times = run_protocol(prepared, spec, stage)
@@ -338,6 +349,7 @@ second: its latencies would grow without bound."""
 FULL = 0.95
 """Share of the time: a server that is busy for less is not overloaded, even with a long queue."""
 GROWTH_BLOCKS, GROWTH_LEVEL = 20, 0.99
+USED = 0.93  # of the budget of a search; the rest is for the start of its process and its end
 
 
 def _measure_server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
@@ -347,28 +359,123 @@ def _measure_server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> R
     assert spec.rate_hz is not None
     due = arrivals(spec.rate_hz, spec.stop, kind=spec.arrivals, seed=spec.inputs.seed)
     stage("measure")
-    spans = prepared.spans
+    with exact_timers():
+        sent = _send(prepared, due, wait=waiter())
+    return _server_result(prepared, spec, [sent], warm)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Queries that were sent on schedule; times in nanoseconds."""
+
+    scheduled: Nanoseconds
+    starts: Nanoseconds
+    ends: Nanoseconds
+    columns: dict[str, NDArray[np.generic]]  # of the session itself
+    facts: LaunchFacts
+
+    @property
+    def busy_s(self) -> Column:
+        """How long each query kept the server from the next one."""
+        free = np.concatenate([self.scheduled[:1], self.ends[:-1]])
+        begun = np.maximum(self.scheduled[: len(self.ends)], free)
+        return np.asarray((self.ends - begun) * _NS, np.float64)
+
+
+def _send(prepared: PreparedSession, due: Nanoseconds, *, wait: Until) -> _Sent:
+    spans, scheduled = prepared.spans, due
     if spans is not None:
         spans.clear()
-    take = spans.take if spans is not None else None
-    scheduled = due
 
-    with exact_timers():
-        wait = waiter()
+    def loop() -> Stamps:
+        nonlocal scheduled
+        scheduled = due + (time.perf_counter_ns() + LEAD_NS)
+        take = spans.take if spans is not None else None
+        return open_loop(prepared.step, scheduled, wait=wait, after=take)
 
-        def loop() -> Stamps:
-            nonlocal scheduled
-            scheduled = due + (time.perf_counter_ns() + LEAD_NS)
-            return open_loop(prepared.step, scheduled, wait=wait, after=take)
+    (starts, ends), facts = run_without_gc(loop)
+    columns: dict[str, NDArray[np.generic]] = dict(spans.columns()) if spans else {}
+    return _Sent(scheduled, starts, ends, columns, facts)
 
-        (starts, ends), facts = run_without_gc(loop)
+
+def _server_result(
+    prepared: PreparedSession, spec: RunSpec, sent: list[_Sent], warm: LaunchFacts
+) -> Result:
+    """Return one launch from queries that were sent at one rate, one schedule after the other."""
+    assert spec.rate_hz is not None
+    shifts = np.cumsum([0, *(int(each.ends[-1] - each.scheduled[0]) for each in sent[:-1])])
+    moved = [
+        [stamps - each.scheduled[0] + shift for stamps in (each.scheduled, each.starts, each.ends)]
+        for each, shift in zip(sent, shifts, strict=True)
+    ]
+    moved[:-1] = [[stamps[: len(each[2])] for stamps in each] for each in moved[:-1]]
+    scheduled, starts, ends = map(np.concatenate, zip(*moved, strict=True))
     evidence, columns = load_evidence(
         scheduled=scheduled, starts=starts, ends=ends, rate_hz=spec.rate_hz
     )
-    outcome = prepared.outcome_of(facts, warm)
+    own = {name: np.concatenate([each.columns[name] for each in sent]) for name in sent[0].columns}
+    total = sum(each.facts.wall_s or 0.0 for each in sent)
+    outcome = prepared.outcome_of(sent[-1].facts.having(wall_s=total), warm)
     conditions = {**outcome.conditions, "arrivals": Fact(value=spec.arrivals)}
     outcome = outcome.having(evidence={**outcome.evidence, **evidence}, conditions=conditions)
-    return outcome, times_from_columns({**_columns(starts, ends, spans), **columns})
+    return outcome, times_from_columns({**own, **columns})
+
+
+def _search_rate(
+    prepared: PreparedSession,
+    spec: RunSpec,
+    stage: Stage,
+    search: LoadSearch,
+    *,
+    until: float,
+    keep: Keep,
+) -> Result:
+    """Send queries at one rate after the other until the answer is sure or time is up."""
+    stage("warm-up")
+    longest = min(spec.warmup.cap_s, search.budget_s / 6)
+    warm = warm_up(prepared.step, spec.warmup.having(cap_s=longest))
+    stage("measure")
+    poisson = spec.arrivals == "poisson"
+    if not search.capacity_hz:
+        length = search.probe_s or search.budget_s / load.PROBES
+        alone, _ = measure(
+            prepared.step, Length(seconds=length, iterations=20), spans=prepared.spans
+        )
+        assert alone.host is not None
+        assert alone.start is not None
+        busy = np.diff(alone.start + alone.host)
+        search = load.with_capacity(search, busy, alone.host, poisson=poisson)
+    sent: dict[float, list[_Sent]] = {}
+    result, said = None, ""
+    with exact_timers():
+        wait, tried = waiter(), 0
+        while probe := load.next_probe(search, left_s=until - time.monotonic(), tried=tried):
+            rate, length = probe
+            told = text_from_rate(rate, digits=3)
+            used = 1 - (until - time.monotonic()) / search.budget_s
+            stage.progress(min(0.99, max(0.0, used)), f"{said}trying {told}")
+            seed = spec.inputs.seed + len(search.points)
+            stop = Length(seconds=length, iterations=10)
+            due = arrivals(rate, stop, kind=spec.arrivals, seed=seed)
+            each = _send(prepared, due, wait=wait)
+            sent.setdefault(rate, []).append(each)
+            evidence, columns = load_evidence(
+                scheduled=each.scheduled, starts=each.starts, ends=each.ends, rate_hz=rate
+            )
+            window = load.window_from_facts(evidence)
+            point = load.point_from_windows(rate, [window], [columns["host"]], search.slo)
+            row = load.replay(each.busy_s, search, poisson=poisson, seed=seed)
+            search = load.with_point(search, point.having(replayed=row))
+            best = search.likely_hz or 0.0
+            kept = min(sent, key=lambda rate: abs(rate - best))
+            search, tried = search.having(kept_hz=kept), tried + 1
+            result = _server_result(prepared, spec.having(rate_hz=kept), sent[kept], warm)
+            keep(search.having(complete=False), result)
+            latency = text_from_seconds(point.percentile_s, digits=3)
+            said = f"{told}: {search.slo.statistic} {latency}; "
+    assert result is not None
+    keep(search, result)
+    return result
 
 
 def arrivals(

@@ -1,7 +1,7 @@
 """Measure a model in fresh processes and keep the run.
 
 What follows ``--`` is passed on to runtimes that are programs (trtexec). A launch that fails
-leaves a failed run in the store. With --slo, keeps the run at the highest rate that meets it.
+leaves a failed run in the store. With --slo, the run is the one at the highest rate that meets it.
 
 Examples:
   trtbench bench model.onnx --batch 8
@@ -28,13 +28,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trtbench.requests.fields import option
+from trtbench.core.errors import UsageError
+from trtbench.requests.fields import option, seconds
 from trtbench.requests.measure import BenchRequest
 from trtbench.verbs._screen import draw, print_json, say, show_job
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 
 if TYPE_CHECKING:
-    from trtbench.core.run import Run
+    from trtbench.core.run import LoadSearch, Run
     from trtbench.core.spec import RunSpec
     from trtbench.requests.settings import Config
 
@@ -47,20 +48,44 @@ class BenchView(PlanView):
 
 
 def run(request: BenchRequest, caller: Caller) -> Run:
-    from trtbench.measure.bench import bench_or_search, check_search
+    from trtbench.measure.bench import run_bench
 
     config = caller.settings(request.store)
-    spec = spec_from_request(request, config)
+    spec, search = spec_from_request(request, config), None
     if request.slo is not None:
-        check_search(spec, request.slo, output=request.output)
+        if request.profile or request.telemetry is not None:
+            text = "a search ignores --profile and --telemetry: bench again at the rate it finds"
+            caller.say(f"note: {text}")
+        spec, search = _plan_search(request, spec, caller, config)
     store = caller.store(config)
     with caller.executing(request, config, spec.model.name, runtime=spec.runtime) as execution:
-        found = bench_or_search(spec, store=store, execution=execution, slo=request.slo)
+        found = run_bench(spec, store=store, execution=execution, search=search)
     if request.keep_model:
         from trtbench.measure.model_facts import keep_model
 
         caller.say(f"model kept as {keep_model(store, spec.model)}")
     return found
+
+
+def _plan_search(
+    request: BenchRequest, spec: RunSpec, caller: Caller, config: Config
+) -> tuple[RunSpec, LoadSearch]:
+    """Return the search of a request, which may continue a stored one, and the spec of its run."""
+    from trtbench.measure.bench import plan_search
+    from trtbench.store.directory import demand_finished
+
+    known = None
+    if request.resume is not None:
+        run = demand_finished(caller.store(config).load(request.resume))
+        known, same = run.load, run.record.spec.model.sha256 == spec.model.sha256
+        if known is None or not same:
+            what = "is of another model" if known else "has no search for a rate"
+            raise UsageError(f"the run {run.id} {what}", fix="leave out --resume")
+    return plan_search(
+        spec, request.slo or "", known=known,
+        budget_s=seconds(request.time_limit or "30s"),
+        probe_s=None if request.duration is None else seconds(request.duration),
+    )  # fmt: skip
 
 
 def show(run: Run, request: BenchRequest, view: BenchView) -> None:
@@ -92,11 +117,10 @@ def show_run(run: Run, *, as_json: bool, explain: bool = True, alone: bool = Tru
 
 
 def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:
-    spec = spec_from_request(request, caller.settings(request.store))
+    config = caller.settings(request.store)
+    spec = spec_from_request(request, config)
     if request.slo is not None:
-        from trtbench.measure.bench import check_search
-
-        check_search(spec, request.slo, output=request.output)
+        spec, _ = _plan_search(request, spec, caller, config)
     show_plan(spec, as_json=view.as_json, checked=request.slo is not None)
     if request.slo is not None:
         say("note: this is one step of the search; it chooses rates from what it measures")

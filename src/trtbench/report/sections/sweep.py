@@ -26,6 +26,7 @@ from trtbench.core.properties import (
 from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, precision_of
 from trtbench.core.units import (
     common_unit,
+    counted,
     text_from_duration,
     text_from_fraction,
     text_from_long_time,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from trtbench.sweep.plan import KindEstimate, SweepPlan
 
 ORDER = 70
+NEAR_ANSWER, WIDE_DOUBT = 0.05, 0.1  # parts of the rate that a search found
 
 
 MOST_CURVES = 8
@@ -172,34 +174,43 @@ def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Ite
 
 
 def _search_result(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
+    """Give the answer, its doubt, and what was measured near it."""
+
     def rate(value: float) -> str:
         return text_from_rate(value, digits=3)
 
-    highest, above, bound = search.highest_hz, search.next_hz, search.slo.text
-    if highest is None:
-        why = f": {search.slo.statistic} is {text_from_seconds(search.lone_s)} without load"
-        if search.points:
-            why = f"; the lowest was {rate(search.points[0].rate_hz)}"
-        yield "highest rate", Cell(None, f"no rate meets {bound}{why}", "bad")
+    statistic, bound, points = search.slo.statistic, search.slo.text, search.points
+    likely = search.likely_hz or search.highest_hz
+    low, high = search.highest_hz or 0.0, search.broken_hz or search.next_hz
+    place = likely or (points[0].rate_hz if points else 0.0)
+    wide = (NEAR_ANSWER if likely else 0.0) * place
+    ends = min(low or place, place - wide), max(high if likely and high else place, place + wide)
+    near = [each for each in points if ends[0] <= each.rate_hz <= ends[1]]
+    if likely is None:
+        lowest = f"{rate(place)} is the lowest rate tried"
+        lone = f"{statistic} is {text_from_seconds(search.lone_s)} without load"
+        text = f"no rate meets {bound}; {lowest if points else lone}"
+        yield "highest rate", Cell(None, text, "bad")
+    elif search.at_least:
+        text = f"{rate(likely)} or more meets {bound} (no higher rate was tried)"
+        yield "highest rate", Cell(likely, text, "good")
     else:
-        part = highest / search.capacity_hz if search.capacity_hz else None
-        words, beyond = rate(highest), ""
-        if search.at_least:
-            words, beyond = f"{words} or more", " (no higher rate was tried)"
-        elif above is not None:
-            broken = search.broken_hz
-            unclear = [] if broken == above else [f"{rate(above)} is unclear"]
-            refused = [] if broken is None else [f"{rate(broken)} does not"]
-            beyond = f" ({', '.join(unclear + refused)})"
-        share = text_from_fraction(part, digits=0)
-        text = f"{words} meets {bound}{beyond}, {share} of the capacity"
-        yield "highest rate", Cell(highest, text, "good")
+        doubt = f" ({rate(low)} to {rate(high)})" if high else ""
+        yield "highest rate", Cell(likely, f"about {rate(likely)} meets {bound}{doubt}", "good")
+    if near:
+        times = [text_from_seconds(f(x.percentile_s for x in near), digits=3) for f in (min, max)]
+        tried = [rate(near[0].rate_hz), rate(near[-1].rate_hz)]
+        found, where = (" to ".join(dict.fromkeys(each)) for each in (times, tried))
+        yield statistic, Cell(None, f"{found} in {counted(len(near), 'probe')} at {where}")
+    if likely and high and not search.at_least and high - low > 2 * WIDE_DOUBT * likely:
+        text = "wide: the machine is noisy, or the time too short (--resume continues the search)"
+        yield "doubt", Cell(None, text, "unclear")
     if not search.complete:
-        yield "search", Cell(None, "ended early, before all rates were tried", "unclear")
-    if search.likely_hz is not None and not search.at_least:
-        likely = f"{rate(search.likely_hz)}, where the curve crosses the bound"
-        yield "best guess", Cell(search.likely_hz, likely)
-    capacity = f"{text_from_rate(search.capacity_hz)}, back to back"
+        text = "ended early; --resume continues it"
+        yield "search", Cell(None, text, "unclear")
+    part = (likely or 0.0) / search.capacity_hz if search.capacity_hz else 0.0
+    share = f"; the answer is {text_from_fraction(part, digits=0)} of it" if part else ""
+    capacity = f"{text_from_rate(search.capacity_hz)}, back to back{share}"
     yield "capacity", Cell(search.capacity_hz, capacity)
 
 
@@ -226,7 +237,9 @@ def rate_table(
         column("samples", "Queries", kind="right", rank=5),
         column("late_share", "Sent late", kind="percent", rank=6),
     ]
-    shown = columns[:2] + columns[3:] if statistic == MEDIAN else columns
+    hidden = {"median_s"} if statistic == MEDIAN else set()
+    hidden |= {"windows"} if all(len(each.windows) <= 1 for each in points) else set()
+    shown = [each for each in columns if each[0].key not in hidden]
     return table(id, points, shown, unit=common_unit(each.percentile_s for each in points))
 
 
