@@ -1,7 +1,8 @@
-"""Models that a stranger made: their weights are said to be somewhere else."""
+"""Models and archives that a stranger made."""
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -28,3 +29,11 @@ def model_with_weights_at(path: Path, location: str, *, count: int = 4) -> Path:
     path.write_bytes(model.SerializeToString())
     assert onnx.load(str(path), load_external_data=False).graph.node
     return path
+
+
+def tar_with_header(size: int, *, times: int = 1) -> bytes:
+    """A tar file whose only member has pax headers of digits, which match no record of one."""
+    header, member, body = tarfile.TarInfo("pax"), tarfile.TarInfo("log.txt"), b"9" * size
+    header.type, header.size = tarfile.XHDTYPE, size
+    blocks = (header.tobuf(tarfile.USTAR_FORMAT), body, bytes(-size % 512))
+    return b"".join(blocks) * times + member.tobuf(tarfile.USTAR_FORMAT) + bytes(1024)

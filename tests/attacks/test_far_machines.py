@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 from commands import typed
+from evil_models import tar_with_header
 
 import models
 from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError
@@ -171,13 +172,23 @@ def test_a_picture_that_did_not_come_is_not_copied_from_here(
     assert copies == ["id_rsa"]
 
 
-def test_an_archive_whose_names_contradict_each_other_is_refused_in_words(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "left.tar", "w") as archive:
-        for name in ("run", "run/run.json"):
-            member = tarfile.TarInfo(name)
-            member.size = 2
-            archive.addfile(member, io.BytesIO(b"{}"))
-    with pytest.raises(StoreError, match="cannot be written"):
+def tar_of(*names: str) -> bytes:
+    with tarfile.open(fileobj=(made := io.BytesIO()), mode="w") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(name))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(("sent", "said"), [
+    (tar_of("run", "run/run.json"), "cannot be written"), (tar_of(*"abcd"), "more than 3 files"),
+    (tar_with_header(250_000), "is damaged"), (tar_with_header(9, times=2000), "is damaged"),
+])  # fmt: skip
+def test_an_archive_that_is_a_trap_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, said: str
+) -> None:
+    monkeypatch.setattr("trtbench.executors._transfer.MOST_RETURNED", 3)
+    (tmp_path / "left.tar").write_bytes(sent)
+    with pytest.raises(StoreError, match=said):
         unpack(tmp_path / "left.tar", tmp_path / "left")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import sqlite3
 import threading
@@ -10,14 +11,16 @@ from pathlib import Path
 
 import pytest
 import records
-from commands import trtbench
+from commands import trtbench, typed
 
 from models import conv_model
+from trtbench.core.errors import InputError
 from trtbench.store.directory import own_files
 from trtbench.store.place import RemoteRuns
 from trtbench.store.store import Store
 from waiting import wait_for
 
+AsyncFileSystem = pytest.importorskip("fsspec.asyn", reason="no fsspec").AsyncFileSystem
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: trtbench[remote]")
 
 
@@ -68,6 +71,37 @@ def test_a_file_whose_name_leads_out_is_not_fetched(
     there.fetch("r1")
     new = files(tmp_path) - before
     assert new == {f"b/runs/r1/{each}" for each in ("run.json", "samples.npz", "files.json")}
+
+
+@pytest.mark.parametrize("what", ["runs", "files of a run"])
+def test_a_list_without_end_ends(world: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """A server of a bucket says after each part of a list that there is more."""
+
+    class Endless(AsyncFileSystem):
+        async def _find(self, path: str, **kw: object) -> dict[str, object]:
+            await asyncio.sleep(0 if what != "runs" and path.endswith("bench") else 1e9)
+            return {f"{path}/r1/run.json": {"size": 9, "name": "x", "type": "file"}}
+
+    fsspec.register_implementation("endless", Endless, clobber=True)
+    monkeypatch.setattr("trtbench.store.place.LIST_S", 0.5)
+    monkeypatch.delenv("TRTBENCH_STORE")
+    Path("trtbench.toml").write_text("store = 'store'\nruns = 'endless://bench'\n")
+    done = typed("runs", "reindex")
+    assert (done.returncode, "could not be" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(("name", "kept"), [("MOST_RUNS", 0), ("MOST_FILES", 1)])
+def test_a_list_of_too_many_names_is_refused(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, name: str, kept: int
+) -> None:
+    records.add(Store(tmp_path / "a", runs=bucket), records.record("r1"))
+    monkeypatch.setattr(f"trtbench.store.place.{name}", kept)
+    reader = Store(tmp_path / "b", runs=bucket)
+    if name == "MOST_FILES":
+        assert "more than 1 names" in reader.reindex(lambda run: None).damaged["r1"]
+    else:
+        with pytest.raises(InputError, match="more than 0 names"):
+            reader.reindex(lambda run: None)
 
 
 def test_neither_links_nor_own_files_are_sent_along(tmp_path: Path, bucket: str) -> None:

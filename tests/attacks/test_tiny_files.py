@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 import zipfile
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import onnx
 import pytest
 from commands import trtbench, typed
+from evil_models import tar_with_header
 from onnx import TensorProto
 from onnx import helper as make
 
@@ -25,14 +25,6 @@ from trtbench.host.process import guarded
 from waiting import ended
 
 QUICK = ("--batch", "1", "--duration", "10ms", "--warmup", "1ms", "--no-until-steady")
-
-
-def tar_with_header(size: int) -> bytes:
-    """A tar file whose only member has a pax header of digits, which matches no record of one."""
-    header, member, body = tarfile.TarInfo("pax"), tarfile.TarInfo("log.txt"), b"9" * size
-    header.type, header.size = tarfile.XHDTYPE, size
-    blocks = (header.tobuf(tarfile.USTAR_FORMAT), body, bytes(-size % 512))
-    return b"".join(blocks) + member.tobuf(tarfile.USTAR_FORMAT) + bytes(1024)
 
 
 def doubling_functions(depth: int) -> onnx.ModelProto:
@@ -65,6 +57,25 @@ def test_functions_that_double_leave_shapes_unknown(world: Path, monkeypatch) ->
     found = typed("inspect", "m.onnx")
     assert found.returncode == 0
     assert "shapes could not be inferred" in found.stdout
+
+
+VERBS = """bench, bench -r trtexec, build -r trtexec, check m.onnx, compare m.onnx, profile,
+    quantize --precision fp16, gate --against m.onnx --max-slowdown 3%,
+    localize m.onnx, sweep -o swept, eval --task classification --data x.npz"""
+
+
+@pytest.mark.parametrize("words", VERBS.split(","))
+def test_functions_that_double_are_refused_and_not_expanded(world: Path, words: str) -> None:
+    (world / "m.onnx").write_bytes(doubling_functions(30).SerializeToString())
+    verb, *more = words.split()
+    found = typed(verb, "m.onnx", *more)
+    assert (found.returncode, "expand to more nodes than can" in found.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("depth", [8, 3])
+def test_functions_that_end_are_measured(world: Path, depth: int) -> None:
+    (world / "m.onnx").write_bytes(doubling_functions(depth).SerializeToString())
+    assert typed("bench", "m.onnx", *QUICK).returncode == 0
 
 
 def test_a_signal_ends_a_command_whose_parser_hangs(world: Path) -> None:

@@ -27,6 +27,7 @@ from trtbench.core.errors import InputError, StoreError, write_error
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.executors.contract import FileGroup, RemoteJob
+from trtbench.host.tar import is_plain, tar_members
 from trtbench.models.identity import sha256_of
 
 FILE_MARK = "trtbench-file:"
@@ -37,6 +38,8 @@ _BENEATH = r"(?:/[^\s'\"]+|(?=['\"\s]|$))"
 FILES = "files"
 MOST_FILES = 2_000_000
 """The most files of one job; a larger folder is probably a mistake."""
+MOST_RETURNED = 100_000
+"""The most files that a machine may send back; a run has a few dozen."""
 ABANDONED_S = 7 * 86400.0
 """A job without a change for this long counts as abandoned."""
 _CHUNK = 1 << 20
@@ -121,21 +124,20 @@ def pack(folder: Path, target: Path) -> None:
 def unpack(source: Path, folder: Path) -> None:
     """Extract an archive of ``pack``; refuses links, and names that lead out of the folder."""
     try:
-        with tarfile.open(source, "r:") as archive:  # uncompressed: nothing can expand
-            for member in archive:
-                # A sparse member claims a large size without sending the bytes.
-                plain = member.isreg() and not member.issparse()
-                content = archive.extractfile(member) if plain else None
-                if content is None:
-                    raise StoreError(
-                        "the machine did not send back a run directory",
-                        facts={"member": boundary.shown(member.name)},
-                    )
-                target = boundary.inside(folder, member.name, what="file", where="the archive")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with content, open(target, "wb") as file:
-                    shutil.copyfileobj(content, file)
-    except (tarfile.TarError, ValueError, OverflowError) as problem:
+        for number, (member, opened) in enumerate(tar_members(source)):  # uncompressed
+            if number == MOST_RETURNED:
+                raise StoreError(f"the machine sent back more than {number} files")
+            content = opened() if is_plain(member) else None
+            if content is None:
+                raise StoreError(
+                    "the machine did not send back a run directory",
+                    facts={"member": boundary.shown(member.name)},
+                )
+            target = boundary.inside(folder, member.name, what="file", where="the archive")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with content, open(target, "wb") as file:
+                shutil.copyfileobj(content, file)
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as problem:
         raise StoreError("the archive is damaged", facts={"reason": problem}) from None
     except OSError as problem:
         raise write_error(folder, problem) from None

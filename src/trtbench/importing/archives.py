@@ -12,11 +12,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from trtbench.core.errors import InputError
 from trtbench.core.safety import check_name, clean_line, file_name_from_text
 from trtbench.host.process import guarded
+from trtbench.host.tar import is_plain, tar_members
 from trtbench.trtexec.log import encoding_of, is_packed, unpacked
 from trtbench.trtexec.sniff import HEAD_BYTES, is_archive, kind_of
 
@@ -28,7 +29,7 @@ MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
 SECONDS, SECONDS_PER_BYTE = 20.0, 1e-7
 """How long an archive may take: far beyond any that is what it seems."""
 
-_MOST_DIRECTORY_BYTES, _MOST_HEADER_BYTES, _MOST_READ_BYTES = 64 << 20, 64 << 10, 16 << 20
+_MOST_DIRECTORY_BYTES = 64 << 20
 _TAIL_BYTES = (1 << 16) + 98
 """The end of a zip file's directory is followed by a comment of 64 KiB at most."""
 
@@ -184,32 +185,11 @@ def _in_zip(path: Path, shown: str) -> Iterator[_Packed]:
             yield _Packed(each.filename, modified_s, partial(archive.open, each), reason)
 
 
-class _Careful:
-    """A tar file that is read in pieces of bounded size: ``most`` bytes at once."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.most = file, _MOST_HEADER_BYTES
-        self.seek, self.tell = file.seek, file.tell
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= self.most:
-            raise tarfile.ReadError("a header that is too long")
-        return self._file.read(size)
-
-
 def _in_tar(path: Path) -> Iterator[_Packed]:
-    with open(path, "rb") as file:
-        careful = _Careful(file)
-        with tarfile.open(fileobj=careful, mode="r:") as archive:  # type: ignore[call-overload]
-            while each := archive.next():
-                if not each.isdir():
-                    # A sparse member states a large size and holds nothing.
-                    is_file = each.isreg() and not each.issparse()
-                    content = partial(archive.extractfile, each)
-                    reason = "" if is_file else "a link, or no regular file"
-                    careful.most = _MOST_READ_BYTES
-                    yield _Packed(each.name, float(each.mtime), content, reason)
-                    careful.most = _MOST_HEADER_BYTES
+    for each, content in tar_members(path):
+        if not each.isdir():
+            reason = "" if is_plain(each) else "a link, or no regular file"
+            yield _Packed(each.name, float(each.mtime), content, reason)
 
 
 def _unwanted(name: str, head: bytes) -> str | None:

@@ -17,7 +17,7 @@ from trtbench.core.run import known_value
 from trtbench.core.safety import check_filled, inside, read_bytes
 from trtbench.core.spec import ModelFile, ModelFormat, ModelRef, TensorSpec
 from trtbench.host.files import utf8_path
-from trtbench.models.onnx_outline import external_names, outline_of
+from trtbench.models.onnx_outline import MOST_EXPANDED, external_names, outline_of
 
 T = TypeVar("T")
 
@@ -40,8 +40,8 @@ _hashes: dict[str, tuple[Signature, str]] = {}
 def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> ModelRef:
     """Return the description of a model file; the error for a missing one suggests a name.
 
-    A folder is accepted only with ``folders``. A model with missing files is an error, unless
-    ``whole`` is false: its hash and size are then unknown.
+    A folder is accepted only with ``folders``. A model with missing files, or functions that expand
+    without end, is an error, unless ``whole`` is false: its hash and size are then unknown.
     """
     try:
         exists = path.exists()
@@ -75,7 +75,8 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
             if own_bytes:
                 check_filled(path)
             kind = format_of(path)
-            names = [*external_files(path)] if own_bytes and kind in ("onnx", "unknown") else []
+            is_onnx = own_bytes and kind in ("onnx", "unknown")
+            names = [*external_files(path, runs=whole)] if is_onnx else []
         if not own_bytes and not names:
             raise InputError(f"{path} is empty", fix="copy or export the model again")
         missing = [name for name in sorted(names) if not (folder / name).is_file()]
@@ -179,17 +180,26 @@ def identity_of(path: Path) -> str | None:
         return None
 
 
-def external_files(path: Path) -> tuple[str, ...]:
-    """Return the external data files of an ONNX file; they must be in its folder."""
+def external_files(path: Path, *, runs: bool = False) -> tuple[str, ...]:
+    """Return the external data files of an ONNX file; they must be in its folder.
+
+    A model that ``runs`` is refused if its functions expand to too many nodes.
+    """
     try:
         with (
             open(path, "rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
             memoryview(data) as view,
         ):
-            names = external_names(view)
+            names, endless = external_names(view)
     except (ValueError, IndexError, RecursionError, BufferError):
         return ()
+    if runs and endless:
+        raise InputError(
+            f"the functions of {path.name} expand to more nodes than can be loaded",
+            facts={"nodes": f"more than {MOST_EXPANDED}, and ten times what is written"},
+            fix="export it again, with fewer functions inside functions",
+        )
     for name in names:
         inside(path.parent, name, what="file of weights", where=path)
     return names

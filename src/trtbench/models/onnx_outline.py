@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,10 @@ _MESSAGES: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "opset": {1: ("domain", ""), 2: ("version", "")},
     "graph": {1: ("nodes", "node"), 5: ("tensors", "tensor"), 11: ("inputs", "value"),
               15: ("sparse", "sparse")},
-    "function": {7: ("nodes", "node")},
+    "function": {1: ("operator", ""), 7: ("nodes", "node"), 10: ("domain", ""),
+                 13: ("overload", "")},
     "node": {1: ("inputs", ""), 2: ("outputs", ""), 3: ("name", ""), 4: ("operator", ""),
-             5: ("attributes", "attribute")},
+             5: ("attributes", "attribute"), 7: ("domain", ""), 8: ("overload", "")},
     "attribute": {1: ("name", ""), 3: ("i", ""), 5: ("t", "tensor"), 6: ("g", "graph"),
                   10: ("ts", "tensor"), 11: ("gs", "graph"), 22: ("s", "sparse"),
                   23: ("ss", "sparse")},
@@ -50,6 +53,8 @@ DTYPES = {
 }  # fmt: skip
 """numpy's names of the types of inputs, by their number in ONNX."""
 UNKNOWN_TYPE = "unknown"
+MOST_EXPANDED = 50_000
+"""The most nodes of a model with its functions expanded, unless a tenth of them is written."""
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
 _PACKED = {17: "fp8", 18: "fp8", 19: "fp8", 20: "fp8", 21: "int4", 22: "int4", 23: "fp4",
            25: "int2", 26: "int2"}  # fmt: skip
@@ -102,13 +107,47 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     """The number of rows of the table that an input indexes, such as token ids."""
 
 
-def external_names(data: memoryview) -> tuple[str, ...]:
-    """Return the external files of a model; damage is a ValueError or an IndexError.
+def external_names(data: memoryview) -> tuple[tuple[str, ...], bool]:
+    """Return the external files of a model, and whether its functions expand without end.
 
     All that protobuf accepts is read here too, so that no name can be hidden: groups, tags
-    with extra bits, and text that is not UTF-8.
+    with extra bits, and text that is not UTF-8. Damage is a ValueError or an IndexError.
     """
-    return tuple(dict.fromkeys(_locations(_read(data))))
+    model = _read(data)
+    return tuple(dict.fromkeys(_locations(model))), _is_endless(model)
+
+
+def _is_endless(model: _Message) -> bool:
+    """Whether functions that call one another expand to far more nodes than are written.
+
+    Runtimes expand them before anything else, which takes minutes for 100 000 nodes.
+    """
+    if not model["functions"] or not model["graph"]:
+        return False
+    calls = {_function(each): Counter(map(_function, _nodes(each))) for each in model["functions"]}
+    inner = {name: called.keys() & calls.keys() for name, called in calls.items()}
+    main = Counter(map(_function, _nodes(model["graph"][-1])))
+    most = max(MOST_EXPANDED, 10 * (main.total() + sum(each.total() for each in calls.values())))
+    sizes: dict[tuple[str, ...], int] = {}
+    with suppress(CycleError):  # runtimes refuse functions that call themselves
+        for name in TopologicalSorter(inner).static_order():
+            called = calls[name].items()
+            sizes[name] = min(sum(count * sizes.get(each, 1) for each, count in called), most + 1)
+    return sum(count * sizes.get(each, 1) for each, count in main.items()) > most
+
+
+def _function(message: _Message) -> tuple[str, ...]:
+    """Return what identifies the function that a node calls, or that is defined."""
+    return tuple(_text(message, name, "replace") for name in ("domain", "operator", "overload"))
+
+
+def _nodes(message: _Message) -> Iterator[_Message]:
+    """Yield the nodes of a graph or a function, and those of the graphs inside them."""
+    for node in message["nodes"]:
+        yield node
+        for attribute in node["attributes"]:
+            for graph in (*attribute["g"], *attribute["gs"]):
+                yield from _nodes(graph)
 
 
 def outline_of(path: Path) -> ModelOutline:

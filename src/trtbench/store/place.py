@@ -8,7 +8,7 @@ import importlib
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,10 @@ DRIVER = "postgresql+psycopg"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 CHANGING = (RECORD, "scores.json")
 """Files of a finished run that may be written again; the others never change."""
-MOST_BYTES = 1 << 33  # of the files of a run
+MOST_BYTES, MOST_FILES = 1 << 33, 10_000  # of a run
+MOST_RUNS = 1_000_000
+LIST_S = 600.0
+"""How long a list of runs or files may take."""
 _ATOMIC = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
 """Storage that writes a file whole or not at all; elsewhere a file is written, then renamed."""
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs"}
@@ -156,6 +159,8 @@ class RemoteRuns:
             ) from None
         self._files: AbstractFileSystem = files
         self._root = str(root).rstrip("/")
+        # Servers send lists in parts, and one could go on for ever; local storage cannot.
+        self._patience = {"timeout": LIST_S} if files.async_impl else {}
 
     def mark_pending(self, run_id: str) -> None:
         """Note that a run will have to be sent once it is complete."""
@@ -200,7 +205,8 @@ class RemoteRuns:
         """Yield the ids of the complete runs on the storage."""
         with self._storage_errors("the runs could not be listed"):
             self._files.invalidate_cache(self._root)
-            found = self._files.glob(f"{self._root}/*/{RECORD}")
+            found = self._files.glob(f"{self._root}/*/{RECORD}", **self._patience)
+            self._check_count(found, MOST_RUNS)
         yield from filter(_is_name, (str(path).rsplit("/", 2)[-2] for path in sorted(found)))
 
     def remove(self, run_id: str) -> None:
@@ -235,12 +241,17 @@ class RemoteRuns:
         there = f"{self._root}/{run_id}"
         self._files.invalidate_cache(there)
         try:
-            found = self._files.find(there, detail=True)
+            found = self._files.find(there, detail=True, **self._patience)
         except FileNotFoundError:
             return {}
+        self._check_count(found, MOST_FILES)
         prefix = there.strip("/") + "/"
         names = {str(path).strip("/").removeprefix(prefix): each for path, each in found.items()}
         return {name: int(each["size"]) for name, each in names.items() if _is_name(name)}
+
+    def _check_count(self, found: Sized, most: int) -> None:
+        if len(found) > most:
+            raise InputError(f"{mask(self.url)} lists more than {most} names")
 
     def _put(self, source: Path, target: str) -> None:
         parent, _, name = target.rpartition("/")
@@ -260,7 +271,7 @@ class RemoteRuns:
         except (StoreError, InputError):
             raise
         except Exception as problem:  # each storage has its own exceptions
-            reason = f"{type(problem).__name__}: {problem}"
+            reason = f"{type(problem).__name__}: {str(problem) or 'no end of the answer in sight'}"
             facts = {"storage": mask(self.url), "reason": reason}
             if here is not None:
                 facts["kept in"] = str(here)
