@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sqlite3
@@ -12,12 +13,14 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import pytest
+import records
 from commands import typed
 
 import models
 from trtbench.core.run import Environment, FailedRun, without_secrets
 from trtbench.core.safety import mask
 from trtbench.core.spec import ModelRef, RunSpec
+from trtbench.store.store import Store
 
 SECRETS = ("hunter2-in-the-url", "hunter2-in-a-flag", "hunter2-in-an-option", "hunter2-in-the-file")
 QUICK = ("--batch", "1", "--duration", "20ms", "--warmup", "1ms", "--no-until-steady")
@@ -160,6 +163,30 @@ def test_places_that_are_shown_or_kept_take_no_secret(
     for each in ("hosts.toml", "s.toml"):
         (world / each).unlink()
     assert leaks(world) == []
+
+
+@pytest.mark.real("MLflow")
+def test_a_hostile_record_reaches_mlflow_masked_and_within_limits(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracking = pytest.importorskip("mlflow.tracking", reason="mlflow is not installed")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    for number in range(2):
+        folder = records.add(Store(world / "store"), records.record(f"r{number}"))
+    raw = json.loads((folder / "run.json").read_text())
+    raw["tags"] = [f"token={SECRETS[1]}", "a\0b", "c//../d", "x" * 20_000]
+    raw["environment"] |= {"os": f"curl -u me:{SECRETS[0]}", "host": "h\0" * 9, "cpu": "c" * 20_000}
+    raw["spec"]["model"]["path"] = f"password={SECRETS[2]}" + "m" * 20_000
+    (folder / "run.json").write_text(json.dumps(raw))
+    (world / "store" / "index.sqlite").unlink()
+    place = f"file://{world / 'mlruns'}"
+    words = ("runs", "export", "--to", "mlflow", "--store", world / "store", "-o", place)
+    assert typed(*words).returncode == 0
+    client = tracking.MlflowClient(tracking_uri=place)
+    runs = client.search_runs([client.get_experiment_by_name("trtbench").experiment_id])
+    assert {run.data.tags["trtbench.id"] for run in runs} == {"r0", "r1"}
+    assert not [secret for secret in SECRETS for run in runs if secret in str(run.to_dictionary())]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,10 @@ def test_a_tracking_server_gets_what_it_does_not_have(store, monkeypatch, capsys
         client.search_runs.side_effect = problem
         assert trtbench(words) == 1
         assert message in capsys.readouterr().err
+    monkeypatch.setattr("trtbench.workflows.export.MOST_PAGES", 3)
+    client.search_runs.side_effect = [pages[0]] * 4  # and so on, without end
+    assert trtbench(words) == 1
+    assert "more than 3 pages" in capsys.readouterr().err
 
 
 @pytest.mark.slow

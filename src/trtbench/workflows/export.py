@@ -15,7 +15,7 @@ from trtbench.core.plugins import optional_library
 from trtbench.core.properties import cuda_graph_of, setting_of
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, gpu_of
-from trtbench.core.safety import mask
+from trtbench.core.safety import clean_line, mask
 from trtbench.core.samples import DURATIONS
 from trtbench.core.units import instant_from_text
 from trtbench.host.files import make_folder, scratch_directory
@@ -26,6 +26,7 @@ from trtbench.store.store import Store
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
 ID_TAG = "trtbench.id"
 """Tag of exported MLflow runs, so that a run is not exported twice."""
+MOST_PAGES = 1000  # of 1000 runs each, that an MLflow server lists
 Row = dict[str, Any]
 
 
@@ -62,7 +63,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
     gpu = gpu_of(record)
     findings = run.findings if isinstance(run, Run) else ()
     grave = [each.code for each in findings if each.severity != "note"]
-    return {
+    row = {
         "id": record.id,
         "kind": entry.kind,
         "created": record.created,
@@ -93,8 +94,9 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
         "versions": ",".join(f"{k}={v}" for k, v in sorted(environment.versions.items())),
         "findings": ",".join(grave),
         "reason": record.reason if isinstance(record, FailedRun) else None,
-        **(metrics_from_run(run) if isinstance(run, Run) else {}),
     }
+    texts = {name: clean_line(mask(each)) for name, each in row.items() if isinstance(each, str)}
+    return {**row, **texts, **(metrics_from_run(run) if isinstance(run, Run) else {})}
 
 
 def metrics_from_run(run: Run) -> dict[str, float]:
@@ -180,19 +182,21 @@ def _to_mlflow(
         found = client.get_experiment_by_name(experiment)
         place = found.experiment_id if found else client.create_experiment(experiment)
         token = None
-        while True:
+        for _ in range(MOST_PAGES):
             page = client.search_runs([place], max_results=1000, page_token=token)
             known |= {run.data.tags[ID_TAG] for run in page if ID_TAG in run.data.tags}
             token = page.token
             if not token:
                 break
+        else:
+            raise OSError(f"it lists more than {MOST_PAGES} pages of runs")
         new = [entry for entry in entries if entry.id not in known]
         for entry, run in _load_each(new, store, problems, listen):
             row = row_from_run(entry, run)
             metrics = metrics_from_run(run) if isinstance(run, Run) else {}
             instant_ms = int((row["instant_s"] or 0.0) * 1e3)
             parts = (row["model"], row["runtime"], row["precision"], f"batch {row['batch']}")
-            title = " ".join(str(part) for part in parts if part)
+            title = " ".join(str(part) for part in parts if part)[:250]
             key = client.create_run(place, start_time=instant_ms, run_name=title).info.run_id
             parameters = [
                 entities.Param(name, str(value)[:500])
