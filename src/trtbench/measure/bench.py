@@ -554,8 +554,9 @@ def _append_log(work: Path, folder: Path) -> None:
 
 
 _INCOMPLETE = Finding(
-    code="incomplete", severity="warning", message="not all files of the run were written"
-)
+    code="incomplete", severity="warning", message="not all files of the run were written",
+    remedy="measure again, with room on the disk: no rule has judged these samples",
+)  # fmt: skip
 """In a record until the run's other files are written."""
 
 
