@@ -17,17 +17,8 @@ from trtbench.analysis.onnx_graph import PREPARATION, text_from_preparation
 from trtbench.convert import conversions
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import item_limit
+from trtbench.core import errors
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import (
-    InputError,
-    JobError,
-    ParseError,
-    TrtbenchError,
-    UnavailableError,
-    UsageError,
-    near_miss,
-    writing,
-)
 from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd, progress_from_line
 from trtbench.core.properties import without_tf32
 from trtbench.core.results import Artefact
@@ -87,7 +78,7 @@ def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
         return
     reasons = {name: builder.available() for name, builder in BUILDERS.loaded()}
     if all(reasons.values()):
-        raise UnavailableError(
+        raise errors.UnavailableError(
             "no builder of engines is installed here",
             facts=reasons,
             fix="pip install 'trtbench[rtx]', which builds without a GPU; "
@@ -102,22 +93,22 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     name = request.runtime or default_builder(config, request.options)
     module = BUILDERS.load(name)
     if reference.format not in ("onnx", "unknown"):
-        raise UsageError(
+        raise errors.UsageError(
             "engines are built from ONNX files",
             facts={"file": reference.name, "format": reference.format},
             fix="give an ONNX file; trtbench export makes one from a PyTorch model",
         )
     if request.extra_args and not module.TAKES_ARGUMENTS:
         options = [each.flag for each in fields_of(BuildRequest)]
-        near = near_miss(request.extra_args[0].partition("=")[0], options, least=0.75)
-        raise UsageError(
+        near = errors.near_miss(request.extra_args[0].partition("=")[0], options, least=0.75)
+        raise errors.UsageError(
             f"the builder {name} takes no arguments after --",
             facts={"given": shlex.join(request.extra_args)},
             fix=f"{near}, without --" if near else "-r trtexec, or leave them out",
         )
     engine = _engine_path(request)
     if engine == model:
-        raise UsageError("the engine would overwrite the model", fix="-o model.engine")
+        raise errors.UsageError("the engine would overwrite the model", fix="-o model.engine")
     first, *more = all_profiles(request.shapes_min, request.shapes_opt, request.shapes_max)
     fixed = {n: _span((tuple(dims),) * 3) for n, dims in request.shapes.items()}
     spans = {**fixed, **profiles_from_input_shapes(request.input_shapes, model), **first}
@@ -183,7 +174,7 @@ def all_profiles(*ends: Shapes | Sequence[Shapes] | None) -> list[dict[str, Shap
                 a <= b <= c for a, b, c in zip(low, opt, high, strict=True)
             ):
                 shown = {"min": low, "opt": opt, "max": high}
-                raise UsageError(
+                raise errors.UsageError(
                     f"the shapes of {name!r} must not decrease from min to opt to max",
                     facts={key: text_from_shape(dims) for key, dims in shown.items()},
                 )
@@ -205,7 +196,7 @@ def profiles_from_input_shapes(texts: Sequence[str], model: Path) -> dict[str, S
     for given in conversions.input_shapes(texts):
         (first, *rest), name = given.shape, given.name
         if any(dim < 0 for dim in rest):
-            raise UsageError(
+            raise errors.UsageError(
                 "only the batch, the first dimension, can be -1",
                 facts={"shape": text_from_shape(given.shape)},
                 fix="--shape-min, --shape-opt and --shape-max for other dynamic dimensions",
@@ -216,7 +207,7 @@ def profiles_from_input_shapes(texts: Sequence[str], model: Path) -> dict[str, S
                 flags = (
                     f"--input-shape {shlex.quote(model_inputs.with_ones(each))}" for each in inputs
                 )
-                raise UsageError(
+                raise errors.UsageError(
                     "the model has several inputs: the shape needs the name of its input",
                     facts={"inputs": ", ".join(each.name for each in inputs)},
                     fix=" ".join(flags),
@@ -233,7 +224,7 @@ def _assumed_spans(
     """Return a profile for dynamic inputs without a given shape, and a note on what is assumed."""
     try:
         inputs = input_specs(load_onnx(model, weights=False))
-    except TrtbenchError:  # the builder reports what is wrong with the model
+    except errors.TrtbenchError:  # the builder reports what is wrong with the model
         return {}, None
     check_batch_possible([each for each in inputs if each.name not in given], batch=batch)
     ends: list[dict[str, tuple[int, ...]]] = []
@@ -266,7 +257,7 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
     engine, environment = Path(spec.output), bench.environment_of(execution)
     device = BUILDERS.load(spec.runtime).device(spec)
     what = execution.command or f"trtbench build {engine.name}"
-    with writing(engine):
+    with errors.writing(engine):
         make_folder(engine.parent)
         remove_abandoned(engine.parent)
         with (
@@ -358,18 +349,18 @@ def _artefact(
     with open(made, "rb") as file:
         head = file.read(HEADER_BYTES)
     plan = None
-    with contextlib.suppress(ParseError):
+    with contextlib.suppress(errors.ParseError):
         plan = plan_from_bytes(head, where=engine.name).version
     facts: dict[str, Scalar] = dict(outcome.facts)
     if (name := outcome.files.get(GRAPH)) is not None:  # the number of layers and parameters
-        with contextlib.suppress(ParseError):
+        with contextlib.suppress(errors.ParseError):
             graph = graph_from_json((folder / name).read_bytes(), where=name)
             facts["layers"] = len(graph.layers)
             facts.setdefault("layers_from", "engine")
             if (parameters := parameter_count(graph)) is not None:
                 facts |= {"parameters": parameters, "parameters_from": "engine"}
     if facts.get("parameters") is None:
-        with contextlib.suppress(InputError, UnavailableError):
+        with contextlib.suppress(errors.InputError, errors.UnavailableError):
             facts |= {"parameters": count_parameters(model), "parameters_from": "ONNX file"}
     if prepared := spec.prepared or preparation_of_onnx(model):
         facts[PREPARATION] = text_from_preparation(prepared)
@@ -399,7 +390,7 @@ def _artefact(
     )
 
 
-def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
+def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> errors.TrtbenchError:
     """Return the error of a build that failed; its log is kept."""
     reported, kept, source = end.error, Path(spec.output + LOG), folder / "build.log"
     facts = {"model": spec.model.name, "builder": spec.runtime}
@@ -409,8 +400,10 @@ def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
         facts={**facts, "stage": end.stage, "log": kept},
         fix=(reported and reported.fix) or f"look into {kept}",
     )
-    parsed = type(error) is InputError and source.is_file()  # the log of the parser says more
-    if parsed or isinstance(error, JobError):
+    parsed = (
+        type(error) is errors.InputError and source.is_file()
+    )  # the log of the parser says more
+    if parsed or isinstance(error, errors.JobError):
         with contextlib.suppress(OSError):
             write_whole(kept, (source if source.is_file() else folder / "log.txt").read_bytes())
             error.facts["log"] = str(kept)
@@ -445,6 +438,6 @@ def _build_elsewhere(request: BuildRequest, config: Config, execution: Execution
         gpu=builder.device(spec) != "cpu",
         output=engine,
     )  # fmt: skip
-    with writing(engine):
+    with errors.writing(engine):
         write_whole(engine.with_name(f"{engine.name}.json"), json_from_value(artefact))
     return artefact

@@ -16,34 +16,12 @@ import numpy as np
 
 from trtbench.analysis.onnx_graph import random_calibration_note
 from trtbench.analysis.scores import TOLERANCES
-from trtbench.convert.calibration import (
-    HELD_OUT_SEED,
-    ITEMS,
-    RANDOM,
-    Items,
-    array_items,
-    batch_of,
-    given_items,
-    random_items,
-    resolved_items,
-    save_calibration,
-    save_feeds,
-)
+from trtbench.convert import calibration as calibrations
 from trtbench.convert.export import INPUTS, OUTPUTS
+from trtbench.core import results
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, refuse_unknown, writing
 from trtbench.core.jobs import ConversionJob, ExportJob, JobEnd, QuantizeJob, VerifyJob
-from trtbench.core.results import (
-    ExportOutcome,
-    ExportSpec,
-    InputShape,
-    Quantizer,
-    QuantOutcome,
-    QuantSpec,
-    Sidecar,
-    VerifyOutcome,
-    VerifySpec,
-)
 from trtbench.core.run import Scalar
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
@@ -83,7 +61,7 @@ TARGETS: Mapping[str, int] = {
 OLDEST_DYNAMO = 18  # the dynamo exporter writes no older opset, without an error
 _DIM = r"(?:-1|0*[1-9]\d*)"
 _SHAPE = re.compile(rf"(?:(?P<name>.+):)?(?P<dims>{_DIM}(?:x{_DIM})*)(?::(?P<dtype>[a-z]+\d*))?")
-VIA: Mapping[str, Quantizer] = {
+VIA: Mapping[str, results.Quantizer] = {
     "fp16": "cast",
     "bf16": "cast",
     "int8": "onnxruntime",
@@ -127,14 +105,14 @@ def verify(
     precision: str,
     folder: Path,
     execution: Execution,
-) -> VerifyOutcome:
+) -> results.VerifyOutcome:
     """Check a model and compare it with its source, in this interpreter."""
     rtol, atol = TOLERANCES[precision]
-    spec = VerifySpec(
+    spec = results.VerifySpec(
         model=str(model), reference=str(reference), inputs=str(inputs), rtol=rtol, atol=atol
     )
     run_conversion(VerifyJob(spec=spec), folder=folder, execution=execution)
-    return read_outcome(folder, VerifyOutcome)
+    return read_outcome(folder, results.VerifyOutcome)
 
 
 def refuse_folder(output: Path, *, name: str) -> None:
@@ -152,9 +130,9 @@ def _output(given: object, usual: Path, source: Path | None) -> Path:
 
 
 @contextmanager
-def _made(output: Path) -> Iterator[tuple[Path, list[Sidecar]]]:
+def _made(output: Path) -> Iterator[tuple[Path, list[results.Sidecar]]]:
     """Yield a temporary folder; after the block the file and its record are moved in place."""
-    records: list[Sidecar] = []
+    records: list[results.Sidecar] = []
     with writing(output):
         make_folder(output.parent)
         remove_abandoned(output.parent)
@@ -174,16 +152,16 @@ def put_in_place(made: Path, output: Path) -> None:
         made.replace(output)
 
 
-def _write_sidecar(sidecar: Sidecar, model: Path) -> None:
+def _write_sidecar(sidecar: results.Sidecar, model: Path) -> None:
     """Write ``model.json`` next to a model, unless another file has that name."""
     path = model.with_suffix(".json")
-    if path.exists() and kept_value(path, Sidecar) is None:
+    if path.exists() and kept_value(path, results.Sidecar) is None:
         path = model.with_name(model.name + ".json")
     with writing(path):
         write_whole(path, json_from_value(sidecar))
 
 
-def export_spec(request: ExportRequest) -> ExportSpec:
+def export_spec(request: ExportRequest) -> results.ExportSpec:
     """Return the spec of an export, with the exporter and opset for the target."""
     target, opset, exporter = request.target, request.opset, request.exporter
     if target is not None:
@@ -207,7 +185,7 @@ def export_spec(request: ExportRequest) -> ExportSpec:
     file = None if ":" in name else Path(name)
     usual = Path(f"{Path(name.rpartition(':')[2]).stem}.onnx")
     own = weights not in ("default", "none")
-    return ExportSpec(
+    return results.ExportSpec(
         source=name if file is None else str(file.absolute()),
         output=str(_output(request.output, usual, file)),
         weights=str(Path(weights).absolute()) if own else weights,
@@ -222,7 +200,7 @@ def export_spec(request: ExportRequest) -> ExportSpec:
     )
 
 
-def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
+def input_shapes(texts: Sequence[str]) -> tuple[results.InputShape, ...]:
     """Read ``-1x3x224x224``, ``images:-1x3x224x224`` or ``ids:-1x128:int64``."""
     found = []
     for text in texts:
@@ -234,11 +212,11 @@ def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
                 fix="write it like --input-shape -1 3 224 224, or NAME:-1x128 or NAME:-1x128:int64",
             )
         dims = tuple(int(dim) for dim in match["dims"].split("x"))
-        found.append(InputShape(name=match["name"], shape=dims, dtype=match["dtype"]))
+        found.append(results.InputShape(name=match["name"], shape=dims, dtype=match["dtype"]))
     return tuple(found)
 
 
-def run_export(request: ExportRequest, *, execution: Execution | None = None) -> Sidecar:
+def run_export(request: ExportRequest, *, execution: Execution | None = None) -> results.Sidecar:
     """Export the ONNX file; returns the record that is written next to it."""
     spec, execution = export_spec(request), execution or Execution()
     output, precision = Path(spec.output), "fp16" if spec.half else "fp32"
@@ -247,7 +225,7 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
         made = work / output.name
         job = ExportJob(spec=spec.having(output=str(made)))
         end = run_conversion(job, folder=work, execution=execution, python=execution.python)
-        outcome = read_outcome(work, ExportOutcome)
+        outcome = read_outcome(work, results.ExportOutcome)
         limit = TARGETS[request.target] if request.target else None
         opset = opset_of(load_onnx(made, weights=False))
         if limit is not None and opset is not None and opset > limit:
@@ -260,7 +238,7 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
             made, reference=work / OUTPUTS, inputs=work / INPUTS, precision=precision,
             folder=folder / "verify", execution=execution,
         )  # fmt: skip
-        sidecar = Sidecar(
+        sidecar = results.Sidecar(
             made_by=f"trtbench {__version__}",
             step="export",
             file=made.name,
@@ -285,7 +263,7 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
     return sidecar
 
 
-def quant_spec(request: QuantizeRequest) -> QuantSpec:
+def quant_spec(request: QuantizeRequest) -> results.QuantSpec:
     path, precision = Path(request.model), request.precision
     means = request.via or VIA[precision]
     if (means == "cast") != (VIA[precision] == "cast"):
@@ -293,7 +271,7 @@ def quant_spec(request: QuantizeRequest) -> QuantSpec:
     if means == "modelopt" and request.method == "percentile":
         raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")
     output = _output(request.output, path.with_suffix(f".{precision}.onnx"), path)
-    spec = QuantSpec(
+    spec = results.QuantSpec(
         model=model_ref(path),
         output=str(output),
         precision=precision,
@@ -312,13 +290,15 @@ def quant_spec(request: QuantizeRequest) -> QuantSpec:
     )
 
 
-def quantize_model(request: QuantizeRequest, *, config: Config, execution: Execution) -> Sidecar:
+def quantize_model(
+    request: QuantizeRequest, *, config: Config, execution: Execution
+) -> results.Sidecar:
     """Cast or quantize in the executor of the request; the files are copied to this machine."""
 
-    def away() -> Sidecar:
+    def away() -> results.Sidecar:
         spec = quant_spec(request)
         made = run_verb_remotely(
-            "quantize", request, Sidecar, config=config, execution=execution,
+            "quantize", request, results.Sidecar, config=config, execution=execution,
             gpu=False, output=Path(spec.output),
         )  # fmt: skip
         made = made.having(command=execution.command)
@@ -328,7 +308,9 @@ def quantize_model(request: QuantizeRequest, *, config: Config, execution: Execu
     return execution.executor.do(lambda: run_quantize(request, execution=execution), away)
 
 
-def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None) -> Sidecar:
+def run_quantize(
+    request: QuantizeRequest, *, execution: Execution | None = None
+) -> results.Sidecar:
     """Cast or quantize on this machine; returns the record that is written next to the file."""
     spec, execution = quant_spec(request), execution or Execution()
     source, output, precision = Path(spec.model.path), Path(spec.output), spec.precision
@@ -341,17 +323,18 @@ def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None
         made, feeds = work / output.name, folder / "held-out.npz"
         inner = spec.having(output=str(made))
         if calibrated is not None:
-            reference = save_calibration(
+            reference = calibrations.save_calibration(
                 work / "calibration.npz", calibrated, inputs, source=str(request.calibration),
-                batch=batch_of(inputs, requested=batch), preprocessing=prepared, seed=request.seed,
+                batch=calibrations.batch_of(inputs, requested=batch), preprocessing=prepared,
+                seed=request.seed,
             )  # fmt: skip
             inner = inner.having(calibration=reference)
-        size = batch_of(inputs, requested=None, default=batch or 8)
-        save_feeds(feeds, held_out.feeds(batch=size, fixed=bool(fixed_batch(inputs))))
+        size = calibrations.batch_of(inputs, requested=None, default=batch or 8)
+        calibrations.save_feeds(feeds, held_out.feeds(batch=size, fixed=bool(fixed_batch(inputs))))
         job = QuantizeJob(spec=inner)
         end = run_conversion(job, folder=work, execution=execution, python=execution.python)
         raise_if_changed(spec.model)
-        outcome = read_outcome(work, QuantOutcome)
+        outcome = read_outcome(work, results.QuantOutcome)
         # A stand-in shows the error of a cast if the file itself cannot be run.
         stand_in = work / outcome.stand_in if outcome.stand_in else None
         verified = verify(
@@ -363,7 +346,7 @@ def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None
         notes = [*([assumed] if assumed else []), *outcome.notes]
         if calibration and calibration.kind == "random":
             notes.append(random_calibration_note(precision))
-        sidecar = Sidecar(
+        sidecar = results.Sidecar(
             made_by=f"trtbench {__version__}",
             step="cast" if cast else "quantize",
             file=made.name,
@@ -391,7 +374,7 @@ def run_quantize(request: QuantizeRequest, *, execution: Execution | None = None
     return sidecar
 
 
-def check_data(spec: QuantSpec, request: QuantizeRequest) -> str | None:
+def check_data(spec: results.QuantSpec, request: QuantizeRequest) -> str | None:
     """Raise an error for unusable data; returns a note on the dimensions that are assumed."""
     calibration = request.calibration
     refuse_without_task(calibration, request.task)
@@ -403,48 +386,50 @@ def check_data(spec: QuantSpec, request: QuantizeRequest) -> str | None:
             fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
         )
     inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
-    batch_of(inputs, requested=request.batch)
+    calibrations.batch_of(inputs, requested=request.batch)
     known = {each.name: each for each in inputs}
     for name, given in request.shapes.items():
         if name not in known:
             raise unknown_input(name, inputs)
         checked_shape(known[name], given)
-    if calibration != RANDOM and (request.inputs is not None or calibration is not None):
+    if calibration != calibrations.RANDOM and (
+        request.inputs is not None or calibration is not None
+    ):
         return None
     shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
-    return resolved_items(inputs, shapes, model=spec.model.path)[1]
+    return calibrations.resolved_items(inputs, shapes, model=spec.model.path)[1]
 
 
 def _prepare(
-    spec: QuantSpec, request: QuantizeRequest, inputs: Sequence[TensorSpec]
-) -> tuple[Items | None, Items, str, dict[str, Scalar]]:
+    spec: results.QuantSpec, request: QuantizeRequest, inputs: Sequence[TensorSpec]
+) -> tuple[calibrations.Items | None, calibrations.Items, str, dict[str, Scalar]]:
     """Return calibration items, items to compare on, their description, and the preprocessing."""
-    batch, source = batch_of(inputs, requested=request.batch), request.calibration
+    batch, source = calibrations.batch_of(inputs, requested=request.batch), request.calibration
     shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
     draw = partial(
-        random_items, inputs, shapes=shapes, model=spec.model.path,
+        calibrations.random_items, inputs, shapes=shapes, model=spec.model.path,
         limits=index_limits(spec.model, inputs),
     )  # fmt: skip
     held_out, words = None, f"items of {request.inputs}"
     if request.inputs is not None:
-        held_out = array_items(Path(request.inputs), inputs)
-    elif source in (None, RANDOM):
+        held_out = calibrations.array_items(Path(request.inputs), inputs)
+    elif source in (None, calibrations.RANDOM):
         words = "random inputs"
-        held_out = draw(count=max(COMPARED, batch), seed=request.seed + HELD_OUT_SEED)
+        held_out = draw(count=max(COMPARED, batch), seed=request.seed + calibrations.HELD_OUT_SEED)
     prepared: dict[str, Scalar] = {}
     if source is None:
         assert held_out is not None
         return None, held_out, words, prepared
     limit = request.items + HELD_OUT
-    if source == RANDOM:
+    if source == calibrations.RANDOM:
         items = draw(count=request.items, seed=request.seed)
     elif request.task is not None:
         items, prepared = task_items(
-            str(source), given_items(inputs, shapes), task=request.task,
+            str(source), calibrations.given_items(inputs, shapes), task=request.task,
             settings=request.settings, limit=limit, seed=request.seed,
         )  # fmt: skip
     else:
-        items = array_items(Path(source), inputs).part(0, limit)
+        items = calibrations.array_items(Path(source), inputs).part(0, limit)
     if held_out is not None:
         return items, held_out, words, prepared
     # The last fifth of the items at most; a fixed batch must be filled completely.
@@ -461,17 +446,17 @@ def _prepare(
     return items.part(0, min(cut, request.items)), items.part(cut, len(items)), words, prepared
 
 
-def _recipe(spec: QuantSpec, request: QuantizeRequest) -> tuple[str, ...]:
+def _recipe(spec: results.QuantSpec, request: QuantizeRequest) -> tuple[str, ...]:
     """Return the flags that reproduce a file, without those that have their default."""
     shapes = [w for name, dims in request.shapes.items()
               for w in ("--shape", f"{name}:{text_from_shape(dims)}")]  # fmt: skip
     if spec.via == "cast":
         return (*shapes, *(("--keep-io",) if spec.keep_io else ()))
-    usual = QuantSpec(model=spec.model, output="", precision=spec.precision)
+    usual = results.QuantSpec(model=spec.model, output="", precision=spec.precision)
     given: dict[str, tuple[object, object]] = {
         "calibration": (request.calibration, None), "method": (spec.method, usual.method),
         "percentile": (spec.percentile, usual.percentile), "rest": (spec.rest, usual.rest),
-        "via": (spec.via, VIA[spec.precision]), "items": (request.items, ITEMS),
+        "via": (spec.via, VIA[spec.precision]), "items": (request.items, calibrations.ITEMS),
         "seed": (request.seed, 0), "task": (request.task, None),
     }  # fmt: skip
     flags = TASKS.load(request.task).FLAGS if request.task else ()
@@ -486,12 +471,12 @@ def are_images(calibration: object) -> bool:
     """Whether the data are images, in a folder or listed in a data.yaml."""
     path = Path(str(calibration))
     found = path.is_dir() or path.suffix.lower() in (".yaml", ".yml")
-    return found and calibration not in (None, RANDOM)
+    return found and calibration not in (None, calibrations.RANDOM)
 
 
 def refuse_without_task(calibration: object, task: str | None) -> None:
     """Raise an error for images without a task, and for a task without images."""
-    if task is not None and calibration in (None, RANDOM):
+    if task is not None and calibration in (None, calibrations.RANDOM):
         raise UsageError("--task needs calibration images", fix="--calibration FOLDER")
     if task is None and are_images(calibration):
         raise UsageError(
@@ -509,7 +494,7 @@ def task_items(
     settings: Mapping[str, Scalar],
     limit: int,
     seed: int,
-) -> tuple[Items, dict[str, Scalar]]:
+) -> tuple[calibrations.Items, dict[str, Scalar]]:
     """Return items of a task in random order, which mixes classes, and their preprocessing."""
     module = TASKS.load(task)
     known = calibration_settings(module.FLAGS, {**settings, "data": data, "unlabelled": True})
@@ -535,4 +520,4 @@ def task_items(
             )
         stacked = np.stack([each[tensor.name] for each in prepared])
         rows[tensor.name] = stacked.astype(tensor.dtype, copy=False)
-    return Items(rows=rows, constant={}), preparation_from_source(task, source)
+    return calibrations.Items(rows=rows, constant={}), preparation_from_source(task, source)

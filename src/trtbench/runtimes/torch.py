@@ -20,14 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.core.errors import (
-    InputError,
-    UnavailableError,
-    UsageError,
-    first_line,
-    refuse_other_choice,
-    refuse_unknown_options,
-)
+from trtbench.core import errors
 from trtbench.core.run import Fact, Scalar, name_from_types
 from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import ON_DEVICE, RunSpec, TensorSpec
@@ -132,30 +125,30 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> _session.TurnSpec:
 
 
 def check(spec: RunSpec) -> None:
-    refuse_unknown_options("runtime torch", spec.options, OPTIONS)
+    errors.refuse_unknown_options("runtime torch", spec.options, OPTIONS)
     if spec.precision not in (None, "fp32", "tf32", *_AUTOCAST):
-        raise UsageError(
+        raise errors.UsageError(
             f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",
             fix="--precision fp16",
         )
     if spec.protocol not in (*SERIAL, *ON_DEVICE) or spec.streams != 1:
-        raise UsageError(
+        raise errors.UsageError(
             "PyTorch is measured one query at a time",
             facts={"protocol": spec.protocol, "streams": spec.streams},
             fix=f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}",
         )
     if device(spec) == "cpu":
         if spec.protocol in ON_DEVICE or spec.cuda_graph == "on" or not spec.transfers:
-            raise UsageError(
+            raise errors.UsageError(
                 "the CPU has no transfers and no CUDA graph",
                 fix="--protocol serve"
                 if spec.protocol in ON_DEVICE
                 else "leave out --cuda-graph and --no-transfers",
             )
         if spec.spin_wait:
-            raise UsageError("--spin-wait needs a GPU", fix="leave out --spin-wait")
+            raise errors.UsageError("--spin-wait needs a GPU", fix="leave out --spin-wait")
         if spec.precision == "tf32" or spec.options.get("tf32") == "on":
-            raise UsageError("TF32 needs a GPU", fix="leave out tf32, or --precision bf16")
+            raise errors.UsageError("TF32 needs a GPU", fix="leave out tf32, or --precision bf16")
     check_protocol(spec)
 
 
@@ -173,10 +166,10 @@ class TorchSettings:
         check(spec)
         mode = spec.options.get("compile")
         if mode is not None:
-            refuse_other_choice("compile", mode, _COMPILE)
+            errors.refuse_other_choice("compile", mode, _COMPILE)
         half = _switch(spec, "half")
         if half and spec.precision is not None:
-            raise UsageError(
+            raise errors.UsageError(
                 "--opt half converts the weights to FP16, --precision only casts during inference: "
                 "they cannot be combined",
                 fix="leave out --precision",
@@ -193,7 +186,7 @@ class TorchSettings:
 
 def _switch(spec: RunSpec, key: str, *, default: bool = False) -> bool:
     value = spec.options.get(key, "on" if default else "off")
-    refuse_other_choice(key, value, ("on", "off"))
+    errors.refuse_other_choice(key, value, ("on", "off"))
     return value == "on"
 
 
@@ -201,7 +194,7 @@ def _number(options: Mapping[str, str], key: str, default: int, *, least: int = 
     value = options.get(key, str(default))
     if not value.isdecimal() or int(value) < least:
         message = f"--opt {key} must be an integer of at least {least}, not {value!r}"
-        raise UsageError(message, fix=f"--opt {key}={max(least, default)}")
+        raise errors.UsageError(message, fix=f"--opt {key}={max(least, default)}")
     return int(value)
 
 
@@ -209,13 +202,13 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     settings = TorchSettings.of(spec)
     waiting = spec.options.get("waiting")
     if waiting is not None:
-        refuse_other_choice("waiting", waiting, ("passive",))
+        errors.refuse_other_choice("waiting", waiting, ("passive",))
         os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     torch, wanted = import_torch(), device(spec)
     if wanted != "cpu":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if index_of(wanted) >= count:
-            raise UnavailableError(
+            raise errors.UnavailableError(
                 f"PyTorch sees no device {wanted} here",
                 facts={
                     "devices": ", ".join(f"cuda:{index}" for index in range(count)) or "none",
@@ -238,8 +231,8 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
         return session(torch, loaded, spec, settings=settings, inputs=inputs)
     except (RuntimeError, TypeError, ValueError) as problem:  # for example of the model's .half()
         _session.raise_if_out_of_memory(problem)
-        raise InputError(
-            "PyTorch cannot prepare the model", facts={"reason": first_line(problem)}
+        raise errors.InputError(
+            "PyTorch cannot prepare the model", facts={"reason": errors.first_line(problem)}
         ) from None
 
 
@@ -253,7 +246,7 @@ def inputs_of(loaded: torch_models.LoadedModel, spec: RunSpec) -> tuple[TensorSp
     """
     about_images = "imgsz" in spec.options or "channels" in spec.options
     if spec.shapes and about_images:
-        raise UsageError(
+        raise errors.UsageError(
             "--opt imgsz and --opt channels cannot be combined with --shape",
             fix="leave out --opt imgsz and --opt channels",
         )
@@ -270,7 +263,7 @@ def inputs_of(loaded: torch_models.LoadedModel, spec: RunSpec) -> tuple[TensorSp
         tensors = list(loaded.inputs)
         if any(not each.shape or None in each.shape[1:] for each in tensors):
             names = " ".join(f"--shape {tensor.name}:1x3x224x224" for tensor in tensors)
-            raise UsageError("the shapes of the model's inputs are not known", fix=names)
+            raise errors.UsageError("the shapes of the model's inputs are not known", fix=names)
     half = _switch(spec, "half")
     dtypes = [word for word in spec.options.get("dtypes", "").split(",") if word]
     for index, tensor in enumerate(tensors):
@@ -283,7 +276,7 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: torch_models.LoadedModel) 
     """Return an image input with its shape: as requested, else as the model was trained."""
     own = tensor.shape or ("batch", 3, None, None)
     if len(own) != 4:
-        raise UsageError(
+        raise errors.UsageError(
             f"the input {tensor.name!r} is not an image: imgsz and channels do not apply",
             facts={"shape": text_from_shape(tensor.shape)},
             fix=f"--shape {tensor.name}:...",
@@ -294,11 +287,11 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: torch_models.LoadedModel) 
     if "imgsz" in spec.options:
         sides = [_number(spec.options, "imgsz", 0, least=1)] * 2
     elif None in sides:
-        raise UsageError("--opt channels needs --opt imgsz too", fix="--opt imgsz=224")
+        raise errors.UsageError("--opt channels needs --opt imgsz too", fix="--opt imgsz=224")
     shape = (front, channels, *sides)
     differs = (isinstance(a, int) and a != b for a, b in zip(tensor.shape, shape, strict=False))
     if not loaded.suggested and any(differs):
-        raise UsageError(
+        raise errors.UsageError(
             f"the model accepts only images of {'x'.join(map(str, own[1:]))}",
             facts={"requested": text_from_shape(shape[1:])},
             fix="leave out --opt imgsz and --opt channels",
@@ -409,7 +402,7 @@ class TorchSession(_session.Session):
         tensors = self._tensors_of(result)
         if not tensors:
             fix = "wrap it in a module that returns tensors"
-            raise InputError("the model returns no tensors", fix=fix)
+            raise errors.InputError("the model returns no tensors", fix=fix)
         self.outputs = tuple(
             TensorSpec(name=f"output{index}", dtype=_dtype(tensor), shape=tuple(tensor.shape))
             for index, tensor in enumerate(tensors)
@@ -709,7 +702,7 @@ class CudaSession(TorchSession):
                 result = forward()
         except RuntimeError as refusal:
             problem = "the work cannot be captured in a CUDA graph"
-            facts = {"reason": first_line(refusal)}
+            facts = {"reason": errors.first_line(refusal)}
         else:
             self._results = self._tensors_of(result)
             if not self._replay_differs(graph, forward):
@@ -719,7 +712,7 @@ class CudaSession(TorchSession):
             problem = "the CUDA graph gives different results from the model without it"
         if self._spec.cuda_graph == "on":
             fix = "to measure without a graph: --cuda-graph auto"
-            raise InputError(problem, facts=facts, fix=fix)
+            raise errors.InputError(problem, facts=facts, fix=fix)
         note = f"measured without a CUDA graph: {facts.get('reason', problem)}"
         self.notes = (*self.notes, note)
         self.conditions["cuda_graph_fell_back"] = Fact(value=True)

@@ -21,30 +21,14 @@ import msgspec
 import numpy as np
 
 from trtbench.core import run as core
+from trtbench.core import samples as core_samples
 from trtbench.core.codec import json_from_value, record_from_json, value_from_json
 from trtbench.core.errors import InputError, StoreError, reading, writing
 from trtbench.core.properties import protocol_of
 from trtbench.core.safety import check_name, clean_line, read_bytes
-from trtbench.core.samples import (
-    DURATIONS,
-    EngineGraph,
-    IterationTimes,
-    LayerProfile,
-    TelemetrySample,
-    times_from_columns,
-)
 from trtbench.core.spec import ModelRef, RunSpec, Value
+from trtbench.host import files as host_files
 from trtbench.host.arrays import archive_names, read_archive
-from trtbench.host.files import (
-    make_folder,
-    new_directory,
-    partial_name,
-    publish,
-    remove_abandoned,
-    remove_if_empty,
-    write_bytes,
-    write_whole,
-)
 from trtbench.trtexec.exports import graph_from_json, profiles_from_json
 
 T = TypeVar("T")
@@ -100,12 +84,12 @@ def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
     ``tidy`` removes folders that killed processes left next to it.
     """
     with writing(target):
-        make_folder(target.parent)
-        remove_if_empty(target)
+        host_files.make_folder(target.parent)
+        host_files.remove_if_empty(target)
         if tidy:
-            remove_abandoned(target.parent)
-    name = partial_name(target.parent)
-    with new_directory(name) as folder:
+            host_files.remove_abandoned(target.parent)
+    name = host_files.partial_name(target.parent)
+    with host_files.new_directory(name) as folder:
         try:
             yield folder
         except Exception:
@@ -118,12 +102,14 @@ def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
 def _complete(folder: Path, name: Path, target: Path) -> None:
     with writing(target):
         with contextlib.suppress(OSError):  # on a full disk, the run matters more than its list
-            write_bytes(f"{folder}/{LIST}", msgspec.json.encode(sorted(_all_files(folder))))
+            host_files.write_bytes(
+                f"{folder}/{LIST}", msgspec.json.encode(sorted(_all_files(folder)))
+            )
         for path in (folder / RECORD, folder / SAMPLES):
             if path.is_file():
                 with open(path, "rb") as file:
                     os.fsync(file.fileno())
-        publish(folder, name=name, target=target)
+        host_files.publish(folder, name=name, target=target)
 
 
 def own_files(folder: Path) -> list[str]:
@@ -142,7 +128,7 @@ def remove_contents(folder: Path) -> tuple[str, ...]:
     ours = {name for name in names if _LATER.fullmatch(name) or _PARTIAL.fullmatch(name)}
     left = tuple(sorted(names - _listed_files(folder) - ours))
     if not left:
-        doomed = partial_name(folder.parent)
+        doomed = host_files.partial_name(folder.parent)
         folder.rename(doomed)  # hides the run at once
         shutil.rmtree(doomed)
         return ()
@@ -190,17 +176,17 @@ def write_record(folder: Path, record: core.AnyRecord) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write a value as a file of a run directory, whole or not at all."""
     with writing(path):
-        write_whole(path, json_from_value(value))
+        host_files.write_whole(path, json_from_value(value))
 
 
-def write_samples(folder: Path, times: IterationTimes) -> None:
+def write_samples(folder: Path, times: core_samples.IterationTimes) -> None:
     """Write the raw columns, in seconds."""
     columns = dict(times.columns())
     with writing(folder / SAMPLES):
         if columns:
             np.savez(folder / SAMPLES, **columns)  # type: ignore[arg-type]
         else:
-            write_bytes(folder / SAMPLES, _NO_SAMPLES)
+            host_files.write_bytes(folder / SAMPLES, _NO_SAMPLES)
 
 
 def read_record(folder: Path) -> core.AnyRecord:
@@ -218,7 +204,7 @@ def read_record(folder: Path) -> core.AnyRecord:
     return record_from_json(data, where=str(path))
 
 
-def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
+def read_samples(folder: Path, *, headline: bool = False) -> core_samples.IterationTimes:
     """Read the raw columns of a run, or only the headline column."""
     path = folder / SAMPLES
     if not path.exists():
@@ -226,9 +212,9 @@ def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
     wanted = None
     if headline:
         names = archive_names(path)
-        wanted = next(([name] for name in DURATIONS if name in names), [])
+        wanted = next(([name] for name in core_samples.DURATIONS if name in names), [])
     try:
-        return times_from_columns(read_archive(path, wanted=wanted))
+        return core_samples.times_from_columns(read_archive(path, wanted=wanted))
     except (ValueError, TypeError) as problem:
         raise InputError(f"{path} is damaged", facts={"reason": problem}) from None
 
@@ -261,7 +247,7 @@ def read_run(folder: Path) -> core.Run | core.FailedRun:
         path=folder,
         layers=layers,
         graph=graph,
-        telemetry=_read(folder / TELEMETRY, tuple[TelemetrySample, ...]) or (),
+        telemetry=_read(folder / TELEMETRY, tuple[core_samples.TelemetrySample, ...]) or (),
         load=_read(folder / LOAD, core.LoadSearch),
         extra=scores.as_extra() if scores is not None else {},
     )
@@ -274,7 +260,9 @@ def _read(path: Path, kind: type[T]) -> T | None:
         return value_from_json(read_bytes(path), kind, where=str(path))
 
 
-def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:
+def read_layers(
+    folder: Path,
+) -> tuple[core_samples.LayerProfile | None, core_samples.EngineGraph | None]:
     """Read layer times and layer information of a run; ``None`` if missing or damaged."""
     profiles = _parsed(folder / PROFILE, profiles_from_json)
     return profiles[0] if profiles else None, _parsed(folder / GRAPH, graph_from_json)

@@ -32,17 +32,7 @@ from numpy.typing import NDArray
 
 from trtbench.core.errors import ParseError
 from trtbench.core.samples import Column, IterationTimes, join_launches, times_from_columns
-from trtbench.trtexec.exports import (
-    DECIMALS,
-    documents_from_json,
-    json_from_rows,
-    number_from_value,
-    parse_error,
-    quoted,
-    text_from_bytes,
-    value_from_text,
-    with_json_constants,
-)
+from trtbench.trtexec import exports
 
 _DURATIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "latency": (("latencyMs",), ("latency", "hostlatency", "totallatency", "latencytime")),
@@ -280,7 +270,7 @@ class RowTable:
 
     def add_row(self, row: Mapping[str, object]) -> None:
         """Append one row; values that are not numbers become nan."""
-        self.add(tuple(row), np.array([[number_from_value(each) for each in row.values()]]))
+        self.add(tuple(row), np.array([[exports.number_from_value(each) for each in row.values()]]))
 
     def columns(self) -> dict[str, Column]:
         return {key: self._data[: self.rows, index] for index, key in enumerate(self.keys)}
@@ -383,12 +373,12 @@ class ArrayReader:
     def _error(self, expected: str) -> ParseError:
         at = self._buffer[self._position : self._position + 40]
         rows = sum(table.rows for table in self.tables)
-        return parse_error(
+        return exports.parse_error(
             self._where,
             what="is cut off" if not at else _NOT_TIMES,
             place=f"byte {self._consumed + self._position}, after row {rows}",
             expected=expected,
-            found=quoted(at),
+            found=exports.quoted(at),
             facts={"rows read": rows},
             fix="let trtexec write it again with --exportTimes" if not at else None,
         )
@@ -401,8 +391,8 @@ def _row_from_json(text: bytes) -> dict[str, object] | None:
         row = msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         with contextlib.suppress(ParseError):
-            plain = with_json_constants(text.decode("utf-8", "replace"))
-            row, _ = value_from_text(plain, where="row")
+            plain = exports.with_json_constants(text.decode("utf-8", "replace"))
+            row, _ = exports.value_from_text(plain, where="row")
     return row if isinstance(row, dict) else None
 
 
@@ -428,7 +418,7 @@ def _time_tables(value: object, *, depth: int) -> Iterator[RowTable]:
         if wanted:
             length = len(lists[next(iter(wanted.values()))])
             equal = {key: each for key, each in lists.items() if len(each) == length}
-            columns = [[number_from_value(v) for v in each] for each in equal.values()]
+            columns = [[exports.number_from_value(v) for v in each] for each in equal.values()]
             table.add(tuple(equal), np.array(columns).T)
             yield table
         named = [value[name] for name in _NESTED_KEYS if name in value]
@@ -540,7 +530,7 @@ def read_times(
     stream = io.BytesIO(source) if isinstance(source, (bytes, bytearray, memoryview)) else source
     head = stream.read(PIECE_BYTES)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb"):
-        text = text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
+        text = exports.text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
         stream = io.BytesIO(text.encode("utf-8", "replace"))
         head = stream.read(PIECE_BYTES)
     first = head.lstrip(b" \t\r\n\0")[:1]
@@ -548,11 +538,11 @@ def read_times(
         tables = ArrayReader(stream, where=where, head=head).read()
     elif first == b"{":
         data = head + stream.read()
-        documents = documents_from_json(data, where=where, expected=EXPECTED)
+        documents = exports.documents_from_json(data, where=where, expected=EXPECTED)
         tables = [next(_time_tables(each, depth=0), RowTable()) for each in documents]
     else:
-        text_from_bytes(head, where=where, expected=EXPECTED)  # empty and binary files
-        raise parse_error(where, what=_NOT_TIMES, place="byte 0", expected=EXPECTED)
+        exports.text_from_bytes(head, where=where, expected=EXPECTED)  # empty and binary files
+        raise exports.parse_error(where, what=_NOT_TIMES, place="byte 0", expected=EXPECTED)
     arrays = []
     for table in tables:
         columns = table.columns()
@@ -562,11 +552,13 @@ def read_times(
                 columns[_KEYS[name]] = columns.pop(key) * factor
         if table.rows and not duration_names(columns):
             expected, found = "rows with computeMs or latencyMs", ", ".join(list(columns)[:6])
-            raise parse_error(where, what=_NOT_TIMES, place="row 1", expected=expected, found=found)
+            raise exports.parse_error(
+                where, what=_NOT_TIMES, place="row 1", expected=expected, found=found
+            )
         arrays.append(without_warmup(columns, warmup_ms))
     if not any(_measured(array).any() for array in arrays):
         what = "has no rows" if not any(map(len, arrays)) else "has no rows of finite times"
-        raise parse_error(where, what=what, place="the whole file", expected=EXPECTED)
+        raise exports.parse_error(where, what=what, place="the whole file", expected=EXPECTED)
     return TimesFile(arrays=tuple(arrays))
 
 
@@ -671,8 +663,10 @@ def times_json(times: IterationTimes) -> bytes:
         columns |= {"startEnqMs": times.start, "endEnqMs": times.start + times.enqueue}
     columns |= {key: getattr(times, name) for key, name in SPANS.items()}
     lists: list[list[float | None]] = [
-        [None] * len(times) if column is None else np.round(column * 1e3, DECIMALS).tolist()
+        [None] * len(times) if column is None else np.round(column * 1e3, exports.DECIMALS).tolist()
         for column in columns.values()
     ]
     keys = list(columns)
-    return json_from_rows(dict(zip(keys, row, strict=True)) for row in zip(*lists, strict=True))
+    return exports.json_from_rows(
+        dict(zip(keys, row, strict=True)) for row in zip(*lists, strict=True)
+    )

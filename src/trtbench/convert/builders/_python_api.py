@@ -21,13 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from trtbench.convert.builders._precision import (
-    FLAGS,
-    PrecisionPlan,
-    opset_warnings,
-    precision_plan,
-    prepare_model,
-)
+from trtbench.convert.builders import _precision as precision
 from trtbench.convert.calibration import RANDOM, FeedArrays, calibration_items, feeds_sha256
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import (
@@ -122,7 +116,7 @@ def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
     abilities = tensorrt.abilities_of_version(version, flavour=flavour)
     outline = outline_of(Path(spec.model.path))
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
-    plan = precision_plan(spec, outline.carried, abilities=abilities)
+    plan = precision.precision_plan(spec, outline.carried, abilities=abilities)
     steps = [
         *([plan.step] if plan.step else []),
         f"parse {spec.model.name} (opset {outline.opset}) with {abilities.title}",
@@ -133,7 +127,7 @@ def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
     tf32 = "allowed" if plan.tf32 else "off"
     steps.append(f"build {plan.precision}, {plan.typing}ly typed{flags}, TF32 {tf32}")
     numbered = [f"# {number}. {text}" for number, text in enumerate(steps, start=1)]
-    notes += opset_warnings(outline, abilities=abilities)
+    notes += precision.opset_warnings(outline, abilities=abilities)
     return [*(f"# {text}" for text in notes), *numbered, repeat_command(spec)]
 
 
@@ -201,7 +195,7 @@ class EngineBuild:
     spec: BuildSpec
     trt: ModuleType
     abilities: tensorrt.Abilities
-    plan: PrecisionPlan
+    plan: precision.PrecisionPlan
     outline: ModelOutline
     folder: Path
     stage: Stage
@@ -349,7 +343,7 @@ class EngineBuild:
         what = f"the operator {operator}" if operator else "the model"
         plugin = "--plugin LIB that has it"
         plugin = f"-r tensorrt with {plugin}" if abilities.builds_for_other_gpus else plugin
-        newer = next(iter(opset_warnings(self.outline, abilities=abilities)), None)
+        newer = next(iter(precision.opset_warnings(self.outline, abilities=abilities)), None)
         hint = _hint(PARSER_HINTS, text, model=model.path, plugin=plugin)
         return InputError(
             f"{abilities.title} cannot parse {what}",
@@ -494,7 +488,7 @@ class EngineBuild:
             return
         self.facts["layer_outputs"] = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common())
         wanted = self.spec.precision
-        if wanted in FLAGS and wanted not in kinds and self.plan.typing == "weak":
+        if wanted in precision.FLAGS and wanted not in kinds and self.plan.typing == "weak":
             self.notes.append(
                 f"{wanted} was allowed, and the builder chose it for no layer: this engine "
                 f"computes in {kinds.most_common(1)[0][0]}"
@@ -526,7 +520,7 @@ def build(
                 f"{flag} has no effect with {abilities.title}: {reason}", fix=f"leave {flag} out"
             )
     refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
-    plan = precision_plan(spec, outline.carried, abilities=abilities)
+    plan = precision.precision_plan(spec, outline.carried, abilities=abilities)
     missing = tensorrt.driver_problem()  # first, because TensorRT may crash without a driver
     if missing is not None and not abilities.builds_for_other_gpus:
         raise UnavailableError(
@@ -542,10 +536,10 @@ def build(
             fix=f"leave {flag} out, or build where a GPU is",
         )
     work = EngineBuild(spec, trt, abilities, plan, outline, folder, stage)
-    for text in opset_warnings(outline, abilities=abilities):
+    for text in precision.opset_warnings(outline, abilities=abilities):
         work.notes.append(text)
         stage.progress(0.0, text)
-    prepared = prepare_model(spec, plan, folder=folder, stage=stage)
+    prepared = precision.prepare_model(spec, plan, folder=folder, stage=stage)
     work.notes += prepared.notes
     work.build(prepared.path, gpu=missing is None)
     facts: dict[str, Scalar] = {}

@@ -11,15 +11,7 @@ import msgspec
 
 from trtbench.analysis.findings import Evidence, findings_from_evidence
 from trtbench.analysis.onnx_graph import RANDOM_DATA
-from trtbench.convert.builders._precision import (
-    FLAGS,
-    QUANTIZED,
-    PrecisionPlan,
-    PreparedModel,
-    opset_warnings,
-    precision_plan,
-    prepare_model,
-)
+from trtbench.convert.builders import _precision as precision
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, ParseError, TrtbenchError, UsageError
 from trtbench.core.jobs import BuildOutcome, Stage
@@ -127,10 +119,10 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = _abilities(binary)
     abilities.refuse_unknown_flags(spec.extra_args)  # before the model is converted
-    prepared = PreparedModel(path=Path(spec.model.path))
+    prepared = precision.PreparedModel(path=Path(spec.model.path))
     plan = _types_plan(spec, abilities=abilities)
     if plan is not None:
-        prepared = prepare_model(spec, plan, folder=folder, stage=stage)
+        prepared = precision.prepare_model(spec, plan, folder=folder, stage=stage)
     typed = _typed_spec(spec, plan, model=prepared.path)
     command = build_command(typed, binary=binary, abilities=abilities, folder=folder)
     warnings = _warnings(spec, typed, abilities.version)
@@ -204,27 +196,29 @@ def _warnings(spec: BuildSpec, typed: BuildSpec, version: str | None) -> tuple[s
     found: list[str] = []
     if version is not None:
         known = abilities_of_version(version, flavour="tensorrt")
-        found += opset_warnings(outline, abilities=known)
+        found += precision.opset_warnings(outline, abilities=known)
     chosen = typed.precision in ("int8", "best") and typed.calibration_cache is None
     if chosen and typed.model.path == spec.model.path and "int8" not in outline.carried:
         found.append(NO_SCALES)
     return tuple(found)
 
 
-def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> PrecisionPlan | None:
+def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> precision.PrecisionPlan | None:
     """Return the plan for a precision that needs typed models; ``None`` if a flag is enough."""
     typed = abilities.has_inverted_defaults or spec.options.get("typing") == "strong"
-    if spec.precision not in (*FLAGS, "best") or not (typed or spec.precision == "fp8"):
+    if spec.precision not in (*precision.FLAGS, "best") or not (typed or spec.precision == "fp8"):
         return None
     known = abilities_of_version(abilities.version or "11.0", flavour="tensorrt")
     carried = outline_of(Path(spec.model.path)).carried
-    return precision_plan(spec, carried, abilities=known)
+    return precision.precision_plan(spec, carried, abilities=known)
 
 
-def _typed_spec(spec: BuildSpec, plan: PrecisionPlan | None, *, model: Path | None) -> BuildSpec:
+def _typed_spec(
+    spec: BuildSpec, plan: precision.PrecisionPlan | None, *, model: Path | None
+) -> BuildSpec:
     """Return the spec for trtexec, without settings that the typed model already includes."""
     strong = plan is not None and plan.typing == "strong"
-    quantized = plan is not None and (plan.step is None or spec.precision in QUANTIZED)
+    quantized = plan is not None and (plan.step is None or spec.precision in precision.QUANTIZED)
     calibration = None if quantized else spec.calibration
     refused = {
         "several optimization profiles": spec.more_profiles,

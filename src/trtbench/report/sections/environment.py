@@ -17,25 +17,7 @@ from trtbench.core.properties import protocol_of
 from trtbench.core.results import Artefact, Sidecar, TensorDiff
 from trtbench.core.run import Environment, Run
 from trtbench.core.units import text_from_bytes, text_from_count, text_from_seconds
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Details,
-    Document,
-    KeyValues,
-    Section,
-    Table,
-    Text,
-    capitalized,
-    column,
-    document_from_blocks,
-    format_cell,
-    key_values,
-    optional_section,
-    table,
-)
+from trtbench.report import document as doc
 from trtbench.report.run_facts import (
     flatten_facts,
     labelled,
@@ -75,30 +57,32 @@ COLUMNS = {
 }
 
 
-def make(runs: Sequence[Run]) -> list[Section]:
+def make(runs: Sequence[Run]) -> list[doc.Section]:
     """Show the builds, the environments of the runs, and the methods of measurement."""
     facts = {label: facts_from_environment(run.record.environment) for label, run in labelled(runs)}
     names = list(dict.fromkeys(name for each in facts.values() for name in each))
     shared = [name for name in names if len({each.get(name) for each in facts.values()}) == 1]
     first = next(iter(facts.values()))
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     if shared:
-        blocks.append(key_values("environment", ((name, Cell(first[name])) for name in shared)))
+        blocks.append(
+            doc.key_values("environment", ((name, doc.Cell(first[name])) for name in shared))
+        )
     if differing := [name for name in names if name not in shared]:
         rows = [(label, *map(each.get, differing)) for label, each in facts.items()]
-        columns = [column(name, name, place) for place, name in enumerate(("Run", *differing))]
+        columns = [doc.column(name, name, place) for place, name in enumerate(("Run", *differing))]
         caption = "Differences between the runs."
-        blocks.append(table("environment_differences", rows, columns, caption=caption))
+        blocks.append(doc.table("environment_differences", rows, columns, caption=caption))
     commands = dict.fromkeys(run.record.environment.command for run in runs)
-    codes = tuple(Code(text) for text in commands if text)
-    folded = Details(f"{len(codes)} commands", codes)
+    codes = tuple(doc.Code(text) for text in commands if text)
+    folded = doc.Details(f"{len(codes)} commands", codes)
     blocks += codes if len(codes) <= 4 else (folded,)
     # The methods, as prose for a paper.
     kinds = list(dict.fromkeys(protocol_of(run.record) for run in runs))
     words = "; ".join(f"{kind}: {PROTOCOLS[kind]}" for kind in kinds)
     protocols = f"All runs use the protocol {words}."
     if len(kinds) > 1:
-        protocols = f"Numbers of different protocols are not comparable. {capitalized(words)}."
+        protocols = f"Numbers of different protocols are not comparable. {doc.capitalized(words)}."
     if count := sum(run.record.provenance == "imported" for run in runs):
         who = "All" if count == len(runs) else f"{text_from_count(count)} of {len(runs)}"
         protocols += f" {who} {IMPORTED}"
@@ -107,10 +91,10 @@ def make(runs: Sequence[Run]) -> list[Section]:
     sources = {summary_of(run).throughput_from for run in runs}
     spans = " or ".join(each for each in SPANS if each in sources)
     rate = f" Throughput is the number of queries divided by {spans}." if spans else ""
-    paragraphs = (protocols, f"{capitalized(about)}." if about else "", STATISTICS + rate)
-    methods = Text("\n\n".join(filter(None, paragraphs)))
-    environment = optional_section("environment", "Environment", blocks)
-    made = (_build_section(runs), environment, Section("methods", "Methods", (methods,)))
+    paragraphs = (protocols, f"{doc.capitalized(about)}." if about else "", STATISTICS + rate)
+    methods = doc.Text("\n\n".join(filter(None, paragraphs)))
+    environment = doc.optional_section("environment", "Environment", blocks)
+    made = (_build_section(runs), environment, doc.Section("methods", "Methods", (methods,)))
     return [section for section in made if section]
 
 
@@ -151,28 +135,28 @@ MOST_LAYERS = 24
 MOST_NODES = 4
 
 
-def _build_section(runs: Sequence[Run]) -> Section | None:
+def _build_section(runs: Sequence[Run]) -> doc.Section | None:
     """Show the record of each build, and the layers that took longest to tune."""
     rows: list[tuple[str, dict[str, Any]]] = []
-    records: dict[str, KeyValues] = {}  # by engine
+    records: dict[str, doc.KeyValues] = {}  # by engine
     for label, run in labelled(runs):
         build, log = run.extra.get("build"), run.extra.get("build_log")
         engine = run.record.spec.model.sha256 or run.record.spec.model.path
         if isinstance(build, Mapping) and engine not in records:
-            pairs: list[tuple[str, Cell | str]] = [("engine", label)]
+            pairs: list[tuple[str, doc.Cell | str]] = [("engine", label)]
             for key, value in list(flatten_facts(build))[:60]:
                 text = shortened(value, length=120) if isinstance(value, str) else None
-                cell = Cell(value, text or value_text(key, value))
+                cell = doc.Cell(value, text or value_text(key, value))
                 pairs.append((title_of_key(key).replace(".", " · "), cell))
-            records[engine] = key_values(f"build_{len(records)}", pairs)
+            records[engine] = doc.key_values(f"build_{len(records)}", pairs)
         # The layers of ``build.metadata.json`` that took longest to tune.
         layers = _as_mapping(_as_mapping(log).get("build_trace")).get("layers")
         found = layers if isinstance(layers, list) else []
         tried = [each for each in found if isinstance(each, dict) and each.get("tried")]
         tried.sort(key=lambda each: -tuning_time_s(each))
         rows += [(label, each) for each in tried[:MOST_LAYERS]]
-    blocks: list[Block] = [_tactic_table(rows)] if rows else []
-    return optional_section("build", "Build", [*blocks, *list(records.values())[:8]])
+    blocks: list[doc.Block] = [_tactic_table(rows)] if rows else []
+    return doc.optional_section("build", "Build", [*blocks, *list(records.values())[:8]])
 
 
 def _as_mapping(value: object) -> Mapping[str, Any]:
@@ -189,7 +173,7 @@ def tuning_time_s(layer: Mapping[str, Any]) -> float:
     return spent if spent is not None else (_as_number(layer.get("timed_ms")) or 0.0) / 1e3
 
 
-def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> Table:
+def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> doc.Table:
     def chosen(row: tuple[str, dict[str, Any]]) -> str:
         tactic = _as_mapping(row[1].get("chosen"))
         return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
@@ -199,24 +183,24 @@ def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> Table:
         return int(sum(_as_number(row[1].get(key)) or 0 for key in ("tried", "tried_within")))
 
     columns = (
-        column("engine", "Engine", lambda row: shortened(row[0], length=48)),
-        column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80)),
-        column("runner", "Runner", lambda row: str(row[1].get("runner") or "")),
-        column("tried", "Tactics tried", tried, "count"),
-        column("spent_s", "Time spent", lambda row: tuning_time_s(row[1]), "time"),
-        column("chosen", "Tactic chosen", chosen),
+        doc.column("engine", "Engine", lambda row: shortened(row[0], length=48)),
+        doc.column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80)),
+        doc.column("runner", "Runner", lambda row: str(row[1].get("runner") or "")),
+        doc.column("tried", "Tactics tried", tried, "count"),
+        doc.column("spent_s", "Time spent", lambda row: tuning_time_s(row[1]), "time"),
+        doc.column("chosen", "Tactic chosen", chosen),
     )
     caption = (
         "The layers that took longest to tune. If the log does not contain the tuning time, it "
         "is the sum of one call per tactic."
     )
-    return table("build_tactics", rows, columns, caption=caption)
+    return doc.table("build_tactics", rows, columns, caption=caption)
 
 
 # ---- results of build, export and quantize
 
 
-def document_from_artefact(artefact: Artefact) -> Document:
+def document_from_artefact(artefact: Artefact) -> doc.Document:
     facts, asked = artefact.conditions, artefact.spec.precision
     flavour = facts.get("flavour")
     rtx = flavour is not None and flavour.value == "tensorrt_rtx"
@@ -235,16 +219,16 @@ def document_from_artefact(artefact: Artefact) -> Document:
         "other files": ", ".join(artefact.files) or "none",
     }
     found = [f"{each.severity} {each.code}: {each.message}" for each in artefact.findings]
-    lines = (Text(line, "unclear") for line in found)
-    return document_from_blocks("artefact", [key_values("facts", pairs.items()), *lines])
+    lines = (doc.Text(line, "unclear") for line in found)
+    return doc.document_from_blocks("artefact", [doc.key_values("facts", pairs.items()), *lines])
 
 
-def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:
+def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> doc.Document:
     """Describe an exported, cast or quantized ONNX file."""
-    blocks: list[Block] = [key_values("facts", _conversion_facts(sidecar, size_bytes))]
+    blocks: list[doc.Block] = [doc.key_values("facts", _conversion_facts(sidecar, size_bytes))]
     if sidecar.difference:
         caption = f"on {sidecar.compared_on}"
-        blocks.append(table("difference", sidecar.difference, _diff_columns(), caption=caption))
+        blocks.append(doc.table("difference", sidecar.difference, _diff_columns(), caption=caption))
     warnings = list(sidecar.notes)
     if sidecar.unverified:
         warnings.append(f"not compared with its source: {sidecar.unverified}")
@@ -253,8 +237,8 @@ def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:
             low = f"SQNR {diff.sqnr_db or 0:.1f} dB is low for {sidecar.precision}"
             what = f"{diff.nonfinite} values are not finite" if diff.nonfinite else diff.note or low
             warnings.append(f"{diff.name}: {what}")
-    blocks += [Text(line, "unclear") for line in warnings]
-    return document_from_blocks("artefact", blocks)
+    blocks += [doc.Text(line, "unclear") for line in warnings]
+    return doc.document_from_blocks("artefact", blocks)
 
 
 def _conversion_facts(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
@@ -278,23 +262,25 @@ def _conversion_facts(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, 
             yield "images", describe_preparation(data.preprocessing)
 
 
-def _diff_columns() -> Iterator[Column]:
-    def sqnr(diff: TensorDiff) -> Cell:
+def _diff_columns() -> Iterator[doc.Column]:
+    def sqnr(diff: TensorDiff) -> doc.Cell:
         return (
-            Cell(diff.sqnr_db, "exact") if diff.rel_l2 == 0 else format_cell(diff.sqnr_db, ".1f dB")
+            doc.Cell(diff.sqnr_db, "exact")
+            if diff.rel_l2 == 0
+            else doc.format_cell(diff.sqnr_db, ".1f dB")
         )
 
-    def close_cell(diff: TensorDiff) -> Cell:
+    def close_cell(diff: TensorDiff) -> doc.Cell:
         if diff.close is None:
-            return Cell()
+            return doc.Cell()
         words = f"{diff.close * 100:.2f} % (rtol {diff.rtol:g}, atol {diff.atol:g})"
-        return Cell(diff.close, words)
+        return doc.Cell(diff.close, words)
 
-    yield column("output", "Output", "name", fit="shorten")
-    yield column("rel_l2", "Rel. L2", kind=".2e")
-    yield column("sqnr_db", "SQNR", sqnr, "right")
-    yield column("cosine", "Cosine", kind=".7f", rank=1)
-    yield column("max_abs", "Max |Δ|", kind=".3g", rank=2)
-    yield column("mean_abs", "Mean |Δ|", kind=".3g", rank=5)
-    yield column("close", "Close", close_cell, "right", rank=3)
-    yield column("nonfinite", "Not finite", kind="d", rank=4)
+    yield doc.column("output", "Output", "name", fit="shorten")
+    yield doc.column("rel_l2", "Rel. L2", kind=".2e")
+    yield doc.column("sqnr_db", "SQNR", sqnr, "right")
+    yield doc.column("cosine", "Cosine", kind=".7f", rank=1)
+    yield doc.column("max_abs", "Max |Δ|", kind=".3g", rank=2)
+    yield doc.column("mean_abs", "Mean |Δ|", kind=".3g", rank=5)
+    yield doc.column("close", "Close", close_cell, "right", rank=3)
+    yield doc.column("nonfinite", "Not finite", kind="d", rank=4)

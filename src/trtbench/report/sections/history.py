@@ -11,19 +11,8 @@ from statistics import median
 from trtbench.analysis import history
 from trtbench.core import units
 from trtbench.core.run import Run
+from trtbench.report import document as doc
 from trtbench.report.charts import Axis, curves, line
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Document,
-    Figure,
-    Section,
-    Text,
-    column,
-    duration_cell,
-    optional_section,
-    table,
-)
 from trtbench.report.run_facts import summary_of, unique_stem
 
 ORDER = 88
@@ -36,7 +25,7 @@ CAPTION = (
 )
 
 
-def make(runs: Sequence[Run]) -> Section | None:
+def make(runs: Sequence[Run]) -> doc.Section | None:
     """Show measurements that were repeated over time, with changes of their level."""
     groups: dict[history.SeriesKey, list[history.Point]] = {}
     for run in runs:
@@ -51,26 +40,26 @@ def make(runs: Sequence[Run]) -> Section | None:
         if len({point.created for point in points}) >= 3
     ]
     taken: set[str] = set()
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for each in sorted(found, key=lambda series: not series.changes)[:6]:
         blocks += _series_blocks(each, unique_stem(each.key.name, taken=taken))
-    return optional_section("history", "History", blocks)
+    return doc.optional_section("history", "History", blocks)
 
 
-def document_from_series(series: Sequence[history.Series]) -> Document:
+def document_from_series(series: Sequence[history.Series]) -> doc.Document:
     taken: set[str] = set()
     sections = []
     for each in series[:60]:  # charts in one document; more would take long to draw
         name = unique_stem(each.key.name, taken=taken)
-        sections.append(Section(name, each.key.name, tuple(_series_blocks(each, name))))
+        sections.append(doc.Section(name, each.key.name, tuple(_series_blocks(each, name))))
     if any(each.changes for each in series):
-        sections.append(Section("changes", "", (Text(CAPTION),)))
+        sections.append(doc.Section("changes", "", (doc.Text(CAPTION),)))
     newest = max(point.created for each in series for point in each.points)
     data: dict[str, object] = {"series": [each.key for each in series]}
-    return Document(title="History", created=newest, sections=tuple(sections), data=data)
+    return doc.Document(title="History", created=newest, sections=tuple(sections), data=data)
 
 
-def _series_blocks(series: history.Series, name: str) -> Iterator[Block]:
+def _series_blocks(series: history.Series, name: str) -> Iterator[doc.Block]:
     first, last = series.points[0], series.points[-1]
     yield _figure(series, name)
     # The latest values as block characters.
@@ -83,33 +72,37 @@ def _series_blocks(series: history.Series, name: str) -> Iterator[Block]:
         f"{bars}  {units.counted(len(series.points), 'run')}, {first.created[:10]} "
         f"to {last.created[:10]}, now {units.text_from_duration(last.median_s)}"
     )
-    yield Text(words if series.changes else f"{words}, no change of level")
+    yield doc.Text(words if series.changes else f"{words}, no change of level")
     if not series.changes:
         return
 
-    def change_cell(change: history.HistoryChange) -> Cell:
+    def change_cell(change: history.HistoryChange) -> doc.Cell:
         part = change.at.change
         text = units.text_from_fraction(part, digits=1, signed=True)
-        return Cell(part, text, "bad" if part > 0 else "good")
+        return doc.Cell(part, text, "bad" if part > 0 else "good")
 
     def causes(change: history.HistoryChange) -> str:
         found = (f"{each.name}: {each.before} → {each.after}" for each in change.causes)
         return "; ".join(found) or "nothing recorded"
 
     columns = (
-        column("created", "Since", lambda x: Cell(x.created, x.created[:16].replace("T", " "))),
-        column("change", get=change_cell),
-        column("before", "Before", lambda x: duration_cell(x.at.before), "right"),
-        column("after", "After", lambda x: duration_cell(x.at.after), "right"),
-        column("p", "p", "at.p", ".1g", rank=4),
-        column("confirmed", "Confirmed", lambda x: "yes" if x.at.confirmed else "not yet", rank=1),
-        column("causes", "Changed at the same time", causes, fit="wrap", rank=2),
-        column("run", "First run", rank=3),
+        doc.column(
+            "created", "Since", lambda x: doc.Cell(x.created, x.created[:16].replace("T", " "))
+        ),
+        doc.column("change", get=change_cell),
+        doc.column("before", "Before", lambda x: doc.duration_cell(x.at.before), "right"),
+        doc.column("after", "After", lambda x: doc.duration_cell(x.at.after), "right"),
+        doc.column("p", "p", "at.p", ".1g", rank=4),
+        doc.column(
+            "confirmed", "Confirmed", lambda x: "yes" if x.at.confirmed else "not yet", rank=1
+        ),
+        doc.column("causes", "Changed at the same time", causes, fit="wrap", rank=2),
+        doc.column("run", "First run", rank=3),
     )
-    yield table(f"changes_{name}", series.changes, columns)
+    yield doc.table(f"changes_{name}", series.changes, columns)
 
 
-def _figure(series: history.Series, name: str) -> Figure:
+def _figure(series: history.Series, name: str) -> doc.Figure:
     """Return a chart of runs over time with their levels and changes."""
     values = sorted(series.values)
     unit, scale = units.unit_for_seconds(values[len(values) // 2])
@@ -132,4 +125,4 @@ def _figure(series: history.Series, name: str) -> Figure:
         at = [x[change.at.index]] * 3
         lines.append(line(None, role, at, y, "dotted", scale=scale, texts=("", size, "")))
     chart = curves(Axis("When", scale="time"), Axis("Median", unit), lines)
-    return Figure(f"history_{name}", series.key.name, chart)
+    return doc.Figure(f"history_{name}", series.key.name, chart)
