@@ -17,16 +17,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis import distributions
 from trtbench.analysis.comparability import Difference, blocking_reasons
-from trtbench.analysis.distributions import (
-    LEVEL,
-    Trimmed,
-    detectable_effect,
-    difference,
-    t_quantile,
-    trimmed,
-    trimmed_count,
-)
 from trtbench.analysis.summary import quantiles_of, rank
 from trtbench.core.results import Comparison, Design, Verdict, VerdictKind
 from trtbench.core.run import Interval, LaunchFacts, Run
@@ -43,7 +35,7 @@ WIDEST_SHOWN = math.log(100)  # a wider interval of an unclear verdict is not sh
 SEQUENTIAL: tuple[Design, ...] = ("duet", "launches", "bursts")
 STRICT_LEVEL = 0.998
 ALMOST_SURE = "99 % sure of a difference; 99.8 % is needed, because results are checked repeatedly"
-MEANING = f"{100 * LEVEL:g} % for the ratio over fresh launches on this machine"
+MEANING = f"{100 * distributions.LEVEL:g} % for the ratio over fresh launches on this machine"
 MAX_LAUNCHES = 1000  # if more are needed, the result counts as too noisy
 REPEATS = 2000  # draws of the bootstrap
 MIN_LAUNCHES = 5  # for a bootstrap over launches
@@ -61,14 +53,14 @@ def verdict_from_effects(
     design: Design = "duet",
     threshold: float = THRESHOLD,
     margin: float = MARGIN,
-    alternatives: Sequence[Trimmed | None] = (),
+    alternatives: Sequence[distributions.Trimmed | None] = (),
 ) -> Verdict:
     """Return the verdict on a metric from one log-ratio per launch.
 
     ``alternatives`` are other estimates of the same difference from the same launches; the most
     precise one is used.
     """
-    estimate = trimmed([effect for effect in effects if math.isfinite(effect)])
+    estimate = distributions.trimmed([effect for effect in effects if math.isfinite(effect)])
     if estimate is None:
         reason = "repeatability is unknown with one launch"
         ratio, count = math.exp(effects[0]) if effects else None, len(effects)
@@ -81,7 +73,7 @@ def verdict_from_effects(
 
 
 def judge(
-    estimate: Trimmed,
+    estimate: distributions.Trimmed,
     *,
     metric: str,
     design: Design = "duet",
@@ -105,7 +97,9 @@ def judge(
         goal = max(differs, math.log1p(margin) - effect)
         # More launches do not reduce drift, and the margin may be too small.
         if not widen and goal > 0:
-            level = STRICT_LEVEL if goal == differs and design in SEQUENTIAL else LEVEL
+            level = (
+                STRICT_LEVEL if goal == differs and design in SEQUENTIAL else distributions.LEVEL
+            )
             half, count = estimate.half_width(level), estimate.count
             needed = launches_to_reach(goal, half=half, count=count, level=level)
         if high - low > WIDEST_SHOWN:
@@ -158,7 +152,7 @@ def sentence(verdict: Verdict) -> str:
 def ratio_interval(low: float, high: float, *, meaning: str) -> Interval:
     """Return the interval of a ratio from that of its logarithm."""
     low, high = (1 + math.expm1(min(max(end, -WIDEST), WIDEST)) for end in (low, high))
-    return Interval(low=low, high=high, level=LEVEL, meaning=meaning)
+    return Interval(low=low, high=high, level=distributions.LEVEL, meaning=meaning)
 
 
 def duet_comparison(
@@ -185,7 +179,7 @@ def duet_comparison(
         candidate=candidate,
         design=design,
         verdicts=verdicts,
-        detectable=detectable_effect(effects),
+        detectable=distributions.detectable_effect(effects),
         effects=tuple(effects),
     )
 
@@ -227,7 +221,7 @@ def tail_verdict(
     # The percentile bootstrap is too narrow with few launches: Student's t widens it.
     error = float(np.concatenate(drawn).std(ddof=1)) * math.sqrt(count / (count - 1))
     ratio = float(log_ratios(np.arange(count, dtype=np.int64)[None])[0])
-    rough = Trimmed(ratio, error, count - 1, count)
+    rough = distributions.Trimmed(ratio, error, count - 1, count)
     return judge(rough, metric=metric, design=design, margin=margin)
 
 
@@ -280,7 +274,7 @@ def correct_for_many(verdicts: Sequence[Verdict]) -> list[Verdict]:
         p = max(p, min(1.0, (len(verdicts) - position) * chances[index]))
         verdict = verdicts[index].having(p=p)
         untested = verdict.kind not in ("faster", "slower") or verdict.across_devices is not None
-        if not untested and p >= 1 - LEVEL:
+        if not untested and p >= 1 - distributions.LEVEL:
             reason = f"{verdict.reason}; not significant among {len(verdicts)} comparisons"
             verdict = verdict.having(kind="unclear", reason=reason)
         corrected[index] = verdict
@@ -307,12 +301,14 @@ def pair_effect(baseline: Column, candidate: Column, *, design: Design = "duet")
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))
 
 
-def launches_to_reach(goal: float, *, half: float, count: int, level: float = LEVEL) -> int:
+def launches_to_reach(
+    goal: float, *, half: float, count: int, level: float = distributions.LEVEL
+) -> int:
     """Return the launches needed to shrink an interval's half width to the goal."""
 
     def factor(launches: int) -> float:
-        df = max(1, launches - 2 * trimmed_count(launches) - 1)
-        return t_quantile((1 + level) / 2, df=df) / math.sqrt(launches)
+        df = max(1, launches - 2 * distributions.trimmed_count(launches) - 1)
+        return distributions.t_quantile((1 + level) / 2, df=df) / math.sqrt(launches)
 
     more, farthest = count + 1, 10 * MAX_LAUNCHES
     while more < farthest and factor(more) * half / factor(count) >= goal:
@@ -474,8 +470,8 @@ def burst_verdict(
     placed = effects_by_load_order(baseline, candidate)
     if not placed or np.std(placed) > SAME_BY_ORDER * np.std(effects):
         placed = ()
-    apart = difference(*map(_levels, (baseline, candidate)))
-    verdict = judged(effects, alternatives=(apart, trimmed(placed)))
+    apart = distributions.difference(*map(_levels, (baseline, candidate)))
+    verdict = judged(effects, alternatives=(apart, distributions.trimmed(placed)))
     for name, launches in (("baseline", baseline), ("candidate", candidate)):
         parts = [
             each.burst_enqueue_s / float(np.median(each.burst_s))

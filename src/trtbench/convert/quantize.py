@@ -25,15 +25,7 @@ from trtbench.core.jobs import Stage
 from trtbench.core.plugins import MAKE_MODELOPT, optional_library
 from trtbench.core.results import QuantOutcome, QuantSpec
 from trtbench.host.machine import library_versions
-from trtbench.models.onnx_model import (
-    ONE_FILE_BYTES,
-    check_onnx,
-    load_onnx,
-    opset_of,
-    save_onnx,
-    sort_nodes,
-    subgraphs,
-)
+from trtbench.models import onnx_model
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -65,12 +57,12 @@ def _feeds(spec: QuantSpec) -> FeedFile:
 
 def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     stage("load")
-    model = load_onnx(Path(spec.model.path))
+    model = onnx_model.load_onnx(Path(spec.model.path))
     stage("cast")
     low = spec.precision
     if low not in get_args(casts.Low):
         raise UsageError(f"a cast is to fp16 or bf16, not {low}", fix="--precision fp16")
-    before = opset_of(model)
+    before = onnx_model.opset_of(model)
     made = casts.cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
     if not made.changed:
         raise InputError(
@@ -80,10 +72,12 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
         )
     stage("save")
     _finish(made.model, spec)
-    save_onnx(made.stand_in, folder / STAND_IN)
+    onnx_model.save_onnx(made.stand_in, folder / STAND_IN)
     notes = []
-    if opset_of(made.model) != before:
-        notes.append(f"raised from opset {before} to {opset_of(made.model)}, which {low} needs")
+    if onnx_model.opset_of(made.model) != before:
+        notes.append(
+            f"raised from opset {before} to {onnx_model.opset_of(made.model)}, which {low} needs"
+        )
     return QuantOutcome(
         versions=library_versions(_LIBRARIES),
         changed=made.changed,
@@ -116,8 +110,8 @@ def _finish(model: ModelProto, spec: QuantSpec) -> None:
     if not any(a.HasField("g") for node in model.graph.node for a in node.attribute):
         for entry in [each for each in model.opset_import if each.domain not in used]:
             model.opset_import.remove(entry)
-    save_onnx(model, Path(spec.output))
-    check_onnx(Path(spec.output))
+    onnx_model.save_onnx(model, Path(spec.output))
+    onnx_model.check_onnx(Path(spec.output))
 
 
 def quantized_operators(model: ModelProto) -> dict[str, int]:
@@ -127,7 +121,7 @@ def quantized_operators(model: ModelProto) -> dict[str, int]:
         node.op_type
         for node in model.graph.node
         if node.op_type != "QuantizeLinear"
-        and not any(True for _ in subgraphs(node))
+        and not any(True for _ in onnx_model.subgraphs(node))
         and any(sources.get(name) == "DequantizeLinear" for name in node.input)
     )
     return dict(kinds.most_common())
@@ -172,7 +166,7 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
             fix="look at the end of the log",
         ) from problem
     stage("save")
-    model = load_onnx(raw)
+    model = onnx_model.load_onnx(raw)
     changed = quantized_operators(model)
     if not changed:
         raise InputError(
@@ -238,12 +232,12 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
         activation_type=quantization.QuantType.QInt8,
         weight_type=quantization.QuantType.QInt8,
         nodes_to_exclude=sorted(kept),
-        use_external_data_format=source.stat().st_size > ONE_FILE_BYTES // 2,
+        use_external_data_format=source.stat().st_size > onnx_model.ONE_FILE_BYTES // 2,
         calibrate_method=getattr(quantization.CalibrationMethod, methods[spec.method]),
         extra_options=options,
     )
     stage("save")
-    model = load_onnx(raw)
+    model = onnx_model.load_onnx(raw)
     # The quantizer rounds the output of every node it quantizes, also for nodes that must stay
     # FP32: these get the tensor before rounding.
     makers = {name: node for node in model.graph.node for name in node.output}
@@ -255,7 +249,9 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
             forth = makers.get(back.input[0])
             if forth is not None and forth.op_type == "QuantizeLinear":
                 node.input[index] = forth.input[0]
-    sort_nodes(model.graph)  # the quantizer does not see what subgraphs of control flow read
+    onnx_model.sort_nodes(
+        model.graph
+    )  # the quantizer does not see what subgraphs of control flow read
     changed = quantized_operators(model)
     if not changed:
         raise InputError(
@@ -291,7 +287,7 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
     """Prepare the model for the quantizer; returns its file and why some nodes are excluded."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    model = casts.prepared(load_onnx(Path(spec.model.path)))
+    model = casts.prepared(onnx_model.load_onnx(Path(spec.model.path)))
     if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         raise InputError(
             "the model is already quantized",
@@ -307,7 +303,7 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
         if node.op_type == "Add" and stored & set(node.input)
     } | casts.matching_nodes(model, spec.keep)
     named, ready = folder / "named.onnx", folder / "prepared.onnx"
-    large = len(save_onnx(model, named)) > 1
+    large = len(onnx_model.save_onnx(model, named)) > 1
     _call_quantizer(
         spec,
         quant_pre_process,

@@ -23,14 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from trtbench.core.errors import (
-    InputError,
-    TrtbenchError,
-    UnavailableError,
-    UsageError,
-    first_line,
-    near_miss,
-)
+from trtbench.core import errors
 from trtbench.core.results import ExportSpec, InputShape
 from trtbench.core.safety import read_bytes
 from trtbench.core.spec import TensorSpec
@@ -87,14 +80,14 @@ def import_torch() -> ModuleType:
         missing = isinstance(problem, ModuleNotFoundError) and problem.name == "torch"
         how = "not installed here" if missing else "installed and cannot be imported"
         facts = {"interpreter": sys.executable, "reason": problem}
-        raise UnavailableError(f"PyTorch is {how}", facts=facts, fix=INSTALL) from None
+        raise errors.UnavailableError(f"PyTorch is {how}", facts=facts, fix=INSTALL) from None
     try:
         torch.zeros(1).numpy()
     except RuntimeError as problem:  # built for NumPy 1: with NumPy 2 only the import works
         facts = {"interpreter": sys.executable, "reason": problem}
         fix = f"{shlex.quote(sys.executable)} -m pip install 'numpy<2'"
         message = "this PyTorch does not work with the NumPy beside it"
-        raise UnavailableError(message, facts=facts, fix=fix) from None
+        raise errors.UnavailableError(message, facts=facts, fix=fix) from None
     return torch
 
 
@@ -113,7 +106,7 @@ def load_model(
     spec = ExportSpec(source=source, output="", weights=weights, trust=trust, factory=factory)
     try:
         found = load_source(spec, torch=torch)
-    except TrtbenchError as problem:
+    except errors.TrtbenchError as problem:
         if problem.fix:  # flags of export are options of the runtime
             problem.fix = problem.fix.replace("--trust", "--opt trust=on")
             problem.fix = re.sub("--(factory|weights) ", r"--opt \1=", problem.fix)
@@ -188,8 +181,8 @@ def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
     if colon and zoo in ZOOS:
         return ZOOS[zoo](name, spec, torch)
     if colon and not Path(spec.source).exists() and "/" not in zoo and len(zoo) > 1:
-        known = near_miss(zoo, ZOOS) or next(iter(ZOOS))
-        raise UsageError(
+        known = errors.near_miss(zoo, ZOOS) or next(iter(ZOOS))
+        raise errors.UsageError(
             f"there is no source of models called {zoo!r}",
             facts={"known": ", ".join(ZOOS)},
             fix=f"did you mean {known}:{name}?",
@@ -201,11 +194,11 @@ def _import_library(module: str, package: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError, OSError) as problem:
-        raise UnavailableError(
+        raise errors.UnavailableError(
             f"{package} cannot be imported in this interpreter",
             facts={
                 "interpreter": sys.executable,
-                "reason": first_line(problem),
+                "reason": errors.first_line(problem),
                 **library_versions(("torch", "torchvision")),
             },
             fix=f"{shlex.quote(sys.executable)} -m pip install {package}",
@@ -216,7 +209,7 @@ def _create_model(spec: ExportSpec, make: Callable[[], Module]) -> Module:
     """Return the model that ``make`` creates; a failed download is an error with a fix."""
     try:
         return make()
-    except (TrtbenchError, ValueError, KeyError, FileNotFoundError):
+    except (errors.TrtbenchError, ValueError, KeyError, FileNotFoundError):
         raise
     except (OSError, RuntimeError) as problem:
         text = f"{type(problem).__name__} {problem}"
@@ -224,17 +217,17 @@ def _create_model(spec: ExportSpec, make: Callable[[], Module]) -> Module:
         download = re.search(words, text, re.IGNORECASE)
         if spec.weights == "none" or not (isinstance(problem, urllib.error.URLError) or download):
             raise
-        raise InputError(
+        raise errors.InputError(
             "the weights cannot be downloaded",
-            facts={"source": spec.source, "reason": first_line(problem)},
+            facts={"source": spec.source, "reason": errors.first_line(problem)},
             fix="--weights none exports with random weights; --weights FILE takes your own",
         ) from None
 
 
-def _unknown_model(name: str, known: list[str]) -> UsageError:
-    guess = near_miss(name, known)
+def _unknown_model(name: str, known: list[str]) -> errors.UsageError:
+    guess = errors.near_miss(name, known)
     fix = f"did you mean {guess}?" if guess else None
-    return UsageError(f"there is no model called {name!r}", fix=fix)
+    return errors.UsageError(f"there is no model called {name!r}", fix=fix)
 
 
 def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
@@ -281,7 +274,9 @@ def _yolo(path: str, spec: ExportSpec) -> TorchSource:
     try:
         model = _create_model(spec, lambda: ultralytics.YOLO(path).model)
     except FileNotFoundError as problem:
-        raise InputError(f"Ultralytics has no model {path}", facts={"reason": problem}) from None
+        raise errors.InputError(
+            f"Ultralytics has no model {path}", facts={"reason": problem}
+        ) from None
     model = model.float().eval()
     if hasattr(model, "fuse"):
         model = model.fuse(verbose=False)
@@ -305,7 +300,7 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     """Return ``OWNER/REPO[:TAG]/MODEL`` from its hubconf.py, on GitHub or in a local folder."""
     repository, slash, entry = name.rpartition("/")
     if not slash or not entry:
-        raise UsageError(
+        raise errors.UsageError(
             f"torch.hub:{name} names no model", fix="torch.hub:pytorch/vision:v0.10.0/resnet18"
         )
     _require_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
@@ -326,12 +321,12 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
 
     try:
         model = _create_model(spec, load_with_weights)
-    except TrtbenchError:
+    except errors.TrtbenchError:
         raise
     except Exception as problem:  # no such model, a missing package or file, no network
-        raise InputError(
+        raise errors.InputError(
             f"torch.hub cannot load {entry!r} of {repository}",
-            facts={"reason": first_line(problem)},
+            facts={"reason": errors.first_line(problem)},
             fix="check the name, and install what its hubconf.py needs",
         ) from None
     note = f"{repository} ran its own code and was trusted"
@@ -349,7 +344,7 @@ ZOOS: dict[str, Callable[[str, ExportSpec, ModuleType], TorchSource]] = {
 
 def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if not path.is_file():
-        raise InputError(
+        raise errors.InputError(
             f"there is no file {path}",
             fix="a model by name is written torchvision:resnet18, timm:... or ultralytics:...",
         )
@@ -366,18 +361,18 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
                 _require_trust(spec, path.name, touched, what=what, danger=danger)
             script = torch.jit.load(str(path), map_location="cpu")
             return TorchSource(kind=kind, model=script, sha256=digest)
-    except TrtbenchError:
+    except errors.TrtbenchError:
         raise
     except Exception as problem:  # a damaged file, or operators of a missing library
-        raise InputError(
+        raise errors.InputError(
             f"PyTorch cannot load {path.name}",
-            facts={"reason": first_line(problem)},
+            facts={"reason": errors.first_line(problem)},
             fix="save it again, with the version of PyTorch that is here",
         ) from None
     weights = _weights_only(path, spec, torch)
     if weights is not None:
         if spec.factory is None:
-            raise UsageError(
+            raise errors.UsageError(
                 f"{path.name} holds weights without the module they belong to",
                 facts={"tensors": len(weights), "first": next(iter(weights))},
                 fix="--factory package.module:function names what makes the module",
@@ -390,13 +385,13 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     try:
         loaded = torch.load(str(path), map_location="cpu", weights_only=False)
     except (ImportError, AttributeError) as problem:
-        raise InputError(
+        raise errors.InputError(
             f"{path.name} needs code that is not here",
             facts={"reason": problem, "names": ", ".join(sorted(named))},
             fix="run where the module's code can be imported",
         ) from None
     except Exception as problem:  # a damaged pickle may raise anything
-        raise InputError(
+        raise errors.InputError(
             f"{path.name} is not a PyTorch file, or it is damaged",
             facts={"reason": problem},
             fix="save it again with torch.save",
@@ -404,7 +399,7 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if isinstance(loaded, dict):
         loaded = next((loaded[key] for key in ("ema", "model") if loaded.get(key)), loaded)
     if not isinstance(loaded, torch.nn.Module):
-        raise InputError(
+        raise errors.InputError(
             f"{path.name} holds no module",
             facts={"it holds": type(loaded).__name__},
             fix="torch.save(module, FILE), or give a state dict and --factory",
@@ -422,7 +417,7 @@ def _require_trust(
     danger: str = "loading it can run any code",
 ) -> None:
     if not spec.trust:
-        raise UsageError(
+        raise errors.UsageError(
             f"{name} is {what}: {danger}",
             facts={"it names": ", ".join(sorted(named)) or "nothing that can be recognized"},
             fix="--trust, if you know where it comes from; or save a state dict and give --factory",
@@ -452,11 +447,11 @@ def _weights_only(path: Path, spec: ExportSpec, torch: ModuleType) -> dict[str, 
 def _from_factory(factory: str) -> Module:
     module_name, colon, function = factory.partition(":")
     if not colon:
-        raise UsageError("--factory is written package.module:function")
+        raise errors.UsageError("--factory is written package.module:function")
     try:
         make = getattr(importlib.import_module(module_name), function)
     except Exception as problem:  # missing, or its code fails on import
-        raise UsageError(
+        raise errors.UsageError(
             f"--factory {factory} cannot be imported",
             facts={"reason": problem},
             fix="run it in the folder of that module, or --python of an environment that has it",
@@ -464,9 +459,9 @@ def _from_factory(factory: str) -> Module:
     try:
         return make()
     except Exception as problem:  # code of the user
-        raise UsageError(
+        raise errors.UsageError(
             f"--factory {factory} makes no module",
-            facts={"reason": f"{type(problem).__name__}: {first_line(problem)}"},
+            facts={"reason": f"{type(problem).__name__}: {errors.first_line(problem)}"},
             fix="name a function that is called without arguments and returns the module",
         ) from None
 
@@ -477,10 +472,10 @@ def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
         return model
     path = Path(spec.weights)
     if not path.is_file():
-        raise InputError(f"there is no file {path}", fix="--weights default, none or a file")
+        raise errors.InputError(f"there is no file {path}", fix="--weights default, none or a file")
     weights = _weights_only(path, spec, torch)
     if weights is None:
-        raise InputError(
+        raise errors.InputError(
             f"{path.name} is not a state dict", fix="torch.save(model.state_dict(), 'weights.pt')"
         )
     return _load_weights(model, weights, path)
@@ -491,7 +486,7 @@ def _load_weights(model: Module, weights: dict[str, Tensor], path: Path) -> Modu
         model.load_state_dict(weights)
     except RuntimeError as problem:
         lines = [line.strip() for line in str(problem).splitlines()]
-        raise InputError(
+        raise errors.InputError(
             f"{path.name} does not fit the model",
             facts={"reason": lines[1] if len(lines) > 1 else lines[0]},
         ) from None
@@ -618,7 +613,7 @@ def _code_of(module: str, root: Path) -> list[Path]:
         todo.append(parent)
         try:
             tree = ast.parse(read_bytes(path))
-        except (OSError, InputError, SyntaxError, ValueError, RecursionError):
+        except (OSError, errors.InputError, SyntaxError, ValueError, RecursionError):
             continue  # reported when it is imported
         parts = (name if path.name == "__init__.py" else parent).split(".")
         for node in ast.walk(tree):

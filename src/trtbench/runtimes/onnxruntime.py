@@ -28,14 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.onnx_graph import notes_from_metadata
-from trtbench.core.errors import (
-    InputError,
-    UnavailableError,
-    UsageError,
-    first_line,
-    refuse_other_choice,
-    refuse_unknown_options,
-)
+from trtbench.core import errors
 from trtbench.core.run import Fact, Scalar, name_from_types
 from trtbench.core.safety import read_text
 from trtbench.core.samples import Arrays, LayerProfile
@@ -175,12 +168,12 @@ def _make_shared_pool(threads: int) -> None:
 
 def check(spec: RunSpec) -> None:
     """Raise if ONNX Runtime does not support a setting, or the value of an option."""
-    refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
+    errors.refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
     for key, choices in _CHOICES.items():
         if key in spec.options:
-            refuse_other_choice(key, spec.options[key], choices)
+            errors.refuse_other_choice(key, spec.options[key], choices)
     if spec.protocol not in SERIAL or spec.cuda_graph == "on" or spec.streams != 1:
-        raise UsageError(
+        raise errors.UsageError(
             "ONNX Runtime is measured one query at a time: one stream, no CUDA graph",
             facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
             fix="leave out --cuda-graph and --streams"
@@ -188,19 +181,19 @@ def check(spec: RunSpec) -> None:
             else f"--protocol {SERIAL[0]}",
         )
     if spec.profile and device(spec) != "cpu":
-        raise UsageError(
+        raise errors.UsageError(
             "ONNX Runtime's profiler times nodes on the CPU only, not on a GPU",
             fix="trtbench build MODEL.onnx, then trtbench profile MODEL.engine",
         )
     if spec.precision is not None:
-        raise UsageError(
+        raise errors.UsageError(
             "ONNX Runtime runs a model in the types of its file",
             fix=f"trtbench quantize {shlex.quote(spec.model.name)} --precision {spec.precision} "
             "makes a file of this precision; or leave out --precision",
         )
     if spec.spin_wait or (not spec.transfers and not uses_io_binding(spec)):
         flag = "--spin-wait" if spec.spin_wait else "--no-transfers"
-        raise UsageError(f"ONNX Runtime does not support {flag}", fix=f"leave out {flag}")
+        raise errors.UsageError(f"ONNX Runtime does not support {flag}", fix=f"leave out {flag}")
 
 
 def uses_io_binding(spec: RunSpec) -> bool:
@@ -213,7 +206,7 @@ def open_session(spec: RunSpec) -> OrtSession:
     try:
         import onnxruntime
     except ImportError as problem:
-        raise UnavailableError(
+        raise errors.UnavailableError(
             "ONNX Runtime cannot be imported",
             facts={"reason": problem},
             fix=f"{sys.executable} -m pip install onnxruntime",
@@ -232,7 +225,7 @@ def open_session(spec: RunSpec) -> OrtSession:
     requested: list[Provider] = []
     for name in _requested_providers(spec):
         if name not in known:
-            raise UnavailableError(
+            raise errors.UnavailableError(
                 f"ONNX Runtime here has no execution provider {name!r}",
                 facts={"available": ", ".join(known)},
                 fix="pip install onnxruntime-gpu" if name in ON_GPU else None,
@@ -246,7 +239,7 @@ def open_session(spec: RunSpec) -> OrtSession:
         _session.raise_if_out_of_memory(problem)
         if on_gpu and _NO_DEVICE.search(str(problem)):
             name = next(name for name in _requested_providers(spec) if name in ON_GPU)
-            raise _provider_error(onnxruntime, name, first_line(problem)) from None
+            raise _provider_error(onnxruntime, name, errors.first_line(problem)) from None
         raise explain_load_failure(spec.model.path, str(problem)) from None
     started = [_short_name(name) for name in session.get_providers()]
     for name in map(_short_name, requested):
@@ -266,7 +259,7 @@ def open_session(spec: RunSpec) -> OrtSession:
             session, spec, profiling=lambda: make(_session_options(onnxruntime, spec, trace=True))
         )
     bound = BoundSession(onnxruntime, session, spec)
-    with suppress(InputError):  # the file may not contain its types
+    with suppress(errors.InputError):  # the file may not contain its types
         held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
         bound.conditions |= precision_conditions(session, requested, held, os.environ)
     return bound
@@ -289,7 +282,7 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> 
         _make_shared_pool(spec.threads or 0)
         options.use_per_session_threads = False
     elif "spinning" in given:
-        refuse_other_choice("spinning", given["spinning"], _SPINNING)
+        errors.refuse_other_choice("spinning", given["spinning"], _SPINNING)
         options.add_session_config_entry(*_SPINNING[given["spinning"]])
     level = _LEVELS[given.get("optimization", "all")]
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
@@ -312,12 +305,14 @@ def _requested_providers(spec: RunSpec) -> list[str]:
     """
     kind = None if spec.device is None else spec.device.split(":")[0]
     if kind not in (None, "cpu", "cuda", "gpu"):
-        raise UsageError(f"ONNX Runtime has no device {spec.device}", fix="--device cuda:0, or cpu")
+        raise errors.UsageError(
+            f"ONNX Runtime has no device {spec.device}", fix="--device cuda:0, or cpu"
+        )
     wants_gpu = kind in ("cuda", "gpu")
     given = spec.options.get("providers", "cuda" if wants_gpu else "cpu")
     names = [_short_name(word) for word in given.split(",")]
     if kind is not None and wants_gpu != any(name in ON_GPU for name in names):
-        raise UsageError(
+        raise errors.UsageError(
             f"the device {spec.device} contradicts the execution providers {given}",
             fix="--opt providers=cuda --device cuda:0, or leave out both for the CPU",
         )
@@ -328,7 +323,7 @@ def _on_gpu(spec: RunSpec) -> bool:
     return any(name in ON_GPU for name in _requested_providers(spec))
 
 
-def _provider_error(onnxruntime: ModuleType, provider: str, reason: str) -> UnavailableError:
+def _provider_error(onnxruntime: ModuleType, provider: str, reason: str) -> errors.UnavailableError:
     built = getattr(onnxruntime, "cuda_version", None) or "12"
     tensorrt = re.search(r"libnvinfer\w*\.so\.(\d+)", reason)
     fix = "trtbench doctor"
@@ -336,7 +331,7 @@ def _provider_error(onnxruntime: ModuleType, provider: str, reason: str) -> Unav
         fix = f'pip install "tensorrt-cu{built.split(".")[0]}=={tensorrt[1]}.*"'
     elif re.search(r"\.so\.\d", reason):
         fix = 'pip install "onnxruntime-gpu[cuda,cudnn]"'
-    return UnavailableError(
+    return errors.UnavailableError(
         f"ONNX Runtime's execution provider {provider!r} does not start",
         facts={
             "reason": reason,
@@ -526,7 +521,7 @@ def _tensor(value: NodeArg) -> TensorSpec:
     if kind is not None:
         return TensorSpec(name=value.name, dtype=kind, shape=())
     if value.type not in _TYPES:
-        raise InputError(
+        raise errors.InputError(
             f"the tensor {value.name!r} has an unsupported type", facts={"type": value.type}
         )
     return TensorSpec(name=value.name, dtype=_TYPES[value.type], shape=tuple(value.shape))
@@ -541,7 +536,7 @@ def end_trace(session: InferenceSession) -> list[TraceEvent]:
     try:
         events: list[TraceEvent] = json.loads(read_text(trace, most=LARGEST_TRACE_BYTES))
         return events
-    except (OSError, ValueError, InputError):
+    except (OSError, ValueError, errors.InputError):
         return []
     finally:
         with suppress(OSError):
@@ -600,14 +595,14 @@ def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:
 # Why a file cannot be loaded
 
 
-def explain_load_failure(path: str, reason: str) -> InputError:
+def explain_load_failure(path: str, reason: str) -> errors.InputError:
     """Return an error with the file and a fix for a message of ONNX Runtime."""
     with open(path, "rb") as file:
         head = file.read(64)
     text = head.decode("utf-8", "ignore")
     printable = all(c.isprintable() or c.isspace() for c in text)
     if not _MODEL_BYTES.match(head) or (len(text.encode()) >= len(head) - 3 and printable):
-        return InputError(
+        return errors.InputError(
             f"{Path(path).name} is not an ONNX file",
             facts={"file": path, "starts with": repr(head[:24])[2:-1]},
             fix="git lfs pull"
@@ -617,4 +612,4 @@ def explain_load_failure(path: str, reason: str) -> InputError:
     message, fix = next(what for words, *what in _LOAD_FAILURES if re.search(words, reason))
     first = reason.strip().partition("\n")[0] or "no reason given"
     message = message.format(name=Path(path).name)
-    return InputError(message, facts={"file": path, "reason": first}, fix=fix)
+    return errors.InputError(message, facts={"file": path, "reason": first}, fix=fix)

@@ -30,7 +30,6 @@ from trtbench.tasks.contract import (
     Predicted,
     Settings,
     TaskTable,
-    Tensors,
     float_setting,
 )
 
@@ -387,9 +386,7 @@ FLAGS = (
 )  # fmt: skip
 
 
-def open_source(settings: Settings, tensors: Tensors) -> DataSource:
-    """Open images with COCO or YOLO annotations."""
-    return _boxes.DetectionImages(settings, tensors)
+open_source = _boxes.DetectionImages
 
 
 def read_beside(settings: Settings) -> Sequence[Path]:

@@ -66,9 +66,7 @@ class PoseImages(_images.ImageFiles):
         return {self._input.name: _images.normalized(pixels, self._normalize, self._input)}
 
 
-def open_source(settings: Settings, tensors: Tensors) -> DataSource:
-    """Open one image or a folder of them."""
-    return PoseImages(settings, tensors)
+open_source = PoseImages
 
 
 def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:

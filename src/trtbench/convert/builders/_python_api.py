@@ -23,15 +23,8 @@ from typing import TYPE_CHECKING
 
 from trtbench.convert.builders import _precision as precision
 from trtbench.convert.calibration import RANDOM, FeedArrays, calibration_items, feeds_sha256
+from trtbench.core import errors
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import (
-    InputError,
-    JobError,
-    ParseError,
-    UnavailableError,
-    UsageError,
-    refuse_unknown_options,
-)
 from trtbench.core.jobs import BuildOutcome, Stage
 from trtbench.core.run import Fact, Scalar
 from trtbench.core.spec import BuildSpec, ShapeProfile, TensorSpec
@@ -115,7 +108,7 @@ def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
         )
     abilities = tensorrt.abilities_of_version(version, flavour=flavour)
     outline = outline_of(Path(spec.model.path))
-    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
+    errors.refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision.precision_plan(spec, outline.carried, abilities=abilities)
     steps = [
         *([plan.step] if plan.step else []),
@@ -177,7 +170,7 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
                 dim is None or dim == given for dim, given in zip(tensor.shape, shape, strict=True)
             )
             if not fits:
-                raise UsageError(
+                raise errors.UsageError(
                     f"the {end} shape of {tensor.name!r} does not fit the model",
                     facts={"given": text_from_shape(shape), "model": text_from_shape(tensor.shape)},
                     fix=f"--shape-{end} {shlex.quote(with_ones(tensor, shape))}",
@@ -217,14 +210,14 @@ class EngineBuild:
             registry = trt.get_plugin_registry()
             for path in spec.plugins:
                 if not Path(path).is_file():
-                    raise InputError(f"there is no plugin library {path}")
+                    raise errors.InputError(f"there is no plugin library {path}")
                 if registry.load_library(os.fspath(Path(path).absolute())) is None:
-                    raise InputError(f"the plugin library {path} cannot be loaded")
+                    raise errors.InputError(f"the plugin library {path} cannot be loaded")
         builder = trt.Builder(logger)
         for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
             known = flag in plan.flags and abilities.has(f"Builder.{name}")
             if known and not getattr(builder, name):  # TensorRT would emulate or replace it
-                raise UsageError(
+                raise errors.UsageError(
                     f"this GPU does not compute in {flag}",
                     fix="--precision fp32, or build on another GPU",
                 )
@@ -247,7 +240,7 @@ class EngineBuild:
         for ranges in profiles:
             if config.add_optimization_profile(_profile(builder, network, ranges)) < 0:
                 given = {name: f"{each.min} {each.opt} {each.max}" for name, each in ranges.items()}
-                raise UsageError("the shapes do not fit the model's inputs", facts=given)
+                raise errors.UsageError("the shapes do not fit the model's inputs", facts=given)
         finish = self._calibrate(builder, config, network, profiles) if plan.calibrate else None
         cache = None
         if spec.timing_cache is not None:
@@ -282,7 +275,7 @@ class EngineBuild:
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
         (config.set_flag if self.plan.tf32 else config.clear_flag)(trt.BuilderFlag.TF32)
         if spec.strip_weights and not abilities.has("BuilderFlag.STRIP_PLAN"):
-            raise UsageError(
+            raise errors.UsageError(
                 f"{abilities.title} cannot leave weights out of an engine",
                 facts={"needs": "TensorRT 10 or later"},
                 fix="leave --strip-weights out",
@@ -304,7 +297,7 @@ class EngineBuild:
             config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
         if "tactic_sources" in spec.options:
             if spec.options["tactic_sources"] != "none":
-                raise UsageError("the one value is none", fix="--opt tactic_sources=none")
+                raise errors.UsageError("the one value is none", fix="--opt tactic_sources=none")
             config.set_tactic_sources(0)
         if not spec.targets:
             return
@@ -316,11 +309,13 @@ class EngineBuild:
             name = f"SM{match[1]}{match[2]}" if match else ""
             if name not in names:
                 message = f"{text!r} is no GPU that {abilities.title} knows"
-                raise UsageError(message, facts=facts, fix="write it like --target sm_86,sm_89")
+                raise errors.UsageError(
+                    message, facts=facts, fix="write it like --target sm_86,sm_89"
+                )
             if not config.set_compute_capability(getattr(trt.ComputeCapability, name), index):
-                raise UsageError(f"{abilities.title} cannot build for {text}", facts=facts)
+                raise errors.UsageError(f"{abilities.title} cannot build for {text}", facts=facts)
 
-    def _parser_error(self, parser: OnnxParser) -> InputError:
+    def _parser_error(self, parser: OnnxParser) -> errors.InputError:
         """Return the error for a model that cannot be parsed: the node, its operator and a fix."""
         count, abilities, model = parser.num_errors, self.abilities, self.spec.model
         text, index, name, operator = "the parser gave no reason", -1, "", ""
@@ -345,7 +340,7 @@ class EngineBuild:
         plugin = f"-r tensorrt with {plugin}" if abilities.builds_for_other_gpus else plugin
         newer = next(iter(precision.opset_warnings(self.outline, abilities=abilities)), None)
         hint = _hint(PARSER_HINTS, text, model=model.path, plugin=plugin)
-        return InputError(
+        return errors.InputError(
             f"{abilities.title} cannot parse {what}",
             facts=facts,
             fix=newer or hint or "look into the log with --verbose",
@@ -372,14 +367,14 @@ class EngineBuild:
             batch = shapes[next(iter(found.rows or shapes))][0]
             feeds = found.feeds(batch=batch, fixed=True)
             if not feeds:
-                raise InputError(
+                raise errors.InputError(
                     "there are fewer items to calibrate with than one batch holds",
                     facts={"items": len(found), "batch": batch},
                     fix="give more data, or a smaller --shape-opt",
                 )
             for name, values in feeds[0].items():
                 if values.shape != shapes[name]:
-                    raise InputError(
+                    raise errors.InputError(
                         f"the data for {name!r} do not have the shape of the input",
                         facts={"data": values.shape, "input": shapes[name]},
                     )
@@ -400,7 +395,7 @@ class EngineBuild:
         elif given is not None and Path(given).is_file():  # used without a check
             scales = tensorrt.ScaleCache(Path(given), key=None)
         else:
-            raise UsageError(
+            raise errors.UsageError(
                 f"there is no calibration cache {given}", fix="--calibration DATA.npz makes one"
             )
 
@@ -418,7 +413,7 @@ class EngineBuild:
         def finish() -> None:
             failed = calibrator.problem  # an error in a callback from TensorRT
             if failed is not None:
-                raise InputError("calibration failed", facts={"reason": failed}) from failed
+                raise errors.InputError("calibration failed", facts={"reason": failed}) from failed
             self.facts["calibration"] = method
             if items:  # unknown for a given calibration cache
                 self.facts["calibration_items"] = items
@@ -451,12 +446,12 @@ class EngineBuild:
                 signal.signal(number, handler)
         self.facts["build_s"] = time.perf_counter() - started
         if self.cancelled.is_set():
-            raise JobError("the build was cancelled")
+            raise errors.JobError("the build was cancelled")
         if data is None:
             cause = self.logged.cause() or "it gave no reason"
             text = _one_line(cause)
             short = text if len(text) <= 160 else f"{text[:160]}…"
-            raise JobError(
+            raise errors.JobError(
                 f"{self.abilities.title} did not build the engine: {short}",
                 facts={"model": self.spec.model.name, "reason": text},
                 fix=_hint(BUILD_HINTS, cause, model=self.spec.model.path),
@@ -481,7 +476,7 @@ class EngineBuild:
         self.facts |= {**facts, "layers_from": "engine"}
         try:
             layers = graph_from_json(text, where=GRAPH).layers
-        except ParseError:
+        except errors.ParseError:
             return
         kinds = Counter(each.dtype for made in layers for each in made.outputs if each.dtype)
         if not kinds:
@@ -504,33 +499,33 @@ def build(
     trt, abilities = tensorrt.load(flavour)
     given = spec.options.get("version")
     if given and not f"{abilities.version}.".startswith(f"{given}."):
-        raise UsageError(
+        raise errors.UsageError(
             f"{abilities.title} is installed here, not {given}",
             fix="leave --opt version out, or --python PATH of an interpreter that has it",
         )
     if spec.targets and not abilities.builds_for_other_gpus:
-        raise UsageError(
+        raise errors.UsageError(
             f"{abilities.title} builds for the GPU of this machine, not for a target",
             fix="-r tensorrt-rtx, or leave --target out",
         )
     for name, (flag, reason) in RTX_LACKS.items() if abilities.builds_for_other_gpus else ():
         value = spec.options.get(name) if name in OPTIONS else getattr(spec, name)
         if value is not None and value is not False and value != ():
-            raise UsageError(
+            raise errors.UsageError(
                 f"{flag} has no effect with {abilities.title}: {reason}", fix=f"leave {flag} out"
             )
-    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
+    errors.refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision.precision_plan(spec, outline.carried, abilities=abilities)
     missing = tensorrt.driver_problem()  # first, because TensorRT may crash without a driver
     if missing is not None and not abilities.builds_for_other_gpus:
-        raise UnavailableError(
+        raise errors.UnavailableError(
             "TensorRT needs a GPU to build; TensorRT-RTX does not",
             facts={"here": missing},
             fix="build where a GPU is, or -r tensorrt-rtx",
         )
     if missing is not None and (spec.refit or spec.strip_weights):
         flag = "--refit" if spec.refit else "--strip-weights"
-        raise UnavailableError(
+        raise errors.UnavailableError(
             f"{abilities.title} needs a GPU for {flag}",
             facts={"here": missing},
             fix=f"leave {flag} out, or build where a GPU is",
@@ -543,7 +538,7 @@ def build(
     work.notes += prepared.notes
     work.build(prepared.path, gpu=missing is None)
     facts: dict[str, Scalar] = {}
-    with suppress(OSError, ParseError):  # TensorRT logs memory, times and sizes
+    with suppress(OSError, errors.ParseError):  # TensorRT logs memory, times and sizes
         text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
         # The reader of trtexec logs expects a banner; the other lines are the same.
         banner = "&&&& RUNNING TensorRT.trtbench # trtbench build"

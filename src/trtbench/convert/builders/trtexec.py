@@ -17,15 +17,7 @@ from trtbench.core.errors import InputError, ParseError, TrtbenchError, UsageErr
 from trtbench.core.jobs import BuildOutcome, Stage
 from trtbench.core.run import Scalar
 from trtbench.core.spec import BuildSpec
-from trtbench.host.process import (
-    INSTALL,
-    help_text,
-    run_logged,
-    status_of,
-    text_of_exit,
-    trtexec_binary,
-    trtexec_missing,
-)
+from trtbench.host import process
 from trtbench.host.tensorrt import abilities_of_version
 from trtbench.models.onnx_outline import outline_of
 from trtbench.trtexec.command import build_command
@@ -64,17 +56,17 @@ GRAPH = "graph.json"
 
 
 def available() -> str | None:
-    return trtexec_missing()
+    return process.trtexec_missing()
 
 
 def fix() -> str | None:
-    return INSTALL
+    return process.INSTALL
 
 
 def tools() -> dict[str, str]:
     """Return path, size and time of the program, as its version takes a second to query."""
     try:
-        binary = Path(trtexec_binary(None)).resolve()
+        binary = Path(process.trtexec_binary(None)).resolve()
     except TrtbenchError:
         return {}
     facts = binary.stat()
@@ -83,12 +75,12 @@ def tools() -> dict[str, str]:
 
 def needs_types(options: Mapping[str, str]) -> bool:
     """Whether trtexec has no precision flags, as in TensorRT 11."""
-    return _abilities(trtexec_binary(options.get("binary"))).has_inverted_defaults
+    return _abilities(process.trtexec_binary(options.get("binary"))).has_inverted_defaults
 
 
 @cache
 def _abilities(binary: str) -> TrtexecAbilities:
-    return abilities_from_help(help_text(binary), where=f"{binary} --help")
+    return abilities_from_help(process.help_text(binary), where=f"{binary} --help")
 
 
 def device(spec: BuildSpec) -> str:
@@ -99,7 +91,7 @@ def device(spec: BuildSpec) -> str:
 
 def command_lines(spec: BuildSpec) -> list[str]:
     """Return the command to paste; it writes layer information next to the engine."""
-    target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
+    target = target_from_options(spec.options, find=process.trtexec_binary, ask=process.help_text)
     folder = Path(spec.output).parent
     plan = _types_plan(spec, abilities=target.abilities)
     step = plan.step if plan is not None else None
@@ -116,7 +108,7 @@ def command_lines(spec: BuildSpec) -> list[str]:
 def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     """Build one engine; its log, metadata and layers are written to the folder."""
     stage("load")
-    binary = trtexec_binary(spec.options.get("binary"))
+    binary = process.trtexec_binary(spec.options.get("binary"))
     abilities = _abilities(binary)
     abilities.refuse_unknown_flags(spec.extra_args)  # before the model is converted
     prepared = precision.PreparedModel(path=Path(spec.model.path))
@@ -136,13 +128,15 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
         if PARSED in rest and PARSED not in before:
             stage("build")
 
-    end, engine = run_logged(command, log=log, on_text=watch), Path(spec.output)
+    end, engine = process.run_logged(command, log=log, on_text=watch), Path(spec.output)
     data = log.read_bytes()
     run = last_run(data, where=LOG)
     # trtexec may write the engine, print PASSED and crash on exit: the engine is valid.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     if end.status != 0 and not crashed:
-        raise error_from_log(f"trtexec {text_of_exit(end)}", data=data, status=status_of(end))
+        raise error_from_log(
+            f"trtexec {process.text_of_exit(end)}", data=data, status=process.status_of(end)
+        )
     if not engine.is_file() or engine.stat().st_size == 0:
         message = "trtexec ended with status 0 and did not write the engine"
         raise error_from_log(message, data=data, status=0)
@@ -180,7 +174,9 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
             conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
             facts=facts,
             notes=(*warnings, *prepared.notes, *dict.fromkeys(warned)),
-            findings=findings_from_evidence(Evidence(crashed=text_of_exit(end))) if crashed else (),
+            findings=findings_from_evidence(Evidence(crashed=process.text_of_exit(end)))
+            if crashed
+            else (),
         )
     names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
     files = {ending: name for ending, name in names.items() if (folder / name).is_file()}
