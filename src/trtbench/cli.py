@@ -205,7 +205,7 @@ class VerbCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
-        own, rest = args[:end], args[end:]
+        own, rest = [_current_spelling(word, self.verb) for word in args[:end]], args[end:]
         if self.verb.joins_dims:
             own = joined_dims(own)
         if self.verb.task:
@@ -250,6 +250,18 @@ class VerbCommand(click.Command):
 
         flags = TASKS.load(task).FLAGS
         return [flag for flag in flags if flag.preprocessing or self.verb.task != "images"]
+
+
+def _current_spelling(word: str, verb: AnyVerb) -> str:
+    """Return a flag as it is spelled now; a note says that the old spelling will go."""
+    flag, equals, value = word.partition("=")
+    for field in fields_of(verb.request):
+        if isinstance(field.about, Option) and flag in field.about.former:
+            from trtbench.verbs._screen import say
+
+            say(f"note: {flag} is {field.flag} now; the old spelling goes with the next version")
+            return f"{field.flag}{equals}{value}"
+    return word
 
 
 def command_from_verb(name: str, verb: AnyVerb) -> click.Command:
@@ -478,6 +490,8 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
     fix = "add --help to the command to see its flags"
     if isinstance(problem, click.NoSuchOption):
         flag = problem.option_name
+        if found := _from_trtexec(flag, getattr(command, "verb", None)):
+            return found
         name = flag.removeprefix("--").removeprefix("no-")
         if command.name == "sweep":
             from trtbench.sweep.matrix import FLAGS
@@ -500,6 +514,45 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
         first = next((line for line in lines if line.startswith(f"{path} ")), "\\")
         fix = fix if first.endswith("\\") else f"write it like {first}"
     return UsageError(message, fix=fix)
+
+
+def _from_trtexec(flag: str, typed: AnyVerb | None) -> UsageError | None:
+    """Return what to type instead of a flag of trtexec, to a verb or to none; or ``None``."""
+    from trtbench.trtexec.version import FLAG_VERSIONS, OTHER_FLAGS
+
+    message = f"{flag} is a flag of trtexec"
+    own = {field.name for field in fields_of(typed.request)} if typed else set[str]()
+    for name in ("", "bench", "build"):
+        verb = verb_named(name) if name else typed
+        for field in fields_of(verb.request) if verb else ():
+            for word in field.about.trtexec.split():
+                known, _, value = word.partition("=")
+                if known != flag:
+                    continue
+                text = as_typed(field, value)
+                if name and isinstance(field.about, Argument):
+                    text = f"trtbench {name} {text}"
+                elif name:
+                    setting = f"--build {field.name}={text.partition(' ')[2] or 'on'}, or "
+                    is_setting = name == "build" and "build" in own and field.name not in own
+                    text = f"{setting if is_setting else ''}trtbench {name} MODEL {text}"
+                return UsageError(message, fix=text)
+    if flag in FLAG_VERSIONS or flag in OTHER_FLAGS or re.match(r"--[a-z]+[A-Z0-9]", flag):
+        fix = f"trtbench bench MODEL -r trtexec -- {flag}, which passes it on"
+        return UsageError(f"{message}, and has no counterpart in trtbench", fix=fix)
+    return None
+
+
+def as_typed(field: RequestField, value: str) -> str:
+    """Return a flag with a value, or with what stands for one; an argument has no flag."""
+    about = field.about
+    if isinstance(about, Argument):
+        return f"{about.metavar}, without a flag"
+    if field.type is bool:
+        off = field.flags[-1].partition("/")[2] or f"without {field.flag}"
+        return off if value == "off" else field.flag
+    metavar = about.metavar or (about.kind.metavar if about.kind else "N")
+    return f"{field.flag} {value or metavar}"
 
 
 def show_error(problem: TrtbenchError) -> int:

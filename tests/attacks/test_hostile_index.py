@@ -155,6 +155,6 @@ def test_a_title_of_a_sweep_is_one_folder(world: Path) -> None:
     )
     done = typed("sweep", "s.toml", "--store", tmp_path / "store", "--format", "none")
     assert done.returncode == 0, done.stderr
-    (folder,) = (tmp_path / "sweeps").iterdir()
+    (folder,) = (tmp_path / "store" / "sweeps").iterdir()
     assert folder.name.startswith("escaped-now-")
     assert list(tmp_path.parent.glob("escaped*")) == []

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import records
 
+from trtbench.convert.steps import RESULT_FILE, Cache, Step, StepResult
 from trtbench.core.codec import record_from_json
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.safety import check_tag
@@ -21,13 +22,10 @@ from trtbench.models.identity import sha256_of
 from trtbench.requests.stored import ReportRequest
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import matrix_from_table
-from trtbench.sweep.plan import Cache, SweepStep
 from trtbench.sweep.records import (
     JOURNAL,
     LOCK_FILE,
-    RESULT_FILE,
     Journal,
-    StepResult,
     read_outline,
 )
 from trtbench.verbs.site import SiteRequest
@@ -51,7 +49,7 @@ def test_what_a_step_made_is_in_its_folder(tmp_path: Path, name: str) -> None:
     secret = tmp_path / "secret.onnx"
     secret.write_bytes(b"not of this store")
     store = Store(tmp_path / "store")
-    step = SweepStep(key="k" * 64, kind="build", title="t", source="s", network="n")
+    step = Step(key="k" * 64, kind="build", title="t", source="s", network="n")
     folder = Cache(store).folder(step)
     folder.mkdir(parents=True)
     (folder / "link.onnx").symlink_to(secret)

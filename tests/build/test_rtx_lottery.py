@@ -48,7 +48,7 @@ def test_two_versions_stand_side_by_side(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     request = CompareRequest(
         models.conv_model(tmp_path / "net.onnx", batch=1), builds=2, build={"target": "sm_86"},
-        python=[older_python(), sys.executable], output_dir=tmp_path / "out",
+        python=[older_python(), sys.executable], output=tmp_path / "out",
     )  # fmt: skip
     (found,) = compared(request, store)
     old, new = found.baseline, found.candidate
@@ -69,7 +69,7 @@ def test_networks_are_built_in_pairs_without_a_timing_cache(tmp_path: Path) -> N
     model = models.conv_model(tmp_path / "net.onnx", batch=1)
     request = CompareRequest(
         baseline=model, candidates=[model], builds=2, runtime=("tensorrt-rtx",),
-        python=(sys.executable,), output_dir=tmp_path / "out",
+        python=(sys.executable,), output=tmp_path / "out",
         build={"target": "sm_86"},
     )  # fmt: skip
     (found,) = compared(request, store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import runpy
 import shlex
 import signal
 import subprocess
@@ -16,6 +17,8 @@ import pytest
 from command import Say
 
 from trtbench.core.run import FailedRun, Run
+from trtbench.requests.fields import fields_of
+from trtbench.requests.measure import BenchRequest
 from trtbench.store.directory import read_run
 from trtbench.store.store import Store
 from waiting import ended, wait_for
@@ -107,3 +110,36 @@ def _is_working(home: Path, tmp_path: Path) -> bool:
     logs = [*tmp_path.glob("store/runs/.partial-*/launch-0/*.log"), *home.glob(".partial-*/*.log")]
     signs = (b"Starting inference", b"timing cache in use")
     return any(sign in log.read_bytes() for log in logs for sign in signs)
+
+
+COUNTERPARTS = {
+    "--onnx": "MODEL, without a flag", "--loadEngine": "MODEL, without a flag",
+    "--saveEngine": "trtbench build MODEL --output PATH", "--fp16": "--precision fp16",
+    "--int8": "--precision int8", "--best": "--precision best", "--avgRuns": "--opt avg_runs=10",
+    "--minShapes": "--build shapes_min=NAME:1x3x224x224, or", "--shapes": "--shape NAME:",
+    "--warmUp": "--warmup 200ms", "--useCudaGraph": "--cuda-graph on", "--infStreams": "--streams",
+    "--noDataTransfers": "--no-transfers", "--exportTimes": "--out", "--dumpProfile": "--profile",
+    "--exportLayerInfo": "--profile", "--useSpinWait": "--spin-wait", "--workspace": "--build work",
+    "--memPoolSize": "--build workspace=SIZE, or trtbench build MODEL --workspace SIZE",
+    "--timingCacheFile": "--build timing_cache=FILE", "--verbose": "--build verbose=on",
+    "--plugins": "--build plugins=FILE, or trtbench build MODEL --plugin FILE",
+}  # fmt: skip
+NO_COUNTERPART = {
+    "--uff", "--model", "--deploy", "--output", "--profilingVerbosity", "--tacticSources",
+    "--preview", "--inputIOFormats", "--outputIOFormats", "--minTiming", "--nvtxMode",
+    "--explicitBatch", "--heuristic", "--layerPrecisions", "--precisionConstraints", "--exposeDMA",
+    "--useManagedMemory", "--exportOutput", "--dumpOutput",
+}  # fmt: skip
+
+
+def test_flags_of_trtexec_meet_what_trtbench_calls_them(say: Say) -> None:
+    options = runpy.run_path(str(Path(__file__).parents[1] / "standin" / "standin_options.py"))
+    ours = {each.flag for each in fields_of(BenchRequest)}
+    for flag in {*options["FLAGS"], *COUNTERPARTS} - ours - {"--help"}:
+        said = say("bench", "m.onnx", flag)
+        assert (said.status, f"{flag} is a flag of trtexec" in said.err) == (2, True), flag
+        assert ("has no counterpart" in said.err) is (flag in NO_COUNTERPART), flag
+        assert f"fix: {COUNTERPARTS.get(flag, '')}" in said.err
+    assert "trtbench bench MODEL --precision fp16" in say("--fp16").err
+    assert "fix: --output PATH" in say("build", "m.onnx", "--saveEngine=m.engine").err
+    assert "did you mean" in say("bench", "m.onnx", "--launchez").err.lower()

@@ -121,6 +121,7 @@ def test_engines_of_a_sweep_are_built_named_and_planned(say: Say, trtexec: Any) 
     assert "build 6 3 3" in say("sweep", "sweep.toml", "--dry-run").words
     words = ("--preset", "classification", "-r", "torch,trtexec", "--precision", "fp32")
     words += ("--input-shape", "-1x3xMxM", "--axis", "shape.M=8,16", "--batch", "1,2", "--dry-run")
+    words += ("--axis", "protocol=pipeline")
     plan = say("sweep", "torchvision:resnet18", *words)
     assert "shape.M=16" in plan.words
     python = f'python = "{sys.executable}"\n'

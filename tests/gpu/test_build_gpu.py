@@ -216,7 +216,7 @@ def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None
     request = CompareRequest(
         model, runtime="tensorrt", builds=2, launches=2, duration="200ms",
         build={"timing_cache": str(tmp_path / "shared.cache"), "optimization_level": "1"},
-        output_dir=tmp_path / "out",
+        output=tmp_path / "out",
     )  # fmt: skip
     builds = Builds(request=request, store=store, config=config, execution=Execution())
     found = builds.compare()
@@ -236,7 +236,7 @@ def test_a_network_with_more_layers_is_slower_over_builds(tmp_path: Path) -> Non
     request = CompareRequest(
         baseline=sides[0], candidates=[sides[1]], builds=2, launches=1, duration="200ms",
         warmup="50ms", until_steady=False,
-        runtime="tensorrt", build={"optimization_level": "1"}, output_dir=tmp_path / "out",
+        runtime="tensorrt", build={"optimization_level": "1"}, output=tmp_path / "out",
     )  # fmt: skip
     builds = Builds(request=request, store=store, config=config, execution=Execution())
     (found,) = builds.compare()

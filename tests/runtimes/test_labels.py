@@ -159,7 +159,7 @@ def test_least_means_least(trtexec: Any, store: Store) -> None:
     [
         ("--iterations=200", "is passed to trtexec already", "leave"),
         ("--warmUp=0", "is passed to trtexec already", "leave"),
-        ("--loadEngine=other", "is passed to trtexec already", "leave"),
+        ("--loadEngine=other", "--loadEngine cannot be passed on", "leave"),
         ("--streams=3 --infStreams=2", "is passed to trtexec already", ""),
         ("--fp16 --fp16", "is passed to trtexec already", ""),
         ("--onnx=other.onnx", "--onnx cannot be passed on", ""),

@@ -115,7 +115,7 @@ def test_yolo_data_and_what_a_model_gets_wrong(tmp_path: Path, evaluate) -> None
     shifted = [(x0 + 3, y0, x1 + 3, y1, label, score) for x0, y0, x1, y1, label, score in OBJECTS]
     right = network(tmp_path / "right.onnx", {"output0": yolov8()})
     moved = network(tmp_path / "moved.onnx", {"output0": yolov8(objects=shifted)})
-    found = evaluate(right, moved, "--data", told)
+    found = evaluate(right, moved, "--data", told, "-o", "out")
     first, second = (values(each) for each in found["models"])
     # One image has no label file: what is said about it is made up, after all that is right.
     assert first["mAP50"] == pytest.approx(1.0)
@@ -125,7 +125,7 @@ def test_yolo_data_and_what_a_model_gets_wrong(tmp_path: Path, evaluate) -> None
     assert second["mAP"] == pytest.approx((5 + 6) / 20), "up to 0.70, and up to 0.75"
     [classes] = [each for each in found["tables"] if each["id"] == "classes"]
     assert {row[0]: row[2] for row in classes["rows"]} == {"cat": 2, "bird": 2}
-    written = (tmp_path / "artifacts/eval/eval.md").read_text()
+    written = (tmp_path / "out/eval.md").read_text()
     for model, share in (("right", "100.00 %"), ("moved", "50.00 %")):
         assert f"| cat | {model}.onnx | 2 | {share} | 100.00 % |" in written, "one under the other"
     [images] = [each for each in found["tables"] if each["id"] == "images"]

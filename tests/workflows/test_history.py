@@ -173,7 +173,7 @@ def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
     asked = {"baseline": "last", "candidate": str(model)}
     found = baseline_run(GateRequest(**asked, threads=2), store=store, config=config)
     assert found == ids[-1]
-    for other in ({"threads": 2, "batch": 7}, {"threads": 4}, {"threads": 2, "streams": 2}):
+    for other in ({"threads": 2, "batch": 7}, {"threads": 4}, {"threads": 2, "gap": "5ms"}):
         with pytest.raises(UsageError, match="no run"):
             baseline_run(GateRequest(**asked, **other), store=store, config=config)
 

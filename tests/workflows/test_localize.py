@@ -40,14 +40,14 @@ def test_the_answer_comes_first_and_the_repaired_model_is_written(
     fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["localize", *map(str, fp16), "--distribution", "normal", "--repair"]
-    assert run_command(words) == 0
+    assert run_command([*words, "-o", "made"]) == 0
     told = capsys.readouterr().out
     first = told.splitlines()[1]
     assert first.startswith("fc2 overflows FP16: ")
     assert "> 65504" in first
-    made = Path("artifacts/localize/model.fp16.repaired.onnx")
+    made = Path("made/model.fp16.repaired.onnx")
     assert made.is_file()
-    found = json.loads(Path("artifacts/localize/localize.json").read_text())
+    found = json.loads(Path("made/localize.json").read_text())
     assert found["found"]["kept"] == ["fc2"]
     assert "--keep fc2 --keep fc2.relu --keep fc3 --keep fc3.relu" in found["commands"]["trtbench"]
     checked = trtbench.check(fp16[0], made, random=32, distribution="normal", floor="off")
@@ -118,10 +118,10 @@ def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) ->
 
 
 def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["localize", *map(str, fp16), "--repair", "--where", "sqnr>=500dB"]
+    words = ["localize", *map(str, fp16), "--repair", "--where", "sqnr>=500dB", "-o", "made"]
     assert run_command(words) == EXIT_BROKEN
     assert "No repair meets sqnr>=500dB" in capsys.readouterr().out
-    assert not list(Path("artifacts/localize").glob("*.repaired.onnx"))
+    assert not list(Path("made").glob("*.repaired.onnx"))
 
 
 def _outputs(path: Path, items: np.ndarray) -> np.ndarray:

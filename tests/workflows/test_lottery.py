@@ -22,7 +22,7 @@ QUICK: dict[str, Any] = {"launches": 2, "duration": "50ms"}
 
 def lottery(trtexec: Any, store: Store, config: Config, **changes: Any) -> Any:
     request = CompareRequest(
-        baseline=trtexec.onnx(), output_dir=trtexec.folder / "out", **{**QUICK, **changes}
+        baseline=trtexec.onnx(), output=trtexec.folder / "out", **{**QUICK, **changes}
     )
     return compared(request, store, config)
 
@@ -68,7 +68,7 @@ def test_networks_are_compared_by_pairs_of_builds(
     trtexec.behave("draw")
     old, new = networks(trtexec)
     request = CompareRequest(
-        baseline=old, candidates=[new], builds=3, output_dir=trtexec.folder / "out", **QUICK
+        baseline=old, candidates=[new], builds=3, output=trtexec.folder / "out", **QUICK
     )
     (found,) = compared(request, store, config)
     verdict = found.comparison.verdicts[0]
@@ -78,7 +78,7 @@ def test_networks_are_compared_by_pairs_of_builds(
     assert found.baseline.spread is not None
     assert found.baseline.spread.range > 0.02, "draws were to differ more than the networks"
     itself = CompareRequest(
-        baseline=old, candidates=[old], builds=3, output_dir=trtexec.folder / "same", **QUICK
+        baseline=old, candidates=[old], builds=3, output=trtexec.folder / "same", **QUICK
     )
     (alike,) = compared(itself, store, config)
     assert alike.comparison.verdicts[0].kind == "same"
@@ -103,7 +103,7 @@ def test_compare_builds_by_command_and_in_python(
     assert command(["compare", *versions, model, *quick, *here, "-r", "trtexec"]) == 0
     assert "net.onnx against net.onnx" in capsys.readouterr().out
     found = trtbench.compare_builds(
-        model, builds=2, launches=1, duration="50ms", output_dir=trtexec.folder / "out"
+        model, builds=2, launches=1, duration="50ms", output=trtexec.folder / "out"
     )
     assert len(found.draws) == 2
 

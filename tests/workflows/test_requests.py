@@ -151,7 +151,8 @@ def test_a_check_from_python_judges_its_rules_and_refuses_nonsense(place: Path) 
     sides = demo_file("digits.onnx"), demo_file("digits.int8.onnx")
     with pytest.raises(UsageError):
         trtbench.check(*sides, random=4, floor="off", expect=["no rule at all"])
-    assert not (place / "artifacts").exists(), "refused before anything is run"
+    assert not (place / "store").exists(), "refused before anything is run"
     with pytest.raises(BrokenRuleError, match="expectation failed"):
         trtbench.check(*sides, random=4, floor="off", expect=["max_abs<=1e-7"])
-    assert (place / "artifacts" / "check" / "check.json").is_file(), "what was found is kept"
+    assert list(place.glob("store/results/check-*/check.json")), "what was found is kept"
+    assert [path.name for path in place.iterdir()] == ["store"], "and nothing else is written"

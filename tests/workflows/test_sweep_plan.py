@@ -13,6 +13,7 @@ from sweeps import SHORT, matrix
 import models
 import trtbench
 from models import conv_model, tiny_model
+from trtbench.convert.steps import Cache, data_hash
 from trtbench.core.errors import UsageError
 from trtbench.requests.execution import Execution
 from trtbench.requests.settings import Config
@@ -22,11 +23,7 @@ from trtbench.sweep.matrix import (
     matrix_from_file,
     unique_model_names,
 )
-from trtbench.sweep.plan import (
-    Cache,
-    data_hash,
-    plan_sweep,
-)
+from trtbench.sweep.plan import plan_sweep
 from trtbench.sweep.records import JOURNAL, config_of_sweep, read_outline
 from trtbench.sweep.result import results_from_sweep
 from trtbench.sweep.run import Sweep, run_sweep, start_sweep
@@ -103,7 +100,7 @@ def test_one_engine_is_not_listed_under_two_precisions(trtexec: Any, config: Con
     asked = matrix(trtexec.engine(), runtime=["trtexec"], precision=["fp32", "int8"], batch=[1])
     with pytest.raises(UsageError, match="the precision of"):
         plan_sweep(asked, config=config)
-    plain = matrix(trtexec.engine(), runtime=["trtexec"], batch=[1])
+    plain = matrix(trtexec.engine(), runtime=["trtexec"], batch=[1]).having(options={})
     assert [each.case.precision for each in plan_sweep(plain, config=config).cases] == [None]
 
 

@@ -24,6 +24,7 @@ from trtbench.analysis.check import (
     rule_from_text,
 )
 from trtbench.analysis.findings import Evidence, findings_from_evidence
+from trtbench.convert.steps import with_engines
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
@@ -99,7 +100,7 @@ def run_check(
         lambda: _check(request, names, store, config, execution),
         lambda: run_verb_remotely(
             "check", request, Checked, config=config, execution=execution,
-            gpu=sides_need_gpu(request, names), output=Path(request.output),
+            gpu=sides_need_gpu(request, names), output=Path(str(request.output)),
         ),
     )  # fmt: skip
 
@@ -109,9 +110,9 @@ def _check(
 ) -> Checked:
     sides = [
         replace(side, spec=with_input_file(side.spec, request))
-        for side in eval_sides(request, names, config=config)
+        for side in eval_sides(request, names, store=store, config=config, execution=execution)
     ]
-    output = Path(request.output)
+    output = Path(str(request.output))
     feed = feed_from_request(request, [Path(side.spec.model.path) for side in sides])
     steps = Steps(execution, len(sides) + 1)
     with store.scratch() as folder:
@@ -157,7 +158,14 @@ def _check(
     )
 
 
-def eval_sides(request: RunningFields, names: Sequence[str], *, config: Config) -> list[EvalSide]:
+def eval_sides(
+    request: RunningFields,
+    names: Sequence[str],
+    *,
+    store: Store,
+    config: Config,
+    execution: Execution,
+) -> list[EvalSide]:
     """Return the spec, the interpreter and the label of every model."""
     sides = []
     for index, name in enumerate(names):
@@ -169,8 +177,9 @@ def eval_sides(request: RunningFields, names: Sequence[str], *, config: Config) 
         python = python or config.python_for(spec.runtime)
         if python is not None:
             check_interpreter(python)
-        sides.append(EvalSide(spec=spec, python=python, label=spec.model.name))
-    return sides
+        sides.append((spec, python))
+    engines = with_engines(sides, {}, store=store, config=config, execution=execution)
+    return [EvalSide(spec=spec, python=own, label=spec.model.name) for spec, own in engines]
 
 
 def feed_from_request(request: CheckRequest, models: Sequence[Path]) -> Feed:

@@ -18,7 +18,7 @@ from trtbench.core.spec import ModelRef
 from trtbench.host.arrays import Chunks
 from trtbench.host.files import make_subfolder, write_output
 from trtbench.measure.bench import Failures, stream, write_scores
-from trtbench.measure.model_facts import precision_of_pass, random_data_notes_of_engine
+from trtbench.measure.model_facts import build_of_engine, precision_of_pass
 from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
 from trtbench.models.identity import is_unchanged, record_of_engine
 from trtbench.models.onnx_model import read_onnx
@@ -52,13 +52,14 @@ def run_evaluation(
     replace the models of the request.
     """
     execution = execution or Execution()
+    output = Path(str(request.output))
     names = [side.label for side in sides] or [str(model) for model in request.models]
     if not names:
         raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
 
     def checked(found: Evaluation, _: Path) -> Evaluation:
         for picture in found.pictures:  # they are copied to runs and into reports
-            if not is_inside(Path(request.output), Path(picture.path)):
+            if not is_inside(output, Path(picture.path)):
                 raise StoreError(
                     "the result names a picture that did not come with it",
                     facts={"picture": shown(picture.path)},
@@ -69,7 +70,7 @@ def run_evaluation(
         lambda: _evaluate(request, names, sides, open_batch, store, config, execution),
         lambda: run_verb_remotely(
             "evaluate", request, Evaluation, config=config, execution=execution,
-            gpu=sides_need_gpu(request, names), output=Path(request.output), take=checked,
+            gpu=sides_need_gpu(request, names), output=output, take=checked,
         ),
     )  # fmt: skip
 
@@ -89,7 +90,9 @@ def _evaluate(
         kind="task", task=request.task, settings=settings, count=request.limit,
         open_batch=open_batch,
     )  # fmt: skip
-    sides = sides or check.eval_sides(request, names, config=config)
+    sides = sides or check.eval_sides(
+        request, names, store=store, config=config, execution=execution
+    )
     with store.scratch() as folder:
         passes, failed = [], Failures(len(sides))
         for number, side in enumerate(sides):
@@ -105,7 +108,7 @@ def _evaluate(
         findings = [*check.unreadable_findings(list(zip(labels, outcomes, strict=True)))]
         source = open_feed_of_pass(feed, outcomes[0], spec=ran[0].spec)
         named = [replace(each, label=label) for each, label in zip(predicted, labels, strict=True)]
-        judgement = task.judge(source, named, settings, folder=Path(request.output))
+        judgement = task.judge(source, named, settings, folder=Path(str(request.output)))
     models = []
     for model, label, scores in zip(found, labels, judgement.scores, strict=True):
         # Stored with the scores, for readers without the task's plug-in.
@@ -180,7 +183,7 @@ def _run_pass(
         layers=layers,
         parameters=parameters,
         versions=outcome.versions,
-        notes=(*outcome.notes, *random_data_notes_of_engine(spec.model)),
+        notes=(*outcome.notes, *build_of_engine(spec.model)[0]),
         preparation=preparation_from_source(request.task, source),
         precision=precision_of_pass(spec, outcome.conditions),
     )

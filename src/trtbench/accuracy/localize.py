@@ -34,7 +34,7 @@ def run_localize(
 ) -> Localization:
     """Rank groups of nodes by lost accuracy, and write a repaired model if requested."""
     execution = execution or Execution()
-    output, sides = Path(request.output), [Path(request.reference), Path(request.candidate)]
+    output, sides = Path(str(request.output)), [Path(request.reference), Path(request.candidate)]
     for model in sides:
         if model_ref(model).format != "onnx":
             raise UsageError(

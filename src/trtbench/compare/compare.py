@@ -17,6 +17,7 @@ from trtbench.analysis.comparability import CLOCK_TOLERANCE, blocking_reasons, d
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.compare import turns
+from trtbench.convert.steps import with_engines
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.core.results import Compared, Comparison, VerdictKind
@@ -31,7 +32,7 @@ from trtbench.measure.remote import InputFiles, job_from_spec, send_job
 from trtbench.models.identity import raise_if_changed
 from trtbench.models.torch_models import is_library_model
 from trtbench.report.renderers.csv import csv_from_lines
-from trtbench.requests.execution import Execution
+from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields, TurnFields
 from trtbench.requests.run_spec import side_spec, value_of_side
 from trtbench.requests.settings import Config
@@ -54,6 +55,9 @@ def compare(
         fix = "trtbench compare BASELINE CANDIDATE"
         raise UsageError("a comparison needs a candidate", fix=fix)
     settings = execution.settings(config)
+    engines = partial(
+        with_engines, build=request.build, store=store, config=settings, execution=execution
+    )
 
     def compare_one(number: int) -> Compared:
         places = ((0, len(names)), (number, len(names)))
@@ -61,8 +65,8 @@ def compare(
         if first is not None and second is not None:
             return compare_runs(first, second, request, store=store)
         if first is None and second is None:
-            one, other = (side_in_turn(request, names[p[0]], settings, place=p) for p in places)
-            sides = turns.Sides.of(one, other)
+            both = [side_in_turn(request, names[p[0]], settings, place=p) for p in places]
+            sides = turns.Sides.of(*engines(both))
             return measure_in_turn(sides, store=store, request=request, execution=execution)
         # The side that is a file is measured with the batch of the stored run.
         fresh, known = (0, second) if first is None else (1, first)
@@ -70,9 +74,8 @@ def compare(
         batch = known.record.spec.batch if request.batch is None else request.batch
         own, (place, _) = replace(request, batch=batch), places[fresh]
         launches = request.launches or LAUNCHES
-        spec, python = side_alone(
-            own, names[place], settings, place=places[fresh], launches=launches
-        )
+        side = side_alone(own, names[place], settings, place=places[fresh], launches=launches)
+        [(spec, python)] = engines([side])
         run = run_bench(spec, store=store, execution=replace(execution, python=python))
         return compare_runs(*((run, known) if fresh == 0 else (known, run)), own, store=store)
 
@@ -103,7 +106,14 @@ def measure_in_turn(
 
     def measure_here() -> Compared:
         duet = turns.make_duet(sides, store=store, request=request, execution=execution)
-        (measure or partial(turns.measure_until_clear, request=request))(duet)
+        try:
+            (measure or partial(turns.measure_until_clear, request=request))(duet)
+        except KeyboardInterrupt:
+            if all(duet.launch_facts):
+                runs = " and ".join(run.id for run in duet.store_runs(interrupted=True))
+                text = f"the launches so far are kept: runs {runs}"
+                execution.listen(Event(kind="note", text=text))
+            raise
         return compare_runs(*duet.store_runs(), request, mode=duet.mode)
 
     def store_run(source: Path, spec: RunSpec) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from trtbench.analysis.gate import (
 from trtbench.analysis.summary import summary_from_run
 from trtbench.compare import compare
 from trtbench.compare.turns import WARMUP, Duet, Sides, headline_verdict
+from trtbench.convert.steps import with_engines
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import UsageError, writing
 from trtbench.core.properties import model_name
@@ -139,10 +141,13 @@ def _measure_once(
     candidate = str(request.candidate)
     wants_layers = any(rule.relation == "expect" for rule in rules)
 
+    engines = partial(
+        with_engines, build=request.build, store=store, config=config, execution=execution
+    )
+
     def bench(launches: int) -> Run:
-        spec, python = compare.side_alone(
-            request, candidate, config, place=(-1, 2), launches=launches
-        )
+        side = compare.side_alone(request, candidate, config, place=(-1, 2), launches=launches)
+        [(spec, python)] = engines([side])
         own = replace(execution, python=python)
         return run_bench(spec.having(profile=wants_layers), store=store, execution=own)
 
@@ -169,17 +174,18 @@ def _measure_once(
     if run is None and against is not None:
         second = compare.side_in_turn(request, candidate, config, place=(1, 2))
         if baseline is None:
-            sides = Sides.of(compare.side_in_turn(request, against, config, place=(0, 2)), second)
+            first = compare.side_in_turn(request, against, config, place=(0, 2))
+            sides = Sides.of(*engines([first, second]))
         elif model := kept_model(store, baseline.record.spec.model):
-            recorded = baseline.record.spec
+            [second], recorded = engines([second]), baseline.record.spec
             known = RUNTIMES.load(recorded.runtime).CONDITIONS
-            first, left = conditions_of_stored(recorded, second[0], options=known)
-            first = first.having(model=model, warmup=WARMUP, launches=1)
+            stored, left = conditions_of_stored(recorded, second[0], options=known)
+            stored = stored.having(model=model, warmup=WARMUP, launches=1)
             if left:
                 text = f"not taken from the stored run {against}: {', '.join(left)}"
                 execution.listen(Event(kind="note", text=text))
-            python = compare.interpreter_of(request, first, config, place=(0, 2))
-            sides = Sides.of((first, python), second)
+            python = compare.interpreter_of(request, stored, config, place=(0, 2))
+            sides = Sides.of((stored, python), second)
         else:
             execution.listen(Event(kind="note", text=MEASURED_APART))
     compared, profiled, verdicts = None, None, {}

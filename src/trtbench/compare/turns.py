@@ -244,7 +244,7 @@ class Duet:
         self._store, self._execution = store, execution
         self._pairs, self._seed, self._limit_s = pairs, seed, limit_s
         self._launches: tuple[list[bench.Launch], list[bench.Launch]] = ([], [])
-        self._next_launch = 0
+        self._next_launch = self._goal = 0
         self._at_once: int | None = None  # launches that fit into GPU memory; ``None``: unknown
         self._early = True  # processes create CUDA contexts while they import
         self.on_results: Callable[[], None] = lambda: None  # called when bursts have been measured
@@ -312,7 +312,8 @@ class Duet:
                     self._watch(held, device)
             before, self._began = read_counters(), time.monotonic()
             usual = BURST_LAUNCHES if self.mode == "bursts" else LAUNCHES
-            done, goal = self.launches, self.launches + (launches or usual)
+            done = self.launches
+            self._goal = goal = done + (launches or usual)
             while self.launches < goal:
                 text = f"launch {self.launches + 1}/{goal} of both sides"
                 self._execution.listen(Event(kind="stage", text=text, done=self.launches / goal))
@@ -343,20 +344,21 @@ class Duet:
                 _readings=[],
             )
 
-    def store_runs(self) -> tuple[Run, Run]:
+    def store_runs(self, *, interrupted: bool = False) -> tuple[Run, Run]:
         """Store each side as a run; both refer to their duet."""
         assert self._environment is not None
-        name = secrets.token_hex(6)
+        name, both = secrets.token_hex(6), min(map(len, self._launches))
         first, second = (
             bench.store_run(
                 self.sides.both[side],
-                self._launches[side],
+                self._launches[side][:both],
                 self._environment,
                 self._contention,
                 store=self._store,
                 execution=self._execution,
                 watch=self._watches.get(side),
                 duet=DuetRef(id=name, side=side, design=self.design),
+                asked=self._goal if interrupted else None,
             )
             for side in SIDES
         )

@@ -308,6 +308,10 @@ class DuetRef(Value, frozen=True, kw_only=True):
     design: Literal["duet", "bursts", "launches"]
 
 
+LAUNCHES_ASKED = "launches_asked"
+"""The fact that a run was interrupted: the launches that were asked for, more than it has."""
+
+
 class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
     """One finished measurement: the content of run.json."""
 

@@ -30,6 +30,7 @@ from trtbench.core.errors import (
 from trtbench.core.properties import variables_from_text, without_tf32
 from trtbench.core.results import Failed, Feed, InferOutcome
 from trtbench.core.run import (
+    LAUNCHES_ASKED,
     DuetRef,
     Environment,
     FailedRun,
@@ -49,10 +50,10 @@ from trtbench.host.locks import hold
 from trtbench.host.machine import counters_between, read_counters, read_environment
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
 from trtbench.measure.model_facts import (
+    build_of_engine,
     check_precision_against_layers,
     conditions_of_model,
     joined_conditions,
-    random_data_notes_of_engine,
     recorded_precision,
     work_of_model,
 )
@@ -118,13 +119,14 @@ def environment_of(execution: Execution) -> Environment:
     return read_environment(command=execution.command, folder=Path.cwd(), label=execution.machine)
 
 
-def check_runtime_available(spec: RunSpec, python: str | None) -> None:
-    """Raise if this interpreter lacks a CPU runtime, before waiting for the processor.
+def check_runtime_available(spec: RunSpec, python: str | None, *, on_gpu: bool = False) -> None:
+    """Raise if this interpreter lacks a runtime, before waiting for the processor.
 
-    Runtimes on other devices, or in other interpreters, are checked by the worker.
+    Runtimes in other interpreters, and without ``on_gpu`` on GPUs, are checked by the worker.
     """
     module = RUNTIMES.load(spec.runtime)
-    if python is not None or module.open_session is None or module.device(spec) != "cpu":
+    by_worker = module.open_session is None or module.device(spec) != "cpu"
+    if python is not None or (by_worker and not on_gpu):
         return
     if (reason := module.available()) is not None:
         raise UnavailableError(
@@ -388,6 +390,8 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
         raise job_error(result, target)
     if stopped is not None:
         text = f"the search so far is stored; continue it with --resume {result.id}"
+        if search is None:
+            text = f"the launches so far are kept: trtbench runs show {result.id}"
         execution.listen(Event(kind="note", text=text))
         raise stopped
     return result
@@ -437,7 +441,7 @@ def _measure_launches(
 ) -> tuple[Run | FailedRun, BaseException | None]:
     """Measure all launches into the folder; earlier launches are kept if a later one fails.
 
-    Returns also what stopped a search, of which the run then has what was found.
+    Returns also what stopped it; the run then has what was measured or found before.
     """
 
     def launch_once(
@@ -477,9 +481,12 @@ def _measure_launches(
         try:
             end = launch_once(spec, number, work, watch)
         except KeyboardInterrupt as problem:
-            if not (work / directory.LOAD).is_file():
-                raise
             stopped = problem
+            if not (work / directory.LOAD).is_file():
+                if not launches or search is not None:
+                    raise
+                shutil.rmtree(work, ignore_errors=True)
+                break
         if search is not None and not stopped and not end.ok and (work / directory.LOAD).is_file():
             stopped = job_error(failed_run(end, spec, run_id, environment, execution), target)
         if not stopped and not end.ok:
@@ -510,7 +517,8 @@ def _measure_launches(
     if search is not None:
         spec = spec.having(launches=1, rate_hz=search.kept_hz)
     telemetry: tuple[TelemetrySample, ...] = ()
-    if spec.telemetry_s is not None:  # a separate launch, whose times are not stored
+    asked, spec = spec.launches, spec.having(launches=len(launches))
+    if spec.telemetry_s is not None and not stopped:  # a launch whose times are not stored
 
         def run(on_stage: Callable[[str], None], work: Path) -> jobs.JobEnd:
             bare, last = spec.having(profile=False), spec.launches - 1
@@ -523,7 +531,9 @@ def _measure_launches(
         if telemetry:
             directory.write_json(folder / directory.TELEMETRY, telemetry)
     contention = counters_between(before, read_counters())
-    record = record_from_launches(spec, run_id, environment, contention, execution, launches)
+    record = record_from_launches(
+        spec, run_id, environment, contention, execution, launches, asked=asked
+    )
     command = record.reported.get("command")
     if isinstance(command, str):  # names files in the run directory, not in the work folder
         command = command.replace(str(folder / "launch-0"), str(target))
@@ -605,10 +615,17 @@ def record_from_launches(
     contention: dict[str, Scalar],
     execution: Execution,
     launches: list[Launch],
+    *,
+    asked: int | None = None,
 ) -> RunRecord:
+    """Return the record of a run; ``asked`` is more than its launches if it was interrupted."""
     first = launches[0].outcome
     notes = [note for each in launches for note in each.outcome.notes]
     known, recorded = conditions_of_model(spec.model), recorded_precision(spec.model)
+    build_notes, build_facts = build_of_engine(spec.model)
+    interrupted = asked not in (None, len(launches))
+    if interrupted:
+        notes.append(f"interrupted: {len(launches)} of {asked} launches")
     conditions = joined_conditions(known, first.conditions)
     if spec.model.format != "engine":  # whose kernels were chosen when it was built
         variables = variables_from_text(environment.extra.get("variables"))
@@ -631,10 +648,12 @@ def record_from_launches(
         launches=tuple(each.outcome.facts for each in launches),
         conditions=conditions,
         reported=first.reported,
-        notes=tuple(dict.fromkeys([*notes, *random_data_notes_of_engine(spec.model)])),
+        notes=tuple(dict.fromkeys([*notes, *build_notes])),
         facts={
             **merge_evidence([each.outcome.evidence for each in launches]),
             "executes_engine": runtime.EXECUTES_ENGINES,
+            **build_facts,
+            **({LAUNCHES_ASKED: asked} if interrupted else {}),
             **work,
         },
     )
@@ -696,11 +715,14 @@ def store_run(
     execution: Execution,
     duet: DuetRef | None = None,
     watch: Watch | None = None,
+    asked: int | None = None,
 ) -> Run:
-    """Store the launches of one side as an ordinary run."""
+    """Store the launches of one side as an ordinary run; ``asked`` is more if interrupted."""
     run_id = directory.new_id()
     spec, target = spec.having(launches=len(launches)), store.directory(run_id)
-    record = record_from_launches(spec, run_id, environment, contention, execution, launches)
+    record = record_from_launches(
+        spec, run_id, environment, contention, execution, launches, asked=asked
+    )
     record = record.having(duet=duet)
     with store.new_run(run_id) as folder:
         record = watch.with_observations(record) if watch else record
@@ -758,6 +780,4 @@ def plan_search(
     spec = spec.having(
         rate_hz=spec.rate_hz or 1.0, stop=Length(iterations=1), profile=False, telemetry_s=None
     )
-    if (check := RUNTIMES.load(spec.runtime).check) is not None:
-        check(spec)
     return spec, search

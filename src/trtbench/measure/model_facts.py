@@ -41,9 +41,14 @@ LARGEST_COUNTED_BYTES = 1 << 30
 """A larger file is not read just to count its operations."""
 
 
-def random_data_notes_of_engine(model: ModelRef) -> tuple[str, ...]:
+def build_of_engine(model: ModelRef) -> tuple[tuple[str, ...], dict[str, Scalar]]:
+    """Return notes and facts on the build of an engine, from the record beside it."""
     record = identity.record_of_engine(model)
-    return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
+    if record is None:
+        return (), {}
+    assumed = record.spec.assumed
+    notes = tuple(note for note in record.notes if RANDOM_DATA in note or note == assumed)
+    return notes, {"built_from": record.spec.model.path, "build_s": record.wall_s}
 
 
 def assumed_of_model(spec: RunSpec) -> str | None:

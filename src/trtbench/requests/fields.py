@@ -77,6 +77,8 @@ class Option:
     axis: bool = False
     setting: bool = False
     unless: tuple[str, ...] = ()  # the setting is ignored if one of these fields is given
+    former: tuple[str, ...] = ()  # flags of the previous version, still read
+    trtexec: str = ""  # flags of trtexec that it stands for: `--noCudaGraph=off` is the value off
     python_help: str | None = None  # help of the Python argument, if the flag means the opposite
     travels: Travels | None = None  # what is sent to another machine, if it names a file
     stays: str = ""  # why it is not sent
@@ -93,7 +95,8 @@ class Argument:
     kind: Kind | None = None
     needed: bool = True  # if it takes several values, at least one is required
     rest: bool = False  # what follows `--`, passed on unchanged; a keyword in Python
-    former_names: tuple[str, ...] = ()  # of the Python argument, still accepted
+    former: tuple[str, ...] = ()  # names of the Python argument, still accepted
+    trtexec: str = ""
     travels: Travels | None = None
     stays: str = ""
 
@@ -115,12 +118,14 @@ option = OptionalField(Option)
 argument = OptionalField(Argument)
 
 
-def output_path(default: T, help: str, metavar: str | None = None) -> T:
+def output_path(
+    default: T, help: str, metavar: str = "PATH", former: tuple[str, ...] = (), trtexec: str = ""
+) -> T:
     """Return a field for a file or folder to write on the machine where the command is typed."""
-    flags = ("-o", "--output")
     return option(
-        default, help, flags, kind=FILE, metavar=metavar, stays=WRITTEN_HERE, group=OUTPUT
-    )
+        default, help, ("-o", "--output"), kind=FILE, metavar=metavar, stays=WRITTEN_HERE,
+        group=OUTPUT, former=former, trtexec=trtexec,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,10 +441,13 @@ class StoreFields(VerbRequest, group=OUTPUT):
 class ShapeFields(VerbRequest, group=MODEL):
     """Shapes of the inputs."""
 
-    shapes: Shapes = option({}, "Shape of one input; repeat for several.", ("--shape",))
-    batch: int | None = option(
-        None, "Items per query: every dynamic leading dimension.", metavar="N", least=1
+    shapes: Shapes = option(
+        {}, "Shape of one input; repeat for several.", ("--shape",), trtexec="--shapes"
     )
+    batch: int | None = option(
+        None, "Items per query: every dynamic leading dimension.", metavar="N", least=1,
+        trtexec="--batch --maxBatch",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -447,8 +455,9 @@ class LengthFields(VerbRequest, group=MEASURING):
     """How long the warm-up and the measurement take."""
 
     warmup: Duration | None = option(
-        None, "Minimum warm-up, e.g. 500ms (default 200ms).", axis=True, setting=True
-    )
+        None, "Minimum warm-up, e.g. 500ms (default 200ms).", axis=True, setting=True,
+        trtexec="--warmUp=200ms",
+    )  # fmt: skip
     warmup_iterations: int | None = option(
         None, "Minimum warm-up as a number of queries.", metavar="N", least=0, axis=True
     )
@@ -475,8 +484,9 @@ class InputFields(VerbRequest, group=MODEL):
     """Where the values of inputs come from."""
 
     inputs: File | None = option(
-        None, "Inputs from .npz or .npy, with --task an image.", metavar="FILE", travels="file"
-    )
+        None, "Inputs from .npz or .npy, with --task an image.", metavar="FILE", travels="file",
+        trtexec="--loadInputs",
+    )  # fmt: skip
     seed: int = option(0, "Seed of random inputs, orders and arrivals.", least=0)
 
 
@@ -509,19 +519,30 @@ class GpuFields(VerbRequest, group=GPU):
         metavar="[on|auto|off]",
         bare="on",
         axis=True,
+        trtexec="--useCudaGraph=on --noCudaGraph=off",
     )
-    transfers: bool = option(True, "Copy inputs and outputs each time.", axis=True)
-    spin_wait: bool = option(False, "Wait for the GPU by spinning.", axis=True)
+    transfers: bool = option(
+        True, "Copy inputs and outputs each time.", axis=True,
+        trtexec="--includeDataTransfers --noDataTransfers=off",
+    )  # fmt: skip
+    spin_wait: bool = option(
+        False, "Wait for the GPU by spinning.", axis=True, trtexec="--useSpinWait --noSpinWait=off"
+    )
     streams: int = option(
         1,
         "Concurrent queries, each in its own context; their latencies overlap.",
         metavar="N",
         least=1,
         axis=True,
+        trtexec="--streams --infStreams",
+    )
+    gap: Duration | None = option(
+        None, "Mean random pause between queries, e.g. 5ms.", axis=True, trtexec="--idleTime=5ms"
     )
     profile_index: int = option(
-        0, "Optimization profile of the engine, from 0.", metavar="N", least=0
-    )
+        0, "Optimization profile of the engine, from 0.", metavar="N", least=0,
+        trtexec="--useProfile",
+    )  # fmt: skip
     lock_clocks: str | None = option(
         None,
         "Lock the GPU's clock while measuring (needs root), and unlock it afterwards.",
@@ -552,7 +573,17 @@ class PrecisionFields(VerbRequest, group=MODEL):
     """The precision that a builder or PyTorch may use."""
 
     precision: Precision | None = option(
-        None, "Precision that a weakly typed builder, or PyTorch, may use."
+        None, "Precision that a weakly typed builder, or PyTorch, may use.",
+        trtexec="--fp16=fp16 --bf16=bf16 --int8=int8 --fp8=fp8 --best=best --noTF32=fp32",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildFields(VerbRequest, group=MODEL):
+    """How an engine is built from the ONNX file that is measured."""
+
+    build: Pairs = option(
+        {}, "For an ONNX file on TensorRT: a flag of trtbench build, workspace=4GiB; repeatable."
     )
 
 
@@ -575,6 +606,7 @@ class OptionFields(VerbRequest, group=MODEL):
         "repeat for several.",
         ("--opt",),
         travels="options",
+        trtexec="--avgRuns=avg_runs=10 --percentile=percentile=99 --sleepTime=sleep_time=5",
     )
 
 

@@ -17,7 +17,8 @@ from trtbench.requests.fields import Argument, Duration, File, Kind, argument, o
 @dataclass(frozen=True, kw_only=True)
 class RunFields(
     fields.ShapeFields, fields.LengthFields, fields.InputFields, fields.TaskFields,
-    fields.DeviceFields, fields.QueryFields, fields.PrecisionFields, fields.OptionFields,
+    fields.DeviceFields, fields.QueryFields, fields.PrecisionFields, fields.BuildFields,
+    fields.OptionFields,
     fields.PythonFields, fields.MemoryFields, fields.TimeoutFields, fields.WaitFields,
     group=fields.MEASURING,
 ):  # fmt: skip
@@ -33,7 +34,7 @@ class RunFields(
     launches: int | None = option(
         None, "Fresh processes to start (default 1).", metavar="N", least=1, axis=True, setting=True
     )
-    output: File | None = fields.output_path(None, "Folder for this run.")
+    output: File | None = fields.output_path(None, "Folder for this run.", trtexec="--exportTimes")
     separate_profile_run: bool = option(True, "Time layers in a separate pass.")
     telemetry: Duration | None = option(
         None,
@@ -62,12 +63,20 @@ class BenchRequest(
     """Measure a model in fresh processes and keep the run."""
 
     model: Annotated[
-        File, Argument("A file, or the name of a library's model.", "MODEL", travels="model")
+        File,
+        Argument(
+            "A file, or the name of a library's model.",
+            "MODEL",
+            travels="model",
+            trtexec="--onnx --loadEngine",
+        ),
     ]
     _: KW_ONLY
     profile: bool | None = option(
-        None, "Also time layers (default: depends on the runtime; trtexec: yes)."
-    )
+        None, "Also time layers (default: depends on the runtime; trtexec: yes).",
+        trtexec="--dumpProfile --exportProfile --dumpLayerInfo --exportLayerInfo "
+        "--separateProfileRun",
+    )  # fmt: skip
     slo: str | None = option(
         None,
         "Find the highest rate that meets this rule (--protocol server), e.g. 'p99<10ms'; "
@@ -147,7 +156,8 @@ class TurnFields(fields.VerbRequest, group=fields.MEASURING):
 class PairFields(
     fields.SideFields, fields.ShapeFields, TurnFields, fields.LengthFields, fields.InputFields,
     fields.ThreadFields, fields.OptionFields, fields.QueryFields, fields.PrecisionFields,
-    fields.TimeoutFields, fields.WaitFields, fields.TagFields, group=fields.MODEL,
+    fields.BuildFields, fields.TimeoutFields, fields.WaitFields, fields.TagFields,
+    group=fields.MODEL,
 ):  # fmt: skip
     """Options of two sides that are measured in turn, common or per side."""
 
@@ -174,20 +184,14 @@ class CompareRequest(PairFields, fields.ExecutorFields, fields.StoreFields):
     baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE", travels="model")]
     candidates: Sequence[File] = argument(
         (), "Models or stored runs.", "[CANDIDATES]...", needed=False, travels="model",
-        former_names=("candidate",),
+        former=("candidate",),
     )  # fmt: skip
     _: KW_ONLY
     builds: int | None = option(
         None, "Build both ONNX files N times, and compare over builds.", metavar="N", least=2
     )
-    build: fields.Pairs = option(
-        {}, "With --builds, a flag of trtbench build: workspace=4GiB; repeat for several."
-    )
-    output_dir: File = option(
-        "artifacts/compare",
-        "Folder for the table, and for the engines of --builds.",
-        kind=fields.FILE,
-        stays=fields.WRITTEN_HERE,
+    output: File | None = fields.output_path(
+        None, "Folder of the table and of --builds; else the store.", former=("--output-dir",)
     )
 
     @property
@@ -387,7 +391,7 @@ class ResultFields(fields.TimeoutFields, group=fields.OUTPUT):
         stays=fields.WRITTEN_HERE,
     )
     retry_failed: bool = option(False, "With --resume: retry what failed.")
-    output: File | None = fields.output_path(None, "Folder of the sweep.")
+    output: File | None = fields.output_path(None, "Folder of the sweep; else in the store.")
     names: Literal["case", "vanilla"] | None = option(
         None, "Label rows by runtime and precision, or as Vanilla and TRT fp16, like ArtTRT."
     )

@@ -75,40 +75,60 @@ class EngineFields(VerbRequest, group=BUILDING):
         "Minimum shape of one input; repeat for more inputs, or the same one for more profiles.",
         ("--shape-min",),
         kind=PROFILES,
+        trtexec="--minShapes",
     )
     shapes_opt: Shapes | Sequence[Shapes] = option(
-        (), "Shape to optimise for, repeatable as above.", ("--shape-opt",), kind=PROFILES
-    )
+        (), "Shape to optimise for, repeatable as above.", ("--shape-opt",), kind=PROFILES,
+        trtexec="--optShapes",
+    )  # fmt: skip
     shapes_max: Shapes | Sequence[Shapes] = option(
-        (), "Maximum shape, repeatable as above.", ("--shape-max",), kind=PROFILES
-    )
+        (), "Maximum shape, repeatable as above.", ("--shape-max",), kind=PROFILES,
+        trtexec="--maxShapes",
+    )  # fmt: skip
     input_shapes: Sequence[str] = option(
         (),
         "Shape of the input, -1 for a batch of 1 to 256 (best at 128); or NAME:-1x3x224x224.",
         ("--input-shape",),
         metavar="-1 3 224 224",
     )
-    workspace: Size | None = option(None, "Limit of scratch memory, e.g. 4GiB.", axis=True)
-    optimization_level: int | None = option(None, "0 (quick) to 5.", least=0, most=5, axis=True)
+    workspace: Size | None = option(
+        None, "Limit of scratch memory, e.g. 4GiB.", axis=True, trtexec="--workspace --memPoolSize"
+    )
+    optimization_level: int | None = option(
+        None, "0 (quick) to 5.", least=0, most=5, axis=True, trtexec="--builderOptimizationLevel"
+    )
     timing_cache: File | None = option(
         None,
         "Timings of kernels to reuse and add to (default: beside the engine).",
         metavar="FILE",
         travels="cache",
+        trtexec="--timingCacheFile",
     )
     no_timing_cache: bool = option(False, "Time every kernel again, and write no cache.")
     target: Words = option(
         (), "GPUs to build for (TensorRT-RTX; default: all).", metavar="sm_86,sm_89"
     )
-    version_compatible: bool = option(False, "Allow later TensorRT versions.", axis=True)
-    hardware_compatible: bool = option(False, "Allow other GPUs (Ampere and later).", axis=True)
-    strip_weights: bool = option(False, "Leave weights out of the engine.", axis=True)
-    refit: bool = option(False, "Allow replacing the weights later.", axis=True)
-    plugins: Sequence[File] = option(
-        (), "Plugin library.", ("--plugin",), metavar="FILE", travels="file"
+    version_compatible: bool = option(
+        False, "Allow later TensorRT versions.", axis=True, trtexec="--versionCompatible"
     )
-    dla_core: int | None = option(None, "Build for this deep learning accelerator.", axis=True)
-    verbose: bool = option(False, "Write the builder's verbose messages to the log.")
+    hardware_compatible: bool = option(
+        False, "Allow other GPUs (Ampere and later).", axis=True,
+        trtexec="--hardwareCompatibilityLevel",
+    )  # fmt: skip
+    strip_weights: bool = option(
+        False, "Leave weights out of the engine.", axis=True,
+        trtexec="--stripWeights --stripAllWeights --weightless",
+    )  # fmt: skip
+    refit: bool = option(False, "Allow replacing the weights later.", axis=True, trtexec="--refit")
+    plugins: Sequence[File] = option(
+        (), "Plugin library.", ("--plugin",), metavar="FILE", travels="file",
+        trtexec="--plugins --staticPlugins --dynamicPlugins",
+    )  # fmt: skip
+    dla_core: int | None = option(
+        None, "Build for this deep learning accelerator.", metavar="N", axis=True,
+        trtexec="--useDLACore --allowGPUFallback",
+    )  # fmt: skip
+    verbose: bool = option(False, "Write the builder's verbose log.", trtexec="--verbose")
     calibration: File | None = option(
         None, "INT8: .npz by input, image folder, or random.", metavar="DATA", travels="calibration"
     )
@@ -116,15 +136,20 @@ class EngineFields(VerbRequest, group=BUILDING):
         None, "How INT8 scales are computed (default entropy2)."
     )
     calibration_cache: File | None = option(
-        None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file"
-    )
+        None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file",
+        trtexec="--calib",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuilderOptionFields(VerbRequest, group=BUILDING):
     """Options of a single builder."""
 
-    options: Pairs = option({}, "An option of the builder itself; repeat for several.", ("--opt",))
+    options: Pairs = option(
+        {}, "An option of the builder itself; repeat for several.", ("--opt",),
+        trtexec="--stronglyTyped=typing=strong --sparsity=sparsity=enable "
+        "--avgTiming=avg_timing=8 --tempdir=tempdir=DIR",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,9 +174,13 @@ class RecipeFields(
 class BuildRequest(RecipeFields, PythonFields, ConversionTimeoutFields, WaitFields, ExecutorFields):
     """Build an engine from an ONNX file in a fresh process."""
 
-    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
+    model: Annotated[
+        File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model", trtexec="--onnx")
+    ]
     _: KW_ONLY
-    output: File | None = output_path(None, "The engine to write.")
+    output: File | None = output_path(
+        None, "The engine to write.", trtexec="--saveEngine --skipInference --buildOnly"
+    )
 
 
 def build_settings(pairs: Pairs) -> dict[str, Any]:
@@ -328,7 +357,7 @@ class CheckRequest(
         (), "Models that are compared with it.", "[CANDIDATES]...", needed=False, travels="model"
     )
     _: KW_ONLY
-    output: File = output_path("artifacts/check", "Folder of the tables and worst inputs.")
+    output: File | None = output_path(None, "Folder of tables and worst inputs; else the store.")
 
     @property
     def images_task(self) -> str | None:
@@ -352,7 +381,7 @@ class EvalRequest(RunningFields, PrecisionFields, TaskFields, ExecutorFields, St
     names: Literal["file", "vanilla"] = option(
         "file", "Label models by file name, or as Vanilla and TRT fp16, like ArtTRT."
     )
-    output: File = output_path("artifacts/eval", "Folder of tables and pictures.")
+    output: File | None = output_path(None, "Folder of tables and pictures; else the store.")
     task: Annotated[
         str,
         Option("What the model does; with --help shows its flags.", kind=TASK),
@@ -387,7 +416,7 @@ class LocalizeRequest(FeedFields, ShapeFields, TimeoutFields, WaitFields, TaskFi
         metavar="CONDITION",
     )
     max_time: Duration = option("5min", "Time limit; large networks are searched by bisection.")
-    output: File = output_path("artifacts/localize", "Folder of the tables and the repaired model.")
+    output: File | None = output_path(None, "Folder of tables and repaired model; else the store.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -95,9 +95,14 @@ def why_unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
     return f"{runtime} is not usable here: {reason}" + (f" ({fix})" if fix else "")
 
 
-def run_spec(request: BenchRequest, config: Config) -> RunSpec:
-    """Return the spec of a run: flags first, then settings, then defaults."""
-    if is_library_model(str(request.model)):
+def run_spec(request: BenchRequest, config: Config, reference: ModelRef | None = None) -> RunSpec:
+    """Return the spec of a run: flags first, then settings, then defaults.
+
+    ``reference`` stands for a model that is not made yet.
+    """
+    if reference is not None:
+        pass
+    elif is_library_model(str(request.model)):
         reference = ModelRef(path=str(request.model), format="torch")
     else:
         formats = RUNTIMES.load(request.runtime).FORMATS if request.runtime else ()
@@ -108,14 +113,13 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         names = ", ".join(RUNTIMES.names())
         raise UsageError(f"no runtime is known for {reference.name}", fix=f"-r NAME, of {names}")
     module = RUNTIMES.load(name)
-    if reference.format not in ("unknown", *module.FORMATS):
-        ways = [f"-r {other}"] if (other := first_choice(reference.format)) else []
-        if reference.format == "onnx" and "engine" in module.FORMATS:
-            ways.insert(0, f"trtbench build {shlex.quote(reference.name)}, and bench the engine")
+    built = ("onnx",) if "engine" in module.FORMATS else ()  # an engine is built from it
+    if reference.format not in ("unknown", *module.FORMATS, *built):
+        other = first_choice(reference.format)
         raise UsageError(
             f"the runtime {name} does not execute {reference.format} files",
             facts={"file": reference.name, "it executes": ", ".join(module.FORMATS)},
-            fix="; or ".join(ways) or None,
+            fix=f"-r {other}" if other else None,
         )
     if asked.extra_args and not module.TAKES_ARGUMENTS:
         raise UsageError(
@@ -189,7 +193,11 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         for field in fields.fields_of(BenchRequest)
         if field.name in RunSpec.__struct_fields__ and field.name not in COMPUTED_FIELDS
     }
-    return spec.having(**same)
+    spec = spec.having(**same)
+    if module.check is not None:  # before anything waits for the device, or is built
+        searched = {"rate_hz": spec.rate_hz or 1.0, "stop": Length(iterations=1)}
+        module.check(spec.having(**searched) if asked.slo is not None else spec)
+    return spec
 
 
 def side_spec(

@@ -23,7 +23,7 @@ from trtbench.models.identity import record_of_engine
 from trtbench.models.onnx_outline import UNKNOWN_TYPE, outline_of
 from trtbench.runtimes._session import assumed_dimensions, items_per_query, shapes_of_batch
 from trtbench.trtexec import conditions
-from trtbench.trtexec.command import bench_command
+from trtbench.trtexec.command import bench_command, check_run
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.times import read_times, times_from_file
@@ -56,6 +56,7 @@ LOG = "trtexec_stdout.log"
 
 
 available = programs.trtexec_missing
+check = check_run
 
 
 def fix() -> str | None:

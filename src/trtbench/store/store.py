@@ -42,6 +42,7 @@ from trtbench.store.directory import (
     Entry,
     ReadOnlyIndexError,
     entry_from_record,
+    new_id,
     partial_directory,
     read_headline,
     read_record,
@@ -428,6 +429,11 @@ def _is_id(name: str) -> bool:
         return bool(check_id(name))
     except InputError:
         return False
+
+
+def output_folder(store: Store, given: str | Path | None, verb: str) -> Path:
+    """Return the folder for the files of a result: the given one, or a new one in the store."""
+    return Path(given) if given else store.root / "results" / f"{verb}-{new_id()}"
 
 
 def results_folder(store: Store, sha256: str, *, precision: str | None = None) -> Path:

@@ -379,13 +379,13 @@ def refuse_flags_with_resume(request: SweepRequest) -> None:
         )
 
 
-def sweep_folder(request: SweepRequest, matrix: Matrix) -> Path:
-    """Return the folder of a sweep: the requested one, or a name of title and time."""
+def sweep_folder(request: SweepRequest, matrix: Matrix, root: Path) -> Path:
+    """Return the folder of a sweep: the requested one, or title and time in that of the store."""
     if request.output is not None:
         return Path(request.output)
     first = Path(matrix.models[0].rpartition(":")[2]).stem
     name = file_name_from_text((matrix.title or first).lower(), otherwise="sweep")
-    return Path("sweeps") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return root / "sweeps" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def check_where_and_best(where: str | None, best: str, matrix: Matrix) -> None:
@@ -414,16 +414,18 @@ def cases_from_matrix(
         axes: list[Sequence[Any]] = [runtimes, matrix.precision, matrix.engine or (None,)]
         axes += varied.values()
         for runtime, precision, engine, *values in itertools.product(*axes):
+            is_made = runtime in builders and not is_built
+            given = dict(zip(varied, values, strict=True))
             case = Case(
                 model=model,
                 runtime=runtime,
                 precision=None if precision == "as-is" else precision,
                 batch=batch,
-                engine=(engine or "static") if runtime in builders and not is_built else None,
-                options=dict(zip(varied, values, strict=True)),
+                engine=(engine or "static") if is_made else None,
+                options={k: v for k, v in given.items() if is_made or not k.startswith("build.")},
                 fixed=fixed,
             )
-            own = {**msgspec.structs.asdict(case), **case.settings, "network": case.network}
+            own = {**msgspec.structs.asdict(case), **fixed, **given, "network": case.network}
             names = [key for key in own if key != "options"]
             for key in (key for each in matrix.exclude for key in each if key != "options"):
                 message = f"exclude: cases have no {key!r}"

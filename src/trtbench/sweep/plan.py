@@ -5,28 +5,32 @@ The key of a step is a hash of all its inputs: data, files, settings, versions o
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
-
 from trtbench.analysis.sweep import compares_only_models
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM, resolved_items
 from trtbench.convert.conversions import are_images, input_shapes
+from trtbench.convert.steps import (
+    CACHE_VERSION,
+    Cache,
+    Step,
+    StepKind,
+    builder_tools,
+    data_hash,
+    digest,
+)
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
 from trtbench.core.run import Scalar
-from trtbench.core.safety import clean_line, expand_home
-from trtbench.core.spec import ModelFormat, Precision, RunSpec, Value, Warmup
+from trtbench.core.spec import ModelFormat, ModelRef, Precision, RunSpec, Value, Warmup
 from trtbench.host.images import SUFFIXES
-from trtbench.host.machine import library_versions, read_environment
-from trtbench.host.nvml import gpu_uuid
-from trtbench.models.identity import model_ref, precision_of_engine, sha256_of
+from trtbench.host.machine import library_versions
+from trtbench.models.identity import model_ref, precision_of_engine
 from trtbench.models.inputs import batch_place
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import factory_code, hub_code_sha256
@@ -50,7 +54,6 @@ from trtbench.sweep.matrix import (
     prepared_item_shapes,
     unique_model_names,
 )
-from trtbench.sweep.records import Cache, StepKind, SweepStep
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibration_settings, settings_with_defaults
 
@@ -58,27 +61,9 @@ ARRAYS = {".npz", ".npy"}
 MODEL_STEPS: tuple[StepKind, ...] = ("export", "quantize", "build")
 """Steps that make the measured models, in order."""
 CAST_PRECISIONS = ("fp16", "bf16", "int8", "fp8")  # precisions that need a converted ONNX file
-CACHE_VERSION = 3  # part of every key; increased when steps change, to invalidate cached results
 TELEMETRY = "100ms"  # default sampling interval for sweeps with accuracy on a GPU
 START_S = 1.0  # starting a worker, importing its libraries and loading the model
 LOADING_OPTIONS = (*SOURCE, "seed")  # options of a PyTorch model that only its export needs
-
-
-def digest(value: object) -> str:
-    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
-
-
-def data_hash(source: str) -> str:
-    """Return the hash of a data file, or of all files of a folder."""
-    path = Path(source)
-    if source == RANDOM:
-        return source
-    if path.is_dir():
-        files = (each for each in sorted(path.rglob("*")) if each.is_file())
-        return digest([(clean_line(str(p.relative_to(path))), sha256_of(p)) for p in files])
-    if not path.is_file():
-        raise UsageError(f"there is no file {source}", fix="check the path")
-    return sha256_of(path)
 
 
 def content_hash(given: str) -> str:
@@ -124,20 +109,6 @@ def preprocessing_of(matrix: Matrix) -> dict[str, Scalar]:
 def _tools(*names: str) -> dict[str, str]:
     versions = library_versions()
     return {name: versions[name] for name in names if name in versions}
-
-
-def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str, str]:
-    """Return what an engine depends on: builder version, GPU and driver."""
-    gpus = read_environment(command=None, folder=Path.cwd()).gpus
-    uuid = gpu_uuid(device)
-    on = next((each for each in gpus if each.uuid and each.uuid == uuid), gpus[0] if gpus else None)
-    gpu = {"gpu": on.name, "driver": on.driver or ""} if on else {}
-    if not python:
-        return {**gpu, **BUILDERS.load(builder).tools()}
-    path = expand_home(python)  # its TensorRT is installed in the same environment
-    places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
-    names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
-    return {**gpu, "python": str(path), "packages": " ".join(sorted(names))}
 
 
 def source_format(model: str) -> ModelFormat:
@@ -199,7 +170,7 @@ class SweepPlan:
         self.cases: tuple[PlannedCase, ...] = ()
         self.one_table = False
         """Whether there is one case per model and batch, so that models are compared."""
-        self.steps: dict[str, SweepStep] = {}
+        self.steps: dict[str, Step] = {}
         used = (matrix.data, matrix.calibration)
         self._contents = {given: content_hash(given) for given in used if given}
         """Hashes of models and data by path or name."""
@@ -404,7 +375,7 @@ class SweepPlan:
         content = source if source in self.steps else self._content(source)
         version = {"recipe": CACHE_VERSION}
         key = digest({**version, "kind": kind, "source": content, "settings": settings})
-        step = SweepStep(
+        step = Step(
             key=key, kind=kind, title=title, source=source, network=case.network,
             settings=dict(settings),
         )  # fmt: skip
@@ -416,8 +387,13 @@ class SweepPlan:
             self._contents[model] = content_hash(model)
         return self._contents[model]
 
-    def bench_spec(self, place: int, model: Path | str) -> RunSpec:
-        """Return the spec to measure a case; with accuracy on a GPU, telemetry is on by default."""
+    def bench_spec(
+        self, place: int, model: Path | str, reference: ModelRef | None = None
+    ) -> RunSpec:
+        """Return the spec to measure a case; with accuracy on a GPU, telemetry is on by default.
+
+        ``reference`` stands for a model that is not made yet.
+        """
         case, matrix = self.cases[place].case, self.matrix
         words = {field.name for field in fields_of(BenchRequest) if field.type is str}
         flags: dict[str, Any] = {}
@@ -430,11 +406,25 @@ class SweepPlan:
                 flags[key] = str(value) if key in words else value  # such as a clock of 1500
         if flags.get("telemetry") in ("off", False):
             del flags["telemetry"]
-        spec = self._spec(place, model, flags)
+        spec = self._spec(place, model, flags, reference)
         on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
         if not on_gpu or matrix.data is None or "telemetry" in case.settings:
             return spec
-        return self._spec(place, model, {**flags, "telemetry": TELEMETRY})
+        return self._spec(place, model, {**flags, "telemetry": TELEMETRY}, reference)
+
+    def refuse_settings(self, place: int) -> UsageError | None:
+        """Return why a runtime does not take the settings of a case; the case is then refused."""
+        case, planned = self.cases[place].case, self.cases[place]
+        kinds = [self.steps[key].kind for key in planned.chain]
+        made: ModelFormat = "engine" if "build" in kinds else "onnx"
+        reference = ModelRef(path=case.model, format=made) if kinds else None
+        try:
+            if planned.refused is None:
+                self.bench_spec(place, case.model, reference)
+        except UsageError as problem:
+            planned.refused = error_line(problem)
+            return problem
+        return None
 
     def eval_spec(self, place: int, model: Path | str) -> RunSpec:
         """Return the spec to evaluate a case: any batch size, without measurement settings."""
@@ -442,7 +432,13 @@ class SweepPlan:
         flags = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
         return self._spec(place, model, {**flags, "profile": False}).having(batch=None)
 
-    def _spec(self, place: int, model: Path | str, flags: dict[str, Any]) -> RunSpec:
+    def _spec(
+        self,
+        place: int,
+        model: Path | str,
+        flags: dict[str, Any],
+        reference: ModelRef | None = None,
+    ) -> RunSpec:
         planned = self.cases[place]
         case = planned.case
         exported = any(self.steps[key].kind == "export" for key in planned.chain)
@@ -452,7 +448,7 @@ class SweepPlan:
             model=model, runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
             precision=_precision(case), options=options, **flags,
         )  # fmt: skip
-        return run_spec(request, self._config)
+        return run_spec(request, self._config, reference)
 
 
 def plan_sweep(
@@ -486,6 +482,9 @@ def plan_sweep(
         raise UsageError("the sweep has no cases: all are excluded", fix="remove an exclusion")
     plan = SweepPlan(matrix, config, elsewhere=elsewhere)
     plan.cases = tuple(plan.plan_case(case, lenient=lenient) for case in cases)
+    refused = [plan.refuse_settings(place) for place in range(0 if elsewhere else len(cases))]
+    if refused and all(refused):  # no runtime takes them
+        raise next(filter(None, refused))
     plan.one_table = compares_only_models([(case.model, case.label) for case in cases])
     if not elsewhere:
         plan.plan_accuracies()

@@ -1,8 +1,4 @@
-"""Files of a sweep: its outline, the journal of its measurements, and results of its steps.
-
-The outline and the journal are in the folder of the sweep. Results of steps are in the store, by
-the hash of all their inputs, and are shared by all sweeps of the store.
-"""
+"""Files of a sweep, in its folder: its outline, and the journal of its measurements."""
 
 from __future__ import annotations
 
@@ -11,99 +7,23 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from trtbench.analysis.pass_times import PictureValue
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import InputError, UnavailableError, UsageError, writing
-from trtbench.core.run import Scores
-from trtbench.core.safety import SECRET, check_id, check_tag, inside, mask, read_bytes
+from trtbench.core.safety import SECRET, check_id, check_tag, mask, read_bytes
 from trtbench.core.spec import Value
 from trtbench.host.files import NoLocksError, make_folder, no_links, pid_file, try_lock, write_whole
-from trtbench.models.identity import identity_of, kept_value
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
 from trtbench.store.place import address_from_text, is_url
-from trtbench.store.store import Store
 from trtbench.sweep.matrix import Matrix, check_matrix
 
 SWEEP = "sweep.json"
 JOURNAL = "journal.jsonl"
 LOCK_FILE = "journal.lock"
-RESULT_FILE = "made.json"  # written last: without it, the step was interrupted and is repeated
-
-StepKind = Literal["export", "quantize", "build", "eval"]
-
-
-class SweepStep(Value, frozen=True, kw_only=True):
-    """Work that cases share; its result depends only on these fields."""
-
-    key: str
-    kind: StepKind
-    title: str
-    source: str  # the key of the previous step, or the given model
-    network: str
-    settings: dict[str, Any] = {}
-
-
-class StepResult(Value, frozen=True, kw_only=True):
-    """The result of a step."""
-
-    kind: str
-    key: str
-    network: str
-    title: str
-    created: str
-    seconds: float = 0.0
-    precision: str | None = None
-    file: str | None = None  # the model, in the same folder; ``None`` for an evaluation
-    sha256: str | None = None
-    scores: tuple[Scores | None, ...] = ()  # of each evaluated model; ``None`` if it failed
-    problems: tuple[str | None, ...] = ()  # why a model has no scores
-    pictures: tuple[PictureValue, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def step_result(step: SweepStep, **more: object) -> StepResult:
-    same = {name: getattr(step, name) for name in ("kind", "key", "network", "title")}
-    return StepResult(**same, created=now()).having(**more)
-
-
-class Cache:
-    """Results of steps that are kept in a store."""
-
-    def __init__(self, store: Store) -> None:
-        self._root = store.root / "steps"
-
-    def folder(self, step: SweepStep) -> Path:
-        return self._root / f"{step.kind}-{step.key[:20]}"
-
-    def find(self, step: SweepStep) -> StepResult | None:
-        """Return the result of a step if it is complete and its file is unchanged."""
-        made = kept_value(self.folder(step) / RESULT_FILE, StepResult)
-        if made is None or made.key != step.key:
-            return None
-        if made.file is None:
-            return made
-        try:
-            file = inside(self.folder(step), made.file, what="file of a step")
-        except InputError:
-            return None
-        return made if file.is_file() and identity_of(file) == made.sha256 else None
-
-    def keep(self, step: SweepStep, made: StepResult) -> StepResult:
-        """Record the result of a step; its file must already be in its folder."""
-        folder = self.folder(step)
-        with writing(folder):
-            make_folder(folder)
-            write_whole(folder / RESULT_FILE, json_from_value(made))
-        return made
-
-    def history(self) -> list[StepResult]:
-        paths = sorted(self._root.glob(f"*/{RESULT_FILE}")) if self._root.is_dir() else []
-        return [made for path in paths if (made := kept_value(path, StepResult)) is not None]
 
 
 class SweepOutline(Value, frozen=True, kw_only=True):

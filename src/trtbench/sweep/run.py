@@ -26,15 +26,15 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.convert.build import build_spec, run_build
 from trtbench.convert.calibration import resolved_items
 from trtbench.convert.conversions import VIA, run_export, run_quantize
+from trtbench.convert.steps import Cache, Step, StepResult, digest, step_result
 from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, UnavailableError
-from trtbench.core.run import UNKNOWN, FailedRun, Run, precision_in
+from trtbench.core.run import LAUNCHES_ASKED, UNKNOWN, FailedRun, Run, precision_in
 from trtbench.core.safety import file_name_from_text, mask
 from trtbench.core.spec import RunSpec, Value
 from trtbench.executors.contract import AGAIN, HERE
 from trtbench.host.files import cache_folder, exclusive, temporary_folder
 from trtbench.measure import remote
 from trtbench.measure.bench import add_returned_run, run_bench, write_scores
-from trtbench.models.identity import identity_of
 from trtbench.models.onnx_model import input_specs, load_onnx
 from trtbench.requests import models
 from trtbench.requests.execution import Event, Execution
@@ -47,16 +47,7 @@ from trtbench.store.directory import RECORD, new_id, now, read_record, write_rec
 from trtbench.store.store import Store
 from trtbench.sweep import plan as plans
 from trtbench.sweep.matrix import MACHINE, Case, Matrix, check_matrix
-from trtbench.sweep.records import (
-    Cache,
-    Journal,
-    StepResult,
-    SweepOutline,
-    SweepStep,
-    read_outline,
-    step_result,
-    write_outline,
-)
+from trtbench.sweep.records import Journal, SweepOutline, read_outline, write_outline
 from trtbench.tasks import TASKS
 
 EVAL_BATCH = 32  # batch size to evaluate models with a dynamic batch
@@ -129,6 +120,8 @@ def run_sweep(
                 cached = cached_from_run(run) if isinstance(run, Run) else None
                 store.add(run.record if isinstance(run, Run) else run, path=path, cached=cached)
             run = store.load(str(line.run))
+            if isinstance(run, Run) and LAUNCHES_ASKED in run.record.facts:
+                continue  # interrupted: it is measured again
             if isinstance(run, FailedRun):
                 journal.add("failed", line.case, line.round, run=line.run, reason=run.reason)
             else:
@@ -226,25 +219,18 @@ class Sweep:
             return source
         return self._kept.folder(self.plan.steps[source]) / made.file
 
-    def _run_step(self, step: SweepStep, source: Path | str) -> StepResult:
+    def _run_step(self, step: Step, source: Path | str) -> StepResult:
         """Return the cached result of a step, or do the step and cache its result."""
-        if (found := self._kept.find(step)) is not None:
-            return found
-        began, folder = time.monotonic(), self._kept.folder(step)
-        make = {"export": self._export, "quantize": self._quantize, "build": self._build}
-        file, notes = make[step.kind](step, source, folder)
-        self.plan.refuse_changed(step.source, self.plan.matrix.calibration)
-        made = step_result(
-            step,
-            seconds=time.monotonic() - began,
-            precision=step.settings.get("precision"),
-            file=file.name,
-            sha256=identity_of(file),
-            notes=notes,
-        )
-        return self._kept.keep(step, made)
+        kinds = {"export": self._export, "quantize": self._quantize, "build": self._build}
 
-    def _export(self, step: SweepStep, source: Path | str, folder: Path) -> _StepOutput:
+        def make(folder: Path) -> _StepOutput:
+            made = kinds[step.kind](step, source, folder)
+            self.plan.refuse_changed(step.source, self.plan.matrix.calibration)
+            return made
+
+        return self._kept.result(step, make)
+
+    def _export(self, step: Step, source: Path | str, folder: Path) -> _StepOutput:
         loading = step.settings["loading"]
         request = models.ExportRequest(
             source=source,
@@ -259,7 +245,7 @@ class Sweep:
         sidecar = run_export(request, execution=replace(self._here, python=python))
         return folder / sidecar.file, sidecar.notes
 
-    def _quantize(self, step: SweepStep, source: Path | str, folder: Path) -> _StepOutput:
+    def _quantize(self, step: Step, source: Path | str, folder: Path) -> _StepOutput:
         precision, execution = step.settings["precision"], self._here
         calibrated = VIA[precision] != "cast"
         request = models.QuantizeRequest(
@@ -276,7 +262,7 @@ class Sweep:
         sidecar = run_quantize(request, execution=execution)
         return folder / sidecar.file, sidecar.notes
 
-    def _build(self, step: SweepStep, source: Path | str, folder: Path) -> _StepOutput:
+    def _build(self, step: Step, source: Path | str, folder: Path) -> _StepOutput:
         settings = step.settings
         kind = ".dynamic" if settings["engine"] == "dynamic" else ""
         precision = f".{settings['precision']}" if settings["precision"] else ""
@@ -452,7 +438,7 @@ class Sweep:
         self._report("")
 
     def _evaluate_step(
-        self, step: SweepStep, groups: list[list[int]], remark: Callable[[Sequence[int], str], None]
+        self, step: Step, groups: list[list[int]], remark: Callable[[Sequence[int], str], None]
     ) -> Sequence[str | None]:
         """Do one evaluation step; each group has the indices of cases that share a model.
 
@@ -473,7 +459,7 @@ class Sweep:
         ids = [each.id for own in runs for each in own] if drawn else []
         if ids or len(sides) != len(step.settings["sides"]):
             named = [(side.label, side.spec.model.identity, side.spec.runtime) for side in sides]
-            step = step.having(key=plans.digest({"step": step.key, "sides": named, "runs": ids}))
+            step = step.having(key=digest({"step": step.key, "sides": named, "runs": ids}))
         made = self._kept.find(step) or self._evaluate(step, sides)
         folder, name = self._kept.folder(step), plan.model_name(groups[0][0])
         self.judged.append(SweepEvaluation(folder=folder, made=made, network=name))
@@ -521,7 +507,7 @@ class Sweep:
             latency_s=head.mean / items if head and items else None,
         )
 
-    def _evaluate(self, step: SweepStep, sides: Sequence[EvalSide]) -> StepResult:
+    def _evaluate(self, step: Step, sides: Sequence[EvalSide]) -> StepResult:
         """Evaluate the measured models, as ``trtbench eval`` does."""
         began, matrix = time.monotonic(), self.plan.matrix
         problems = [  # external programs do not return outputs

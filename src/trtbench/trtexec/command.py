@@ -116,7 +116,7 @@ def bench_command(
     spec: RunSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
 ) -> list[str]:
     """Return the command that runs a benchmark and exports its files to a folder."""
-    _refuse_unsupported(spec)
+    check_run(spec)
     option_flags = _option_flags(spec.options, known=RUN_OPTIONS, abilities=abilities)
     model = {"engine": "--loadEngine", "onnx": "--onnx"}.get(spec.model.format)
     if model is None:
@@ -126,12 +126,6 @@ def bench_command(
             fix="leave -r out, or trtbench export makes an ONNX file of it",
         )
     floor, stop = spec.warmup.floor, spec.stop
-    if floor.seconds is None and floor.iterations:
-        raise UsageError(
-            "trtexec warms up for a time, not for a number of iterations", fix="--warmup 500ms"
-        )
-    if stop.seconds is None and stop.iterations is None:
-        raise UsageError("the run would never end", fix="--iterations 200 or --duration 3s")
     arguments = [
         binary,
         f"{model}={spec.model.path}",
@@ -151,15 +145,13 @@ def bench_command(
         path = spec.model.path
         arguments += _precision_flags(spec.precision, model=path, abilities=abilities)
     if spec.device is not None:
-        number = spec.device.removeprefix("cuda:")
-        if not number.isdecimal():
-            raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
-        arguments.append(f"--device={number}")
+        arguments.append(f"--device={spec.device.removeprefix('cuda:')}")
     refused = (*MODEL_FLAGS, "--device")
     return _with_extra_args(arguments, spec.extra_args, abilities=abilities, refused=refused)
 
 
-def _refuse_unsupported(spec: RunSpec) -> None:
+def check_run(spec: RunSpec) -> None:
+    """Raise if trtexec does not support a setting, whatever its version."""
     if spec.protocol not in ("pipeline", "gpu"):
         raise UsageError(
             f"trtexec cannot measure with the protocol {spec.protocol!r}",
@@ -176,6 +168,17 @@ def _refuse_unsupported(spec: RunSpec) -> None:
             facts={"gap": f"{spec.gap_s * 1e3:g} ms"},
             fix=f"--gap {_ms(spec.gap_s)}ms, or another runtime",
         )
+    floor, stop = spec.warmup.floor, spec.stop
+    if floor.seconds is None and floor.iterations:
+        raise UsageError(
+            "trtexec warms up for a time, not for a number of iterations", fix="--warmup 500ms"
+        )
+    if stop.seconds is None and stop.iterations is None:
+        raise UsageError("the run would never end", fix="--iterations 200 or --duration 3s")
+    if spec.device is not None and not spec.device.removeprefix("cuda:").isdecimal():
+        raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
+    refused = (*MODEL_FLAGS, "--device")
+    _with_extra_args([""], spec.extra_args, abilities=TrtexecAbilities(), refused=refused)
     if spec.inputs.source is not None:
         raise UsageError(
             "trtexec reads raw binary inputs only, one file per input",

@@ -85,6 +85,13 @@ FLAG_VERSIONS: dict[str, tuple[str, str | None]] = {
 }
 
 
+OTHER_FLAGS = {
+    "--consistency", "--deploy", "--heuristic", "--int4", "--model", "--output", "--preview",
+    "--restricted", "--safe", "--threads", "--uff",
+}  # fmt: skip
+"""Flags that look like those of other programs, and that trtbench does not use."""
+
+
 class TrtexecAbilities(Value, frozen=True, kw_only=True):
     """The flags that work in one version of trtexec."""
 

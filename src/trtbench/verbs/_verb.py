@@ -201,10 +201,9 @@ def request_from_arguments(
     if rest and positional and fields[positional[-1]].item is not None:
         given[positional[-1]], rest = arguments[len(positional) - 1 :], ()
     renamed = {
-        word: field.name
+        word.removeprefix("--").replace("-", "_"): field.name
         for field in fields.values()
-        if isinstance(field.about, Argument)
-        for word in field.about.former_names
+        for word in field.about.former
     }
     named = {renamed.get(name, name): value for name, value in named.items()}
     if twice := given.keys() & named.keys():
@@ -215,7 +214,14 @@ def request_from_arguments(
     return request(*rest, **kept)  # type: ignore[arg-type]
 
 
-def refuse_unwritable(folder: Path, *, flag: str = "-o") -> None:
+def output_of(request: StoreFields, given: str | Path | None, verb: str) -> Path:
+    """Return the folder for the files of a result: the given one, or a new one in the store."""
+    from trtbench.store.store import output_folder
+
+    return output_folder(Caller().store_and_settings(request)[0], given, verb)
+
+
+def refuse_unwritable(folder: Path) -> None:
     """Raise an error if a folder cannot be written, before minutes of work."""
     place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
@@ -223,7 +229,7 @@ def refuse_unwritable(folder: Path, *, flag: str = "-o") -> None:
     raise StoreError(
         f"{folder} cannot be written",
         facts={"reason": f"{place} is {'read-only' if place.is_dir() else 'not a folder'}"},
-        fix=f"use another folder with {flag}",
+        fix="use another folder with -o",
     )
 
 

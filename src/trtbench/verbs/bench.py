@@ -1,7 +1,9 @@
 """Measure a model in fresh processes and keep the run.
 
 What follows ``--`` is passed on to runtimes that are programs (trtexec). A launch that fails
-leaves a failed run in the store. With --slo, the run is the one at the highest rate that meets it.
+leaves a failed run in the store; Ctrl-C keeps the launches that are complete. An ONNX file on
+TensorRT is built first; the engine is kept in the store. With --slo, keeps the run at the highest
+rate that meets it.
 
 Examples:
   trtbench bench model.onnx --batch 8
@@ -9,6 +11,7 @@ Examples:
       --launches 5
   trtbench bench model.onnx --protocol server --rate 200/s
   trtbench bench model.onnx --protocol server --slo 'p99<10ms'
+  trtbench bench model.onnx -r tensorrt --precision fp16
   trtbench bench model.engine --cuda-graph --telemetry 50ms --lock-clocks
   trtbench bench model.engine --protocol pipeline --streams 2
   trtbench bench model.onnx --device cuda:0 --opt providers=tensorrt,cuda
@@ -48,6 +51,7 @@ class BenchView(PlanView):
 
 
 def run(request: BenchRequest, caller: Caller) -> Run:
+    from trtbench.convert.steps import with_engines
     from trtbench.measure.bench import run_bench
 
     config = caller.settings(request.store)
@@ -59,6 +63,10 @@ def run(request: BenchRequest, caller: Caller) -> Run:
         spec, search = _plan_search(request, spec, caller, config)
     store = caller.store(config)
     with caller.executing(request, config, spec.model.name, runtime=spec.runtime) as execution:
+        [(spec, _)] = with_engines(
+            [(spec, execution.python)], request.build, store=store, config=config,
+            execution=execution,
+        )  # fmt: skip
         found = run_bench(spec, store=store, execution=execution, search=search)
     if request.keep_model:
         from trtbench.measure.model_facts import keep_model
@@ -121,7 +129,7 @@ def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:
     spec = spec_from_request(request, config)
     if request.slo is not None:
         spec, _ = _plan_search(request, spec, caller, config)
-    show_plan(spec, as_json=view.as_json, checked=request.slo is not None)
+    show_plan(spec, as_json=view.as_json)
     if request.slo is not None:
         say("note: this is one step of the search; it chooses rates from what it measures")
 
@@ -136,17 +144,13 @@ def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
     return run_spec(request, config)
 
 
-def show_plan(spec: RunSpec, *, as_json: bool, checked: bool = False) -> None:
+def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     """Print the job, and the commands it would run if there are any."""
     from trtbench.core.jobs import BenchJob
     from trtbench.measure.model_facts import assumed_of_model
     from trtbench.runtimes import RUNTIMES
 
-    runtime = RUNTIMES.load(spec.runtime)
-    if runtime.check is not None and not checked:
-        runtime.check(spec)
-    assumed = assumed_of_model(spec)
-    describe = runtime.command_lines
+    assumed, describe = assumed_of_model(spec), RUNTIMES.load(spec.runtime).command_lines
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
     if assumed:
         say(f"note: {assumed}")

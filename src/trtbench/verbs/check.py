@@ -24,7 +24,7 @@ Examples:
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trtbench.core.errors import EXIT_BROKEN, BrokenRuleError
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
 def run(request: CheckRequest, caller: Caller) -> Checked:
     from trtbench.accuracy.check import attach_checks, run_check, write_check
     from trtbench.analysis.check import rule_from_text
+    from trtbench.store.store import output_folder
 
     for text in request.expect:  # invalid rules are refused before anything runs
         rule_from_text(text)
-    (store, config), output = caller.store_and_settings(request), Path(request.output)
+    store, config = caller.store_and_settings(request)
+    request = replace(request, output=(output := output_folder(store, request.output, "check")))
     refuse_unwritable(output)
     with caller.executing(request, config, "check") as execution:
         checked = run_check(request, store=store, config=config, execution=execution)

@@ -32,7 +32,7 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -41,7 +41,14 @@ from trtbench.requests.fields import option
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.stored import ExplainRequest
 from trtbench.verbs._screen import draw, print_json, say, show_value
-from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
+from trtbench.verbs._verb import (
+    Caller,
+    JsonView,
+    Verb,
+    output_of,
+    python_function,
+    refuse_unwritable,
+)
 
 if TYPE_CHECKING:
     from trtbench.analysis.builds import Lottery, NetworksCompared
@@ -83,9 +90,11 @@ def compare_all(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
     from trtbench.compare.compare import compare
 
     config = caller.settings(request.store)
-    if caller.on_terminal or request.builds is not None:
-        refuse_unwritable(Path(request.output_dir), flag="--output-dir")
     store = caller.store(config, at_once=request.builds is not None)  # else after workers
+    if request.output is not None:
+        refuse_unwritable(Path(request.output))
+    elif request.builds is not None:
+        request = replace(request, output=output_of(request, None, "compare"))
     with caller.executing(request, config, "compare") as execution:
         if request.builds is None:
             return compare(request, store=store, config=config, execution=execution)
@@ -140,14 +149,14 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
             "--output-name names one table, and there are several candidates",
             fix="leave --output-name out: each table is named after its candidate",
         )
-    taken: set[str] = set()
+    folder, taken = output_of(request, request.output, "compare") if pairs else Path(), set[str]()
     for pair in pairs:
         models = (run.record.spec.model.name for run in (pair.baseline, pair.candidate))
         name = view.output_name or csv_name(*models)
         if name in taken:  # one model on several devices
             name = f"{name.removesuffix('.csv')}_{pair.candidate.id}.csv"
         taken.add(name)
-        path = write_comparison(pair, Path(request.output_dir) / name)
+        path = write_comparison(pair, folder / name)
         say(f"table {path}, runs {pair.baseline.id} and {pair.candidate.id}")
 
 

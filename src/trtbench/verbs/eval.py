@@ -19,7 +19,7 @@ Examples:
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trtbench.requests.models import EvalRequest
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 def run(request: EvalRequest, caller: Caller) -> Evaluation:
     from trtbench.accuracy.evaluate import attach_scores, run_evaluation, write_evaluation
+    from trtbench.store.store import output_folder
 
-    (store, config), output = caller.store_and_settings(request), Path(request.output)
+    store, config = caller.store_and_settings(request)
+    request = replace(request, output=(output := output_folder(store, request.output, "eval")))
     refuse_unwritable(output)
     with caller.executing(request, config, "eval") as execution:
         evaluation = run_evaluation(request, store=store, config=config, execution=execution)

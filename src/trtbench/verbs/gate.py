@@ -29,7 +29,14 @@ from trtbench.core.errors import EXIT_BROKEN
 from trtbench.requests.fields import File, output_path
 from trtbench.requests.measure import GateRequest
 from trtbench.verbs._screen import draw, say, write
-from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
+from trtbench.verbs._verb import (
+    Caller,
+    JsonView,
+    Verb,
+    output_of,
+    python_function,
+    refuse_unwritable,
+)
 
 if TYPE_CHECKING:
     from trtbench.core.results import Failed, Gate
@@ -39,11 +46,14 @@ if TYPE_CHECKING:
 class GateView(JsonView):
     """How the result is printed, and where its files are written."""
 
-    output: File = output_path("artifacts/gate", "Folder of gate.json, gate.junit.xml and gate.md.")
+    output: File | None = output_path(
+        None, "Folder of gate.json, gate.junit.xml and gate.md (default: in the store)."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_unwritable(Path(self.output))
+        if self.output is not None:
+            refuse_unwritable(Path(self.output))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +81,10 @@ def run(request: GateRequest, caller: Caller) -> Gates:
     for one, rules in requests:
         with failures.collecting(str(one.candidate)):
             against = None
-            if one.baseline is not None:
-                against = baseline_run(one, store=store, config=config)
-                caller.say(f"baseline {one.baseline}: run {against}")
             with caller.executing(one, config, "gate") as execution:
+                if one.baseline is not None:
+                    against = baseline_run(one, store=store, config=config, execution=execution)
+                    caller.say(f"baseline {one.baseline}: run {against}")
                 judged = gate(
                     one,
                     store=store,
@@ -93,7 +103,8 @@ def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
     from trtbench.report.sections.verdicts import document_from_gates
 
     gates, failed = found.gates, found.failed
-    paths = write_gate_files(gates, Path(view.output), on_unclear=request.on_unclear, failed=failed)
+    folder = output_of(request, view.output, "gate")
+    paths = write_gate_files(gates, folder, on_unclear=request.on_unclear, failed=failed)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         append_summary(gates, Path(summary), failed=failed)
     if view.as_json:

@@ -18,6 +18,7 @@ Examples:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
 
 def run(request: LocalizeRequest, caller: Caller) -> Localization:
     from trtbench.accuracy.localize import run_localize
+    from trtbench.store.store import output_folder
 
     store, config = caller.store_and_settings(request)
-    refuse_unwritable(Path(request.output))
+    request = replace(request, output=output_folder(store, request.output, "localize"))
+    refuse_unwritable(Path(str(request.output)))
     with caller.executing(request, config, "localize") as execution:
         return run_localize(request, store=store, config=config, execution=execution)
 

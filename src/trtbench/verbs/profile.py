@@ -125,6 +125,7 @@ def run(request: SourceRequest, caller: Caller) -> EngineSource:
 
 def measured(request: ProfileRequest, caller: Caller) -> Run:
     """Measure a model and its layers, or read the stored run of that name."""
+    from trtbench.convert.steps import with_engines
     from trtbench.measure.bench import demand_layer_times, run_bench
     from trtbench.store.directory import demand_finished
 
@@ -133,8 +134,13 @@ def measured(request: ProfileRequest, caller: Caller) -> Run:
         return demand_layer_times(demand_finished(caller.store(config).load(str(request.model))))
     bench = _bench_request(request)
     spec = spec_from_request(bench, config)
+    store = caller.store(config)
     with caller.executing(bench, config, spec.model.name, runtime=spec.runtime) as execution:
-        run = demand_layer_times(run_bench(spec, store=caller.store(config), execution=execution))
+        [(spec, _)] = with_engines(
+            [(spec, execution.python)], bench.build, store=store, config=config,
+            execution=execution,
+        )  # fmt: skip
+        run = demand_layer_times(run_bench(spec, store=store, execution=execution))
     for note in run.record.notes:
         caller.say(f"note: {note}")
     caller.say(f"run {run.id} in {run.path}")

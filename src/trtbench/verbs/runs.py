@@ -79,6 +79,8 @@ def show_one(run: Run | FailedRun, request: NameRequest, view: JsonView) -> None
         return
     show_run(run, as_json=view.as_json, explain=True, alone=False)
     if not view.as_json:
+        for note in run.record.notes:
+            say(f"note: {note}")
         say(f"run {run.id} in {run.path}")
 
 

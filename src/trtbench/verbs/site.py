@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 class SiteRequest(StoreFields):
     """Write a web site of all runs: an index to search and sort, a page per run."""
 
-    output: File = option("artifacts/site", "Folder of the site.", ("-o", "--output"), kind=FILE)
+    output: File | None = option(
+        None, "Folder of the site (default: in the store).", ("-o", "--output"), kind=FILE
+    )
     title: str = option("Benchmarks", "Title of the site.")
 
     def __post_init__(self) -> None:
@@ -43,12 +45,13 @@ def run(request: SiteRequest, caller: Caller) -> SiteMade:
     from trtbench.workflows.report import write_site
 
     store, _ = caller.store_and_settings(request)
+    folder = Path(request.output) if request.output else store.root / "site"
     with caller.progress("site") as listen:
 
         def progress(done: int, total: int) -> None:
             listen(Event(kind="stage", text=f"run {done} of {total}", done=done / total))
 
-        return write_site(store, Path(request.output), title=request.title, progress=progress)
+        return write_site(store, folder, title=request.title, progress=progress)
 
 
 def show(made: SiteMade, request: SiteRequest, view: View) -> None:

@@ -17,7 +17,7 @@ Examples:
       --where 'p99<5ms and top1>=baseline-0.5%'
   trtbench sweep fp16.engine int8.engine --task depth --data images --gt truth
   trtbench sweep --preset classification -r torch,tensorrt
-  trtbench sweep --resume sweeps/resnet18-20261115-120000
+  trtbench sweep --resume FOLDER
   trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
   >>> trtbench.sweep("model.onnx", batch=[1, 8], output="sweep").rows
 """
@@ -91,7 +91,7 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
     else:
         plan = _make_plan(request, config)
         store = caller.store(config)
-        folder = sweep_folder(request, plan.matrix)
+        folder = sweep_folder(request, plan.matrix, store.root)
         start_sweep(plan.matrix, folder, store=store, lenient=_is_lenient(request))
     with (
         caller.executing(request, config, None) as execution,

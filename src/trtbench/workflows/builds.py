@@ -95,7 +95,7 @@ class Builds:
         alone = "timing_cache" not in self._settings
         if self._given("runtime", 0) is None and self._given("python", 0) is None:
             refuse_without_builder(self.config, self._settings.get("options", {}))
-        folder = Path(self.request.output_dir) / f"{Path(names[0]).stem}.builds"
+        folder = Path(str(self.request.output)) / f"{Path(names[0]).stem}.builds"
 
         def request_for(_: int, number: int) -> BuildRequest:
             engine = folder / f"build-{number}.engine"
@@ -121,7 +121,7 @@ class Builds:
             if not all(runtimes):
                 common = common_builder([python or sys.executable for python in pythons])
                 runtimes = [name or common for name in runtimes]
-        folder = Path(self.request.output_dir) / f"{title}.builds"
+        folder = Path(str(self.request.output)) / f"{title}.builds"
 
         def request_for(side: int, pair: int) -> BuildRequest:
             engine = folder / f"{'ab'[side]}-{pair}.engine"

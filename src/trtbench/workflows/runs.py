@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from trtbench.analysis import history
 from trtbench.compare.compare import side_in_turn, stored_run
+from trtbench.convert.steps import with_engines
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.plugins import optional_library
 from trtbench.core.properties import request_same_series
@@ -21,6 +22,7 @@ from trtbench.core.run import FailedRun, RunRecord, batch_that_ran, notebook_pag
 from trtbench.host.machine import read_environment
 from trtbench.report.listings import document_from_entries
 from trtbench.report.renderers.terminal import text
+from trtbench.requests.execution import Execution
 from trtbench.requests.fields import FilterFields
 from trtbench.requests.measure import GateRequest
 from trtbench.requests.settings import Config, cached_from_run
@@ -137,12 +139,14 @@ def read_history(request: HistoryRequest, *, store: Store) -> History:
     return History(series=tuple(kept), left_out=left_out)
 
 
-def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
+def baseline_run(
+    request: GateRequest, *, store: Store, config: Config, execution: Execution | None = None
+) -> str:
     """Return the id of the baseline of a candidate: ``last``, ``best`` or ``tag:NAME``."""
     how, candidate = request.baseline or "", str(request.candidate)
     if how not in ("last", "best") and not how.startswith(TAG):
         raise UsageError(f"--baseline {how} is not valid", fix="--baseline last, best or tag:NAME")
-    comparable = _comparable_series(request, store, config)
+    comparable = _comparable_series(request, store, config, execution or Execution())
     tag = how.removeprefix(TAG) if how.startswith(TAG) else None
     tagged = [p for each in comparable for p in each.points if tag in p.tags]
     if tagged:
@@ -160,7 +164,9 @@ def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
     return history.best_point(comparable[0]).run if how == "best" else comparable[0].points[-1].run
 
 
-def _comparable_series(request: GateRequest, store: Store, config: Config) -> list[history.Series]:
+def _comparable_series(
+    request: GateRequest, store: Store, config: Config, execution: Execution
+) -> list[history.Series]:
     """Return the series that a candidate would continue, best match first."""
     candidate = str(request.candidate)
     stored = stored_run(candidate, store)
@@ -171,7 +177,10 @@ def _comparable_series(request: GateRequest, store: Store, config: Config) -> li
         points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
         points = [p for p in points if history.epoch_s(p.created) <= before]
         return [history.series_from_points(key, points)] if points else []
-    spec, _ = side_in_turn(request, candidate, config, place=(-1, 2))
+    side = side_in_turn(request, candidate, config, place=(-1, 2))
+    [(spec, _)] = with_engines(
+        [side], request.build, store=store, config=config, execution=execution
+    )
     batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None)
     here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
     entries = []
