@@ -22,6 +22,7 @@ from trtbench.core.run import Run
 from trtbench.core.spec import RunSpec
 from trtbench.host.telemetry import Counters
 from trtbench.measure.watch import Watch
+from trtbench.report.sections.verdicts import document_from_comparisons
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import BenchRequest, CompareRequest
 from trtbench.requests.run_spec import run_spec
@@ -101,6 +102,8 @@ def test_both_sides_are_kept_as_runs_whose_rows_pair(duet: tuple[Compared, Store
     )
     again = comparison_from_runs(first, second)
     assert again.verdicts[0] == found.comparison.verdicts[0]
+    on_gpu = dataclasses.replace(found, mode="bursts", interference=None)
+    assert "share the device: bench, which is alone" in str(document_from_comparisons([on_gpu]))
 
 
 def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(

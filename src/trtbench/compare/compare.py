@@ -61,23 +61,29 @@ def compare(
 
     def compare_one(number: int) -> Compared:
         places = ((0, len(names)), (number, len(names)))
+        count = len(names) - 1
+        name = f"candidate {number}/{count}" if count > 1 else ""
+        own = execution.part((number - 1) / count, number / count, name=name)
         first, second = (stored_run(names[place], store) for place, _ in places)
         if first is not None and second is not None:
             return compare_runs(first, second, request, store=store)
         if first is None and second is None:
             both = [side_in_turn(request, names[p[0]], settings, place=p) for p in places]
             sides = turns.Sides.of(*engines(both))
-            return measure_in_turn(sides, store=store, request=request, execution=execution)
+            return measure_in_turn(sides, store=store, request=request, execution=own)
         # The side that is a file is measured with the batch of the stored run.
         fresh, known = (0, second) if first is None else (1, first)
         assert known is not None
         batch = known.record.spec.batch if request.batch is None else request.batch
-        own, (place, _) = replace(request, batch=batch), places[fresh]
+        request_alone, (place, _) = replace(request, batch=batch), places[fresh]
         launches = request.launches or LAUNCHES
-        side = side_alone(own, names[place], settings, place=places[fresh], launches=launches)
+        side = side_alone(
+            request_alone, names[place], settings, place=places[fresh], launches=launches
+        )
         [(spec, python)] = engines([side])
-        run = run_bench(spec, store=store, execution=replace(execution, python=python))
-        return compare_runs(*((run, known) if fresh == 0 else (known, run)), own, store=store)
+        run = run_bench(spec, store=store, execution=replace(own, python=python))
+        pair = (run, known) if fresh == 0 else (known, run)
+        return compare_runs(*pair, request_alone, store=store)
 
     found = [compare_one(number) for number in range(1, len(names))]
     heads = [each.comparison.verdicts[0] for each in found]

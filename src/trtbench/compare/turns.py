@@ -244,6 +244,7 @@ class Duet:
         self._store, self._execution = store, execution
         self._pairs, self._seed, self._limit_s = pairs, seed, limit_s
         self._launches: tuple[list[bench.Launch], list[bench.Launch]] = ([], [])
+        self.most_launches = 0  # that may be measured, with those added while it is unclear
         self._next_launch = self._goal = 0
         self._at_once: int | None = None  # launches that fit into GPU memory; ``None``: unknown
         self._early = True  # processes create CUDA contexts while they import
@@ -315,8 +316,7 @@ class Duet:
             done = self.launches
             self._goal = goal = done + (launches or usual)
             while self.launches < goal:
-                text = f"launch {self.launches + 1}/{goal} of both sides"
-                self._execution.listen(Event(kind="stage", text=text, done=self.launches / goal))
+                self._show_progress(goal)
                 if self.mode == "bursts":
                     self._measure_wave(goal - self.launches)
                 else:
@@ -325,6 +325,15 @@ class Duet:
                     break
             self.seconds += self._elapsed()
             self._contention = counters_between(before, read_counters())
+
+    def _show_progress(self, goal: int) -> None:
+        """Report launches of the most there can be, so that the total does not move."""
+        most, spent_s = max(goal, self.most_launches), self.seconds + self._elapsed()
+        total = f" of at most {most}" if most > goal else f"/{most}"
+        text = f"launch {self.launches + 1}{total}, both sides"
+        used = max(self.launches / most, spent_s / self._limit_s if self._limit_s else 0.0)
+        event = Event(kind="stage", text=text, done=min(1.0, used), at_most=most > goal)
+        self._execution.listen(event)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began
@@ -539,7 +548,7 @@ def measure_until_clear(duet: Duet, request: TurnFields) -> None:
         if duet.bursts and verdict is not None and is_decided(verdict):
             duet.report_gpu(verdict)
 
-    duet.on_results = judge_gpu_time
+    duet.on_results, duet.most_launches = judge_gpu_time, request.most_launches
     duet.measure(request.launches)
     while duet.launches < request.most_launches and not duet.out_of_time:
         # While there are bursts, GPU time is not decided yet.

@@ -18,7 +18,7 @@ from trtbench.analysis.onnx_graph import random_calibration_note
 from trtbench.analysis.scores import TOLERANCES
 from trtbench.convert import calibration as calibrations
 from trtbench.convert.export import INPUTS, OUTPUTS
-from trtbench.core import results
+from trtbench.core import jobs, results
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, refuse_unknown, writing
 from trtbench.core.jobs import ConversionJob, ExportJob, JobEnd, QuantizeJob, VerifyJob
@@ -81,6 +81,9 @@ def run_conversion(
 
     def listen(stage: str) -> None:
         text, done = _STAGES.get(stage, (stage, 0.0))
+        if (progress := jobs.progress_from_line(stage)) is not None:
+            begin, end = _STAGES["calibrate"][1], _STAGES["save"][1]
+            text, done = progress[1], begin + (end - begin) * progress[0]
         done = 0.8 if isinstance(job, VerifyJob) else done
         execution.listen(Event(kind="stage", text=text, done=done))
 

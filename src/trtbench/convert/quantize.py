@@ -208,6 +208,9 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
 
         def get_next(self) -> FeedArrays | None:
             index = next(self.rest, None)
+            if index is not None:
+                text = f"calibrating, batch {index + 1} of {len(feeds)}"
+                stage.progress(index / len(feeds), text)
             return None if index is None else feeds[index]
 
     stage("calibrate")

@@ -74,15 +74,15 @@ _LESS_IS_WORSE = {
     "achieved_hz", "outputs_finite", "outputs_vary", "outputs_repeat", "inputs_constant",
 }  # fmt: skip
 _STAGES = {
-    "start": ("start", 0.0),
-    "load": ("loading", 0.02),
+    "start": ("start", 0.5),
+    "load": ("loading", 0.5),
     "first": ("first inference", 0.1),
-    "warm-up": ("warming up", 0.12),
-    "measure": ("measuring", 0.3),
-    "profile": ("profiling layers", 0.95),
-    "save": ("saving", 0.95),
+    "warm-up": ("warming up", 0.3),
+    "measure": ("measuring", 0.0),
+    "profile": ("profiling layers", 0.0),
+    "save": ("saving", 0.3),
 }
-"""For each stage of a launch, its text and the share of the launch done when it begins."""
+"""For each stage of a launch, its text and the seconds that it usually takes besides its spec."""
 _WORK_FILES = {"job.json", "outcome.json", "samples.npz", "log.txt", "error.json"}
 
 STREAM_PATIENCE_S = 24 * 3600.0
@@ -428,6 +428,25 @@ def run_launch(
     return fail_if_model_changed(end, spec.model)
 
 
+def _stage_event(spec: RunSpec, stage: str, *, number: int, note: str = "") -> Event:
+    """Say where a launch is; its stages count by the time that they usually take."""
+    queries = spec.stop.iterations
+    scheduled = queries / spec.rate_hz if spec.rate_hz and queries else 0.0
+    measured_s = max(spec.stop.seconds or 0.0, scheduled)  # at least
+    own_s = {"warm-up": spec.warmup.floor.seconds or 0.0, "measure": measured_s}
+    lengths = [usual + own_s.get(name, 0.0) for name, (_, usual) in _STAGES.items()]
+    place = [*_STAGES].index(stage) if stage in _STAGES else len(lengths) - 1
+    launches = spec.launches + (spec.telemetry_s is not None)  # one more for telemetry
+    before = number + bool(note)
+    done, until = (
+        (before + sum(lengths[:count]) / sum(lengths)) / launches for count in (place, place + 1)
+    )
+    counter = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
+    text = f"{counter}{_STAGES.get(stage, (stage, 0.0))[0]}{note}"
+    seconds = measured_s or None if stage == "measure" else None
+    return Event(kind="stage", text=text, done=done, seconds=seconds, until=until)
+
+
 def _measure_launches(
     folder: Path,
     spec: RunSpec,
@@ -453,19 +472,8 @@ def _measure_launches(
                 done = (number + progress[0]) / spec.launches
                 execution.listen(Event(kind="stage", text=progress[1], done=done))
                 return
-            counter = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
-            words, part = _STAGES.get(stage, (stage, 0.95))
-            part = part if search is None else 0.0  # the worker says how much time is used
-            length = None
-            if (
-                stage == "measure" and search is None
-            ):  # the shortest time by the clock and the arrival schedule
-                queries = spec.stop.iterations
-                scheduled = queries / spec.rate_hz if spec.rate_hz and queries else 0.0
-                length = max(spec.stop.seconds or 0.0, scheduled) or None
-            done = (number + part) / spec.launches
-            event = Event(kind="stage", text=f"{counter}{words}{note}", done=done, seconds=length)
-            execution.listen(event)
+            event = _stage_event(spec, stage, number=number, note=note)
+            execution.listen(event if search is None else event.having(done=None, seconds=None))
 
         return run_launch(
             spec, number, folder=work, execution=execution, on_stage=show_stage, search=search

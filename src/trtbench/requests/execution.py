@@ -26,7 +26,9 @@ class Event(Value, frozen=True, kw_only=True):
     kind: Literal["stage", "note", "wait", "tick"]
     text: str
     done: float | None = None  # fraction of the work that is done, from 0 to 1, if known
-    seconds: float | None = None
+    seconds: float | None = None  # how long the stage takes, if known
+    until: float | None = None  # fraction that is done when the stage ends
+    at_most: bool = False  # whether the work may end before all of it is done
 
 
 Listener = Callable[[Event], None]
@@ -75,8 +77,9 @@ class Execution:
 
         def listen(event: Event) -> None:
             text = f"{name}: {event.text}" if name else event.text
-            done = None if event.done is None else start + (stop - start) * event.done
-            self.listen(event.having(text=text, done=done))
+            ends = (event.done, event.until)
+            done, until = (None if x is None else start + (stop - start) * x for x in ends)
+            self.listen(event.having(text=text, done=done, until=until))
 
         return replace(self, listen=listen)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, TypeVar
 
 from trtbench.core.safety import clean_line, clean_text
-from trtbench.core.units import text_from_seconds
+from trtbench.core.units import text_from_long_time, text_from_seconds
+from trtbench.requests.execution import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
 
     from trtbench.core.results import Sidecar
     from trtbench.report.document import Document
-    from trtbench.requests.execution import Event
 
 D = TypeVar("D", bound="LiveDrawing")
 T = TypeVar("T")
 
 PLAIN_LINE_S = 2.0  # time between two lines of progress where there is no terminal
+LEAST_ELAPSED_S, LEAST_DONE = 2.0, 0.03  # before, the time left is not estimated
 
 
 class LiveDrawing:
@@ -46,20 +48,41 @@ class LiveDrawing:
             self._drawn.stop()
 
 
-class ProgressDisplay(LiveDrawing):
-    """Progress on stderr: a bar on a terminal, plain lines elsewhere."""
+def is_watched() -> bool:
+    """Whether somebody sees progress on stderr: a terminal or a notebook, unless switched off."""
+    return _is_wanted() and (sys.stderr.isatty() or _in_notebook())
 
-    def __init__(self, title: str) -> None:
+
+def _is_wanted() -> bool:
+    return os.environ.get("TRTBENCH_PROGRESS") != "0"
+
+
+def _in_notebook() -> bool:
+    return type(sys.stderr).__module__.startswith("ipykernel")
+
+
+class ProgressDisplay(LiveDrawing):
+    """Progress on stderr: a bar on a terminal, one line in a notebook, plain lines elsewhere.
+
+    Nothing is drawn in the first ``patience_s``. The fraction that is done never decreases, and
+    the time left follows from it and the time so far, without waiting for a device.
+    """
+
+    def __init__(self, title: str, *, patience_s: float = 0.0) -> None:
         super().__init__()
         self._title = title = clean_line(title)
-        self._printed_at = -math.inf
+        self._printed_at, self._began = -math.inf, time.monotonic()
+        self._patience_s = patience_s
+        self._waits_since: float | None = None
+        self._done, self._last = 0.0, (self._began, 0.0, Event(kind="stage", text=""))
+        self._line: str | None = "" if _in_notebook() else None
         self._bar: Progress | None = None
-        if self._console.is_terminal:
+        if self._console.is_terminal and self._line is None and _is_wanted():
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-            self._drawn = self._bar = Progress(
+            self._bar = Progress(
                 TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=24),
+                BarColumn(bar_width=16),
                 TimeElapsedColumn(),
                 TextColumn("{task.fields[stage]}", markup=False),
                 console=self._console,
@@ -67,22 +90,55 @@ class ProgressDisplay(LiveDrawing):
                 transient=True,
             )
             self._task = self._bar.add_task(title, total=1.0, stage="")
+            self._drawn = None if patience_s else self._bar
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self._line:
+            sys.stderr.write(f"\r{' ' * len(self._line)}\r")
 
     def __call__(self, event: Event) -> None:
         """Show an event; nothing is redrawn between events, so that this process sleeps."""
+        now = time.monotonic()
         if event.kind in ("note", "wait"):
             self._console.print(clean_text(event.text), markup=False, soft_wrap=True)
+            self._waits_since = now if event.kind == "wait" else self._waits_since
             return
-        length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
-        stage = clean_line(event.text) + length
-        now = time.monotonic()
+        if self._waits_since is not None:
+            self._began += now - self._waits_since
+            self._waits_since = None
+        begun, start, stage = self._last
+        if event.kind == "stage":
+            self._done = max(self._done, event.done or 0.0)
+            self._last, stage = (now, self._done, event), event
+        elif stage.seconds and stage.until is not None:  # so far in a stage of known length
+            part = min(1.0, (now - begun) / stage.seconds)
+            self._done = max(self._done, start + (stage.until - start) * part)
+        if now - self._began >= self._patience_s and _is_wanted():
+            self._draw(stage, now)
+
+    def _draw(self, stage: Event, now: float) -> None:
+        length = f" ({text_from_seconds(stage.seconds, digits=2)})" if stage.seconds else ""
+        text, elapsed_s = clean_line(stage.text) + length, now - self._began
+        if elapsed_s >= LEAST_ELAPSED_S and self._done >= LEAST_DONE:
+            rest_s = (stage.seconds or 0.0) - (now - self._last[0])
+            left_s = max(rest_s, elapsed_s * (1 - self._done) / self._done)
+            how = "at most" if stage.at_most else "about"
+            text = f"{how} {text_from_long_time(left_s)} left · {text}"
         if self._bar is not None:
-            if event.kind == "stage":
-                self._bar.update(self._task, completed=event.done, stage=stage)
+            if self._drawn is None:
+                self._drawn = self._bar
+                self._bar.start()
+            self._bar.update(self._task, completed=self._done, stage=text)
             self._bar.refresh()
-        elif event.kind == "stage" and now - self._printed_at >= PLAIN_LINE_S:
+        elif self._line is not None:
+            line = f"{self._title}: {self._done:.0%} · {text}"
+            sys.stderr.write(f"\r{line.ljust(len(self._line))}")
+            sys.stderr.flush()
+            self._line = line
+        elif now - self._printed_at >= PLAIN_LINE_S:
             self._printed_at = now
-            self._console.print(f"{self._title}: {stage}", markup=False, soft_wrap=True)
+            self._console.print(f"{self._title}: {text}", markup=False, soft_wrap=True)
 
 
 def say(text: str) -> None:

@@ -33,10 +33,20 @@ R = TypeVar("R", bound=VerbRequest)
 T = TypeVar("T")
 
 
+PATIENCE_S = 2.0  # a Python function that takes less shows no progress
+
+
 def _no_progress(title: str) -> AbstractContextManager[Listener]:
     from trtbench.requests.execution import silent
 
     return nullcontext(silent)
+
+
+def _python_progress(title: str) -> AbstractContextManager[Listener]:
+    """Show the progress of long work in a Python program on a terminal, or in a notebook."""
+    from trtbench.verbs._screen import ProgressDisplay, is_watched
+
+    return ProgressDisplay(title, patience_s=PATIENCE_S) if is_watched() else _no_progress(title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +160,9 @@ def python_function(
     """Return the Python function of a verb; its arguments are the fields of the request."""
 
     def call(*arguments: P.args, **named: P.kwargs) -> T:
-        return run(request_from_arguments(request, arguments, named), Caller())
+        return run(
+            request_from_arguments(request, arguments, named), Caller(progress=_python_progress)
+        )
 
     call.__module__ = run.__module__
     kind: type[VerbRequest] = request  # type: ignore[assignment]

@@ -35,7 +35,7 @@ from trtbench.core.safety import clean_line, mask
 from trtbench.core.units import text_from_long_time, text_from_seconds
 from trtbench.requests.fields import Words, option, words_from_text
 from trtbench.requests.measure import SweepRequest
-from trtbench.verbs._screen import LiveDrawing, draw, print_json, say
+from trtbench.verbs._screen import LiveDrawing, draw, is_watched, print_json, say
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
         start_sweep(plan.matrix, folder, store=store, lenient=_is_lenient(request))
     with (
         caller.executing(request, config, None) as execution,
-        Board() if caller.on_terminal else nullcontext(lambda progress: None) as board,
+        Board()
+        if caller.on_terminal or is_watched()
+        else nullcontext(lambda progress: None) as board,
     ):
         try:
             sweep = run_sweep(

@@ -288,6 +288,8 @@ def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
     if compared.interference:
         moved = " and ".join(text_from_change(part) for part in compared.interference)
         yield "interleaving", f"changes times by {moved} (baseline and candidate)"
+    elif compared.mode in ("bursts", "lock-step"):
+        yield "interleaving", "two processes share the device: bench, which is alone, may differ"
     alone = compared.comparison.alone
     if alone is not None and alone.ratio is not None and alone.interval is not None:
         yield "alone", f"{text_from_change(alone.ratio - 1)}, {interval_text(alone, digits=1)}"

@@ -1,0 +1,82 @@
+"""Progress: a total that does not move, the time left, and the same in Python."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from command import QUICK, Say
+
+import trtbench
+from models import tiny_model
+from trtbench.requests.execution import Event
+from trtbench.verbs import _screen, _verb
+from trtbench.verbs._screen import ProgressDisplay
+
+
+class Notebook(io.StringIO):
+    """stderr as a notebook has it."""
+
+    __module__ = "ipykernel.iostream"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((_screen, "PLAIN_LINE_S"), (_screen, "LEAST_ELAPSED_S")):
+        monkeypatch.setattr(module, name, 0.0)
+    monkeypatch.setattr(_verb, "PATIENCE_S", 0.0)
+
+
+def test_launches_and_candidates_count_towards_one_total(say: Say) -> None:
+    for name in ("a.onnx", "b.onnx", "c.onnx"):
+        tiny_model(Path(name))
+    said = say("bench", "a.onnx", "--launches", "3", *QUICK).err
+    assert re.search(r"about [\d.]+ s left · launch 2/3: measuring", said)
+    turns = ("--launches", "2", "--pairs", "10", "--max-launches", "6")
+    said = say("compare", "a.onnx", "b.onnx", "c.onnx", *turns).err
+    launches = re.findall(r"candidate (\d)/2: launch (\d) of at most (\d+), both", said)
+    assert {most for _, _, most in launches} == {"6"}
+    assert {number for number, _, _ in launches} == {"1", "2"}
+    assert "at most" in said.rpartition("left")[0]
+
+
+@pytest.mark.parametrize(("wanted", "shown"), [("1", True), ("0", False)])
+def test_python_shows_progress_in_a_notebook_as_one_line(
+    wanted: str, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Notebook()
+    monkeypatch.setattr(sys, "stderr", seen)
+    monkeypatch.setenv("TRTBENCH_PROGRESS", wanted)
+    trtbench.bench(
+        tiny_model(tmp_path / "a.onnx"), launches=2, duration="20ms", warmup="1ms",
+        until_steady=False, threads=1, store=tmp_path / "store",
+    )  # fmt: skip
+    lines = seen.getvalue().split("\r")
+    assert (len(lines) > 4) == shown
+    assert any(re.search(r"a.onnx: \d+% · about .* left · launch 2/2", x) for x in lines) == shown
+    assert "\n" not in seen.getvalue()
+    assert not lines[-1], "the line is left standing"
+
+
+def test_what_is_done_never_decreases_and_a_stage_of_known_length_moves_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, now = Notebook(), [0.0]
+    monkeypatch.setattr(sys, "stderr", seen)
+    monkeypatch.setattr(_screen.time, "monotonic", lambda: now[0])
+    with ProgressDisplay("x") as listen:
+        for at_s, event in (
+            (0, Event(kind="wait", text="waiting for cpu")),
+            (100, Event(kind="stage", text="measure", done=0.2, seconds=8.0, until=0.8)),
+            (104, Event(kind="tick", text="")),
+            (105, Event(kind="stage", text="again", done=0.1)),
+        ):
+            now[0] = float(at_s)
+            listen(event)
+    shares = [int(each) for each in re.findall(r"(\d+)%", seen.getvalue())]
+    assert shares == [20, 50, 50]
+    left = re.findall(r"about (\d+) s left", seen.getvalue())
+    assert left == ["8", "4", "5"], "waiting counts as work, or the length of a stage does not"
