@@ -491,7 +491,7 @@ def _measure_launches(
         except KeyboardInterrupt as problem:
             stopped = problem
             if not (work / directory.LOAD).is_file():
-                if not launches or search is not None:
+                if not launches:
                     raise
                 shutil.rmtree(work, ignore_errors=True)
                 break

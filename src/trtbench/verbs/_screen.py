@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from trtbench.core.safety import clean_line, clean_text
 from trtbench.core.units import text_from_long_time, text_from_seconds
-from trtbench.requests.execution import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from trtbench.core.results import Sidecar
     from trtbench.report.document import Document
+    from trtbench.requests.execution import Event
 
 D = TypeVar("D", bound="LiveDrawing")
 T = TypeVar("T")
@@ -74,7 +74,8 @@ class ProgressDisplay(LiveDrawing):
         self._printed_at, self._began = -math.inf, time.monotonic()
         self._patience_s = patience_s
         self._waits_since: float | None = None
-        self._done, self._last = 0.0, (self._began, 0.0, Event(kind="stage", text=""))
+        self._done = 0.0
+        self._last: tuple[float, float, Event] | None = None  # when, what was done, the stage
         self._line: str | None = "" if _in_notebook() else None
         self._bar: Progress | None = None
         if self._console.is_terminal and self._line is None and _is_wanted():
@@ -107,21 +108,21 @@ class ProgressDisplay(LiveDrawing):
         if self._waits_since is not None:
             self._began += now - self._waits_since
             self._waits_since = None
-        begun, start, stage = self._last
-        if event.kind == "stage":
+        if event.kind == "stage" or self._last is None:
             self._done = max(self._done, event.done or 0.0)
-            self._last, stage = (now, self._done, event), event
-        elif stage.seconds and stage.until is not None:  # so far in a stage of known length
+            self._last = now, self._done, event
+        begun, start, stage = self._last
+        if stage.seconds and stage.until is not None:  # so far in a stage of known length
             part = min(1.0, (now - begun) / stage.seconds)
             self._done = max(self._done, start + (stage.until - start) * part)
         if now - self._began >= self._patience_s and _is_wanted():
-            self._draw(stage, now)
+            self._draw(stage, begun, now)
 
-    def _draw(self, stage: Event, now: float) -> None:
+    def _draw(self, stage: Event, begun: float, now: float) -> None:
         length = f" ({text_from_seconds(stage.seconds, digits=2)})" if stage.seconds else ""
         text, elapsed_s = clean_line(stage.text) + length, now - self._began
         if elapsed_s >= LEAST_ELAPSED_S and self._done >= LEAST_DONE:
-            rest_s = (stage.seconds or 0.0) - (now - self._last[0])
+            rest_s = (stage.seconds or 0.0) - (now - begun)
             left_s = max(rest_s, elapsed_s * (1 - self._done) / self._done)
             how = "at most" if stage.at_most else "about"
             text = f"{how} {text_from_long_time(left_s)} left · {text}"
