@@ -124,6 +124,28 @@ def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFi
     assert not list(Path("made").glob("*.repaired.onnx"))
 
 
+def test_a_range_that_does_not_fit_is_said_before_any_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a model whose every group is restored is no INT8 model that was repaired."""
+    convolutions(tmp_path / "net.onnx", layers=3, seed=0)
+    words = ["quantize", "net.onnx", "--precision", "int8", "--calibration", "random"]
+    assert run_command([*words, "--items", "16", "-o", "net.int8.onnx"]) == 0
+    pair = ["localize", "net.onnx", "net.int8.onnx", "--random", "16"]
+    for values in ("0:255", "0:0.01"):
+        capsys.readouterr()
+        assert run_command([*pair, "--range", values]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert "net.onnx The calibration does not fit these inputs: the input x is" in told
+        assert "--exclude" not in told
+    capsys.readouterr()
+    assert run_command([*pair, "--repair", "--where", "sqnr>=90dB"]) == EXIT_BROKEN
+    told = " ".join(capsys.readouterr().out.split())
+    assert "nothing is quantized any more: use the reference" in told
+    assert "does not fit" not in told
+    assert not list(Path("artifacts/localize").glob("*.repaired.onnx"))
+
+
 def _outputs(path: Path, items: np.ndarray) -> np.ndarray:
     import onnxruntime
 

@@ -115,7 +115,7 @@ def commands_for(request: LocalizeRequest, found: Localized) -> dict[str, str]:
     """Return commands that keep the groups in higher precision: the repaired, else the worst."""
     kept = [group for group in found.groups if group.node in found.kept] or list(found.groups[:1])
     names = list(dict.fromkeys(name for group in kept for name in group.named))
-    if not names:
+    if not names or found.misfit or found.nothing_left:
         return {}
     worst = kept[0]
     gains = max(worst.gain or 0.0, worst.sqnr_gain_db or 0.0) > 0

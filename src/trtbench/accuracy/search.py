@@ -54,6 +54,7 @@ PASS_THROUGH = (
 ZERO_BELOW = {"INT8": 0.5 / 127, "UINT8": 0.5 / 255, "INT4": 0.5 / 7, "UINT4": 0.5 / 15,
               "FP4": 0.25 / 6}  # fmt: skip
 """Fraction of the largest value below which a quantized type rounds to zero."""
+MAX_INPUT_LOSS = 0.1  # rel. L2 of a quantized input, above which its range does not fit
 MANY_ZEROED = 0.25  # share of values rounded to zero from which a tensor has harmful outliers
 
 _Progress = Callable[[float, str], None]
@@ -685,7 +686,8 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         items=len(batches),
         where=condition.text if condition else None,
         one_by_one=single,
-        in_time=len(tried) == len(groups) or not single,
+        in_time=len(tried) == len(groups),
+        misfit=_range_misfit(pair, batches),
         stand_in=any(kind in casts.LOW for kind in pair.candidate.types.values()),
         unmatched=tuple(
             pair.reference.nodes[pair.reference.producers[name]].name for name in unmatched
@@ -696,6 +698,33 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     if condition is not None:
         found = _repair(spec, trials, condition, found, ranked)
     return found.having(trials=len(trials.known), seconds=time.monotonic() - began)
+
+
+def _range_misfit(pair: GraphPair, batches: Batches) -> str | None:
+    """Say how the range that an input is quantized with differs from the values of the items."""
+    from onnx import numpy_helper
+
+    graph = pair.candidate
+    for name in pair.reference.inputs:
+        theirs = pair.matches[name]
+        quantizers = (node for node in graph.nodes if node.op_type == "QuantizeLinear")
+        reader = next((node for node in quantizers if node.input[0] == theirs), None)
+        stored = [graph.stored[n] for n in reader.input[1:] if n in graph.stored] if reader else []
+        scale, zero = map(numpy_helper.to_array, stored) if len(stored) == 2 else (None, None)
+        if scale is None or zero is None or scale.size != 1 or zero.dtype.kind not in "iu":
+            continue
+        ends, offset, step = np.iinfo(zero.dtype), int(zero.item()), float(scale.item())
+        low, high = ((int(end) - offset) * step for end in (ends.min, ends.max))
+        values = np.concatenate([x.feed[name].ravel() for x in batches.first(BOUNDARY_ITEMS)])
+        drift = Drift()
+        drift.add(values, np.clip(np.round(values / step) * step, low, high))
+        if (drift.rel_l2 or 0.0) > MAX_INPUT_LOSS:
+            return (
+                f"the input {theirs} is quantized for {low:.3g} to {high:.3g}, but its values here "
+                f"are {values.min():.3g} to {values.max():.3g}, which loses "
+                f"{min(1.0, drift.rel_l2 or 0.0):.0%} of them (rel. L2)"
+            )
+    return None
 
 
 def _group_parts(pair: GraphPair, drifts: Mapping[str, Drift]) -> list[list[Part]]:
@@ -802,6 +831,8 @@ def _repair(
         late = time.monotonic() > trials.ends
         return found.having(met=False, in_time=found.in_time and not late)
     kept = [g for g in ranked if g in chosen]
+    if kept and len(kept) == len(trials.groups):
+        return found.having(met=False, nothing_left=True)
     if kept and spec.repair is not None:
         parts = sorted((p for g in kept for p in trials.groups[g]), key=lambda p: p.position)
         made = trials.restored_model(chosen)

@@ -34,10 +34,12 @@ def bisect(count: int, try_it: Callable[[Restored], Loss | None]) -> dict[int, L
                 if tried is None:
                     return found
                 halves.append((tried, start, stop))
+                if stop - start == 1:
+                    found[start] = tried
             better, other = sorted(halves)
             heapq.heappush(waiting, other)
             continue
-        found[low] = loss
+        found.setdefault(low, loss)
         better = heapq.heappop(waiting) if waiting else None
     return found
 

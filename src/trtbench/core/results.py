@@ -348,6 +348,8 @@ class Localized(Value, frozen=True, kw_only=True):
     one_by_one: bool = True  # every group was restored by itself, else by bisection
     seconds: float = 0.0
     in_time: bool = True
+    misfit: str | None = None  # how the range of a quantized input differs from the items
+    nothing_left: bool = False  # only a model without any low type meets the condition
     stand_in: bool = False  # FP16 or BF16 was emulated: computed in FP32 and rounded
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

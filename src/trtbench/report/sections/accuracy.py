@@ -520,6 +520,9 @@ def _decibels(value: float | None, *, signed: bool = False) -> Cell:
 # ---- localize
 
 
+MIN_GAIN_DB = 0.05  # less is shown as 0.0 dB
+
+
 def document_from_localized(result: Localization) -> Document:
     """Describe which layers reduce the accuracy of a model, and how to repair it."""
     found = result.found
@@ -534,6 +537,9 @@ def document_from_localized(result: Localization) -> Document:
         least = "all of them are needed"
         words = least if found.minimal else "time ran out before fewer were tried"
         notes.append(f"Kept for {found.where}: {_join_names(found.kept)}; {words}.")
+    if not found.in_time:
+        tried = sum(bool(group.restored) for group in found.groups)
+        notes.append(f"Time ran out: {tried} of {len(found.groups)} groups were tried alone.")
     if found.stand_in:
         notes.append(
             "FP16 and BF16 are computed in FP32 and rounded after every node, like tensor cores "
@@ -571,6 +577,10 @@ def answer(result: Localization) -> str:
     added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
     lost = f"loses most accuracy in {worst.type}{added}"
     why = f"{worst.node} {precision_problem(worst) or lost}"
+    if _gains_nothing(worst, found.metric) and not precision_problem(worst):
+        why = "No group of nodes brings accuracy back by itself"
+    if found.misfit:
+        why = f"The calibration does not fit these inputs: {found.misfit}. Calibrate with such data"
     was = [] if found.metric == "sqnr_db" else [_format_metric(found.metric, found.candidate)]
     if odd := int(found.candidate.get("nonfinite") or 0):
         was.append(f"{odd} values not finite")
@@ -578,13 +588,26 @@ def answer(result: Localization) -> str:
     if found.met:
         kept = f"{_join_names(found.kept)} kept in full precision"
         return f"{why}; {kept}: {value(found.repaired)} {before}."
+    if found.nothing_left:
+        return (
+            f"{why}. Only with all {len(found.groups)} groups restored is {found.where} met, and "
+            "then nothing is quantized any more: use the reference."
+        )
     if found.met is False:
         reason = f"with all groups restored, {value(found.all_restored)}"
         return (
             f"{why}. No repair meets {found.where}: {reason if found.in_time else 'time ran out'}."
         )
     restored = f"; restored: {value(worst.restored)} {before}" if worst.restored else ""
-    return f"{why}{restored}."
+    return f"{why}{'' if found.misfit else restored}."
+
+
+def _gains_nothing(group: NodeGroup, metric: str) -> bool:
+    """Whether restoring a group alone was tried, and gained less than is shown."""
+    if not group.restored or group.restored.get("rel_l2") == 0:
+        return False
+    closer = (group.sqnr_gain_db or 0.0) >= MIN_GAIN_DB
+    return not closer and (metric == "sqnr_db" or (group.gain or 0.0) <= 0)
 
 
 def _format_metric(metric: str, numbers: Numbers) -> str:
