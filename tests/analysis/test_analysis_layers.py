@@ -8,8 +8,11 @@ from typing import TypeVar
 import pytest
 from layer_sets import conv, fp16_chain, graph, int8_chain, other, profile, table
 
+from analysis_values import run
 from trtbench.analysis.gate import judge_expectations
 from trtbench.core.errors import UsageError
+from trtbench.core.run import Fact, FactSource
+from trtbench.core.samples import IterationTimes
 from trtbench.layers import diff
 from trtbench.layers import table as tables
 from trtbench.layers.cost import gpu_peaks, peak_of, with_rates
@@ -40,6 +43,9 @@ def test_a_row_tells_what_profile_and_inspector_tell() -> None:
     assert first.share == pytest.approx(5 / 43)
     assert first.flops == 2 * 64 * 64 * 9 * 56 * 56
     assert first.traffic_bytes == 2 * 64 * 56 * 56 + 64 * 64 * 9
+    view = ("qkv", "fp16")  # of one tensor, of which attention reads three parts
+    attention = conv("mha", view, ("y", "fp16"), also=[view, view])
+    assert table([attention], [1]).layers[0].traffic_bytes == 2 * (4 * 64 * 56 * 56 + 64 * 64 * 9)
 
 
 def test_layers_that_share_a_name_stay_apart_and_keep_their_order() -> None:
@@ -198,6 +204,10 @@ def test_layers_asked_to_be_narrower_are_named() -> None:
     assert [each.name for each in truth.unmet] == ["/b/Conv", "/c/Conv", "/a/Conv"]
     assert {(each.asked, each.got) for each in truth.unmet} == {("int8", "fp16")}
     assert not tables.summarize_precision(int8_chain(), asked="int8").unmet
+    sources: dict[FactSource, str | None] = {"stated": "int8", "implied": None}
+    for source, asked in sources.items():  # what was read off the layers was not asked for
+        made = run(IterationTimes(), conditions={"precision": Fact(value="int8", source=source)})
+        assert tables.facts_from_run(made).asked == asked
     assert tables.narrowest("FP32+FP16+INT8") == "int8"
     assert tables.narrowest(None) is None
 
@@ -411,5 +421,13 @@ def test_what_is_not_known_is_unclear_and_said() -> None:
     texts = ["share(precision=int8)>=80%", "count(Conv)==2", "jitter<5%"]
     kind, named, jitter = judge_expectations(texts, bare, tables.EngineFacts())
     assert (kind.outcome, named.outcome, jitter.outcome) == ("unclear", "pass", "unclear")
+@@@@    texts = ["share(precision=int8)>=80%", "jitter<5%", "count(Conv)==2", "count(MatMul)==0"]
+    kind, jitter, *counts = judge_expectations(texts, bare, tables.EngineFacts())
+    assert {each.outcome for each in (kind, jitter, *counts)} == {"unclear"}
+    (named,) = judge_expectations(["count(name=Conv_*)==2"], bare, tables.EngineFacts())
+    assert named.outcome == "pass"
+    region = other("{ForeignNode[/m/MatMul.../m/Softmax]}", "Myelin", ("x", "fp16"), ("y", "fp16"))
+    (inside,) = judge_expectations(["count(Einsum)==0"], table([region], [9]), tables.EngineFacts())
+    assert (inside.outcome, "--onnx" in inside.message) == ("unclear", True)
     assert "detailed layer information" in kind.message
     assert "jitter" in jitter.message

@@ -77,7 +77,7 @@ def test_profile_and_its_separate_run() -> None:
         assert ("--separateProfileRun" in command) is separate
         assert "--exportProfile=o/profile.json" in command
         assert "--exportTimes=o/times.json" in command
-        assert "--exportLayerInfo=o/graph.json" in command
+        assert {"--exportLayerInfo=o/graph.json", "--profilingVerbosity=detailed"} <= {*command}
 
 
 def test_a_profile_in_the_timed_run_leaves_no_times() -> None:

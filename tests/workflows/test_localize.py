@@ -131,7 +131,7 @@ def test_a_range_that_does_not_fit_is_said_before_any_node(
     convolutions(tmp_path / "net.onnx", layers=3, seed=0)
     words = ["quantize", "net.onnx", "--precision", "int8", "--calibration", "random"]
     assert run_command([*words, "--items", "16", "-o", "net.int8.onnx"]) == 0
-    pair = ["localize", "net.onnx", "net.int8.onnx", "--random", "16"]
+    pair = ["localize", "net.onnx", "net.int8.onnx", "--random", "16", "-o", "made"]
     for values in ("0:255", "0:0.01"):
         capsys.readouterr()
         assert run_command([*pair, "--range", values]) == 0
@@ -143,7 +143,7 @@ def test_a_range_that_does_not_fit_is_said_before_any_node(
     told = " ".join(capsys.readouterr().out.split())
     assert "nothing is quantized any more: use the reference" in told
     assert "does not fit" not in told
-    assert not list(Path("artifacts/localize").glob("*.repaired.onnx"))
+    assert not list(Path("made").glob("*.repaired.onnx"))
 
 
 def _outputs(path: Path, items: np.ndarray) -> np.ndarray:

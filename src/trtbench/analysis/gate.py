@@ -26,7 +26,15 @@ from trtbench.core.units import (
     text_from_seconds,
 )
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import EngineFacts, Layer, LayerTable, facts_from_run, matches, total_s
+from trtbench.layers.table import (
+    EngineFacts,
+    Layer,
+    LayerTable,
+    facts_from_run,
+    hides_nodes,
+    matches,
+    total_s,
+)
 
 Outcome = Literal["pass", "fail", "unclear"]
 
@@ -307,23 +315,34 @@ def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> 
     met = holds(expectation, row)
     if met is None:
         missing = ", ".join(unknown_names(expectation, row))
-        message = [f"{missing} is unknown: it needs a profile and detailed layer information"]
+        needs = "a profile and detailed layer information"
+        if any(hides_nodes(layer) for layer in table.layers):
+            needs += ", and --onnx MODEL.onnx for what a ForeignNode contains"
+        message = [f"{missing} is unknown: it needs {needs}"]
     outcome: Outcome = "unclear" if met is None else "pass" if met else "fail"
     return GateResult(rule=rule, outcome=outcome, message=", ".join(message))
+
+
+def _key(condition: str) -> str:
+    """Return what a condition on layers is about; empty for a kind or an operator."""
+    key, equals, _ = condition.partition("=")
+    if equals:
+        return key.strip()
+    return "name" if any(sign in condition for sign in "*?/") else ""
 
 
 def _value(function: str, arguments: str, table: LayerTable) -> float | None:
     """Evaluate a function; ``None`` if it needs kinds or types and only names are known."""
     conditions = [part.strip() for part in arguments.split(",") if part.strip()]
-    keys = {each.partition("=")[0].strip() for each in conditions if "=" in each}
+    keys = {_key(each) for each in conditions}
     if not table.detailed and keys & {"kind", "precision", "bound", "asked"}:
+        return None
+    hidden = table.lacks or any(hides_nodes(layer) for layer in table.layers)
+    if hidden and keys & {"", "operator"}:  # an operator may be inside a layer of another name
         return None
 
     def meets(layer: Layer, condition: str) -> bool:
-        key, equals, wanted = (part.strip() for part in condition.partition("="))
-        if not equals:
-            key = "name" if any(sign in condition for sign in "*?/") else ""
-            wanted = condition
+        key, wanted = _key(condition), condition.partition("=")[2].strip() or condition
         if key == "name":
             return matches(layer, wanted)
         word, operators = wanted.lower(), [each.lower() for each in layer.operators]

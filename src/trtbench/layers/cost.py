@@ -1,7 +1,7 @@
 """Operations and bytes of engine layers, what GPUs can do at best, and the roofline.
 
 The cost of a node that several layers came from is divided evenly among them. Traffic is what a
-layer moves when every tensor is read and written exactly once, so it is a lower bound.
+layer moves when every input and output is read and written exactly once, so it is a lower bound.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def traffic_of(
     """Count the bytes of a layer's inputs, outputs and weights, else those of its ONNX nodes."""
     if role in ("constant", "nothing"):
         return None
-    tensors = {each.name: each for each in (*info.inputs, *info.outputs)} if info else {}
-    known = [x for x in tensors.values() if x.dtype in BYTES and min(x.dimensions, default=0) >= 0]
+    tensors = (*info.inputs, *info.outputs) if info else ()  # each view of a tensor is read
+    known = [x for x in tensors if x.dtype in BYTES and min(x.dimensions, default=0) >= 0]
     if info is None or not tensors or len(known) < len(tensors):
         return costs.total(nodes, "traffic_bytes") if costs is not None else None
     moved: float = sum(math.prod(x.dimensions) * BYTES[x.dtype or ""] for x in known)

@@ -126,6 +126,11 @@ def myelin_ends(name: str) -> tuple[str, str] | None:
     return (match["first"].strip(), match["last"].strip()) if match else None
 
 
+def hides_nodes(layer: Layer) -> bool:
+    """Whether a layer is a Myelin region of which only the first and last node are known."""
+    return myelin_ends(layer.name) is not None and len(layer.nodes) <= 2
+
+
 def nodes_from_name(name: str) -> tuple[str, ...]:
     """List the ONNX nodes in a layer's name, in order, without weights and generated layers."""
     if _REFORMAT.match(name):
@@ -307,6 +312,7 @@ class PrecisionSummary(Value, frozen=True, kw_only=True):
     types: tuple[Group, ...]
     unmet: tuple[UnmetPrecision, ...]
     conversions: tuple[Group, ...]  # by role: layers that only convert tensors
+    uncounted: float = 0.0  # share of the time in layers that compute unknown FLOPs
 
 
 def summarize_precision(table: LayerTable, *, asked: str | None = None) -> PrecisionSummary:
@@ -331,6 +337,7 @@ def summarize_precision(table: LayerTable, *, asked: str | None = None) -> Preci
         types=tuple(each for each in groups_of(table, "precision") if each.name in known),
         unmet=tuple(unmet),
         conversions=tuple(each for each in groups_of(table, "role") if each.name in CONVERSIONS),
+        uncounted=math.fsum(layer.share or 0.0 for layer in computing if layer.flops is None),
     )
 
 
@@ -402,7 +409,7 @@ def facts_from_run(run: Run) -> EngineFacts:
 
     record, gpu = run.record, gpu_of(run.record)
     profiled = [each.profiled_gpu_s for each in record.launches if each.profiled_gpu_s is not None]
-    graph = record.conditions.get("cuda_graph")
+    graph, stated = (record.conditions.get(name) for name in ("cuda_graph", "precision"))
     columns = run.times.durations()
     spread = columns.get("gpu", columns.get(run.times.headline))
     clocks = [sample.sm_clock_hz for sample in run.telemetry if sample.sm_clock_hz]
@@ -427,7 +434,7 @@ def facts_from_run(run: Run) -> EngineFacts:
         gpu=gpu.name if gpu else None,
         sm_count=gpu.sm_count if gpu else None,
         batch=record.batch,
-        asked=precision_of(record),
+        asked=precision_of(record) if stated is None or stated.source != "implied" else None,
         cuda_graph=graph.value if graph and isinstance(graph.value, bool) else None,
         tensorrt=record.environment.versions.get("tensorrt"),
     )

@@ -191,6 +191,15 @@ def _ms(seconds: float) -> int:
     return math.ceil(round(seconds * 1000, 6))
 
 
+def _detail_flags(extra: Sequence[str], abilities: TrtexecAbilities) -> list[str]:
+    """Return the version's flag for kinds, types and shapes of layers, unless the user has it."""
+    names = {"--profilingVerbosity": "detailed", "--nvtxMode": "verbose"}
+    flag = next((name for name in names if abilities.has(name)), None)
+    if flag is None or any(each.startswith(flag) for each in extra):
+        return []
+    return [f"{flag}={names[flag]}"]
+
+
 def _export_flags(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) -> list[str]:
     if not spec.profile:
         return [f"--exportTimes={folder / TIMES}"]
@@ -204,6 +213,7 @@ def _export_flags(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePat
     withheld = not separate and abilities.at_least(8, 4) is True  # no times file then
     arguments = [] if withheld else [f"--exportTimes={folder / TIMES}"]
     arguments += [f"--exportProfile={folder / PROFILE}", "--dumpProfile"]
+    arguments += _detail_flags(spec.extra_args, abilities)
     if abilities.has("--exportLayerInfo"):
         arguments.append(f"--exportLayerInfo={folder / GRAPH}")
     if separate and not abilities.has_inverted_defaults:
@@ -282,10 +292,7 @@ def build_command(
             arguments.append(f"{abilities.require(flag, what=what)}{value}")
     if spec.dla_core is not None:
         arguments.append("--allowGPUFallback")
-    if spec.detailed_layers and abilities.has("--profilingVerbosity"):
-        arguments.append("--profilingVerbosity=detailed")
-    elif spec.detailed_layers and abilities.has("--nvtxMode"):
-        arguments.append("--nvtxMode=verbose")
+    arguments += _detail_flags(spec.extra_args, abilities) if spec.detailed_layers else []
     if abilities.has("--exportLayerInfo"):
         arguments.append(f"--exportLayerInfo={PurePath(folder) / GRAPH}")
     skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"

@@ -249,10 +249,12 @@ def _precision_blocks(truth: PrecisionSummary) -> Iterator[Block]:
     """Show time by precision, conversions, and layers in another type than requested."""
     pairs: list[tuple[str, Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
+    hidden = f"known FLOPs (unknown in {text_from_share(truth.uncounted)} of time)"
+    of = hidden if truth.uncounted else "FLOPs"
     for each in truth.types:
         words = [counted(int(each.layers), "layer")]
         words += [f"{text_from_share(each.share)} of time"] if each.share is not None else []
-        words += [f"{text_from_share(each.flops / flops)} of FLOPs"] if each.flops else []
+        words += [f"{text_from_share(each.flops / flops)} of {of}"] if each.flops else []
         pairs.append((each.name, Cell(each.share, ", ".join(words))))
     for change in truth.conversions:
         took = f", {text_from_duration(change.seconds)}" if change.seconds is not None else ""
