@@ -418,10 +418,7 @@ def test_expectations_are_judged(text: str, outcome: str) -> None:
 
 def test_what_is_not_known_is_unclear_and_said() -> None:
     bare = join_layers(profile(["Conv_0", "Conv_1"], [1, 2]))
-    texts = ["share(precision=int8)>=80%", "count(Conv)==2", "jitter<5%"]
-    kind, named, jitter = judge_expectations(texts, bare, tables.EngineFacts())
-    assert (kind.outcome, named.outcome, jitter.outcome) == ("unclear", "pass", "unclear")
-@@@@    texts = ["share(precision=int8)>=80%", "jitter<5%", "count(Conv)==2", "count(MatMul)==0"]
+    texts = ["share(precision=int8)>=80%", "jitter<5%", "count(Conv)==2", "count(MatMul)==0"]
     kind, jitter, *counts = judge_expectations(texts, bare, tables.EngineFacts())
     assert {each.outcome for each in (kind, jitter, *counts)} == {"unclear"}
     (named,) = judge_expectations(["count(name=Conv_*)==2"], bare, tables.EngineFacts())

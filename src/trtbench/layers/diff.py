@@ -52,6 +52,8 @@ MIN_SHARED_NAMES = 0.5  # share of numbered names in both engines, below which n
 MAX_LAYERS_PER_NODE = 8  # a node in more layers does not align them (shapes, constants)
 MAX_GAP_LAYERS = 6  # unaligned layers between the same neighbours that are aligned as a group
 MAX_CELLS = 60_000_000  # largest table for sequence alignment: 7 700 by 7 700 layers, 120 MB
+MIN_GAIN = 1.02  # smaller speed-ups do not count
+NO_FACTS = EngineFacts()
 MIN_COMMON_WORK = 0.1  # engines with a smaller share of aligned layers are different networks
 
 
@@ -283,14 +285,23 @@ class Change(Value, frozen=True, kw_only=True):
         return self.name_a or self.name_b or ""
 
 
+class WholeTimes(Value, frozen=True, kw_only=True):
+    """The median time of one inference of both engines, else the sums of their layers."""
+
+    what: str
+    a_s: float
+    b_s: float
+
+
 class EngineDiff(Value, frozen=True, kw_only=True):
     """The changes between two engines; they add up to the difference of the layer sums."""
 
     changes: tuple[Change, ...]  # the largest first; layers that took no time on either side last
     a_s: float | None
     b_s: float | None
+    whole: WholeTimes | None
     related: bool  # whether enough layers have a counterpart to be of the same network
-    lacks: tuple[str, ...] = ()  # what is unknown of which engines, and the file that would tell
+    lacks: dict[str, str]  # by engine: what is unknown, and the file that would tell
     explained: float | None
     """Share of all changes in time, up or down, that is in layers of both engines or in
     conversions; the rest is in layers that only one engine has."""
@@ -300,27 +311,29 @@ class EngineDiff(Value, frozen=True, kw_only=True):
     def delta_s(self) -> float | None:
         return None if self.a_s is None or self.b_s is None else self.b_s - self.a_s
 
+    def sentence(self, a: str, b: str) -> str:
+        """Say which of two engines is faster; less than 2 % is no difference."""
+        if self.whole is None:
+            return f"B {b} against A {a}: one has no profile, so it is unknown which is faster"
+        before, after = self.whole.a_s, self.whole.b_s
+        speed = before / after if before and after else 1.0
+        said = f"is {speed:.2f}x as fast as" if speed >= MIN_GAIN else "is about as fast as"
+        said = f"takes {1 / speed:.2f}x the time of" if speed <= 1 / MIN_GAIN else said
+        times = f"{text_from_seconds(after)} against {text_from_seconds(before)}"
+        return f"B {b} {said} A {a} ({self.whole.what}: {times})"
+
     def only_in(self, side: str) -> tuple[Change, ...]:
         """Return the changes that only one engine has: ``a`` or ``b``."""
         return tuple(each for each in self.changes if each.by == "none" and getattr(each, side))
 
 
-def by_one_statistic(a: LayerTable, b: LayerTable) -> tuple[LayerTable, LayerTable]:
-    """Return both engines with medians, or with averages if one of them has no medians."""
-    if not (a.timed and b.timed) or a.statistic == b.statistic:
-        return a, b
-    one, other = (
-        each.having(layers=tuple(layer.having(median_s=None) for layer in each.layers))
-        for each in (a, b)
-    )
-    return one, other
-
-
-def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
+def difference(
+    a: LayerTable, b: LayerTable, of_a: EngineFacts = NO_FACTS, of_b: EngineFacts = NO_FACTS
+) -> EngineDiff:
     """Align two engines and return what differs, by medians where both have them."""
     changes, notes = [], []
     if a.timed and b.timed and a.statistic != b.statistic:
-        a, b = by_one_statistic(a, b)
+        a, b = (x.having(layers=tuple(y.having(median_s=None) for y in x.layers)) for x in (a, b))
         notes.append("compared by averages, as one profile has no medians: stalls are in them")
     for one, other, by in align(a, b):
         left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
@@ -354,15 +367,21 @@ def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
     )
     work = [each for each in changes if each.role == "compute"]
     related = sum(each.by != "none" for each in work) >= MIN_COMMON_WORK * len(work)
-    lacks: dict[str, list[str]] = {}
-    for name, table in (("A", a), ("B", b)):
-        if table.lacks:
-            lacks.setdefault(table.lacks, []).append(name)
+    lacks = {name: table.lacks for name, table in (("A", a), ("B", b)) if table.lacks}
     if not related:
-        notes.append(
-            "hardly any layer has a counterpart: "
-            + ("kinds and shapes would align more" if lacks else "are these different networks?")
-        )
+        asked = "kinds and shapes would align more" if lacks else "are these different networks?"
+        notes.append(f"hardly any layer has a counterpart: {asked}")
+    times = (
+        ("GPU time", of_a.gpu_s, of_b.gpu_s),
+        ("latency", of_a.latency_s, of_b.latency_s),
+        ("host time", of_a.host_s, of_b.host_s),
+        ("sum of layers under the profiler", a.total_s, b.total_s),
+    )
+    known = (
+        WholeTimes(what=what, a_s=before, b_s=after)
+        for what, before, after in times
+        if before is not None and after is not None
+    )
     for name, table in (("A", a), ("B", b)):
         if not table.timed:
             notes.append(f"{name} has no profile: layers are aligned, but their times are unknown")
@@ -371,8 +390,9 @@ def difference(a: LayerTable, b: LayerTable) -> EngineDiff:
         changes=tuple(changes),
         a_s=a.total_s,
         b_s=b.total_s,
+        whole=next(known, None),
         related=related,
-        lacks=tuple(f"{' and '.join(names)}: {what}" for what, names in lacks.items()),
+        lacks=lacks,
         explained=(both_s / moved if moved else 1.0) if a.timed and b.timed else None,
         notes=tuple(notes),
     )
@@ -697,49 +717,10 @@ _CAUSES = {
 }
 """By code: the title, what to do, and the command."""
 
-MIN_GAIN = 1.02  # smaller speed-ups do not count: the narrower type brings nothing
-
-
-class WholeTimes(Value, frozen=True, kw_only=True):
-    """The time of one inference of both engines, and what was timed."""
-
-    what: str
-    a_s: float
-    b_s: float
-
-    def sentence(self, a: str, b: str) -> str:
-        """Say which of two engines is faster; less than 2 % is no difference."""
-        speed = self.a_s / self.b_s if self.b_s else math.inf
-        said = f"{b} is about as fast as {a}"
-        if speed >= MIN_GAIN:
-            said = f"{b} is {speed:.2f}x as fast as {a}"
-        elif speed <= 1 / MIN_GAIN:
-            said = f"{b} takes {self.b_s / self.a_s:.2f}x the time of {a}" if self.a_s else said
-        times = f"{text_from_seconds(self.b_s)} against {text_from_seconds(self.a_s)}"
-        return f"{said} ({self.what}: {times})"
-
-
-def whole_times(
-    a: LayerTable, b: LayerTable, left: EngineFacts, right: EngineFacts
-) -> WholeTimes | None:
-    """Return medians of a whole inference of both, else the sums of their layers."""
-    a, b = by_one_statistic(a, b)
-    times = (
-        ("GPU time", left.gpu_s, right.gpu_s),
-        ("latency", left.latency_s, right.latency_s),
-        ("host time", left.host_s, right.host_s),
-        ("sum of layers under the profiler", a.total_s, b.total_s),
-    )
-    for what, a_s, b_s in times:
-        if a_s is not None and b_s is not None:
-            return WholeTimes(what=what, a_s=a_s, b_s=b_s)
-    return None
-
 
 class Why(ShortView, Value, frozen=True, kw_only=True):
     """Why a candidate is not faster than a baseline, or not faster still."""
 
-    whole: WholeTimes
     baseline_s: float
     candidate_s: float
     expected_s: float  # time if all layers had gained as much as those in the narrower type
@@ -755,17 +736,16 @@ def why(
     a: LayerTable,
     b: LayerTable,
     *,
-    baseline: EngineFacts | None = None,
-    candidate: EngineFacts | None = None,
+    baseline: EngineFacts = NO_FACTS,
+    candidate: EngineFacts = NO_FACTS,
 ) -> Why | None:
     """Return the causes ranked by what they explain; ``None`` if a side has no profile."""
-    left, right = baseline or EngineFacts(), candidate or EngineFacts()
-    diff, whole = difference(a, b), whole_times(a, b, left, right)
-    a, b = by_one_statistic(a, b)
-    if a.total_s is None or b.total_s is None or whole is None:
+    left, right, diff = baseline, candidate, difference(a, b, baseline, candidate)
+    a_s, b_s = diff.a_s, diff.b_s
+    if a_s is None or b_s is None or diff.whole is None:
         return None
-    if (whole.b_s - whole.a_s) * (b.total_s - a.total_s) < 0:
-        note = f"by its {whole.what} it is the other way round than by the sum of its layers"
+    if (diff.whole.b_s - diff.whole.a_s) * (b_s - a_s) < 0:
+        note = f"by {diff.whole.what} it is the other way round than by the sum of its layers"
         diff = diff.having(notes=(f"{note}, which the profiler times one by one", *diff.notes))
     computed = {layer.precision for layer in b.layers if layer.precision}
     asked = narrowest(right.asked) or narrowest(" ".join(computed))
@@ -779,8 +759,8 @@ def why(
     shortfall = missing
     if right.enqueue_s and right.gpu_s and right.waits_for_launches:
         before, after = (
-            max(0.0, facts.gpu_s - (table.total_s or 0.0)) if facts.gpu_s else 0.0
-            for facts, table in ((left, a), (right, b))
+            max(0.0, facts.gpu_s - layers_s) if facts.gpu_s else 0.0
+            for facts, layers_s in ((left, a_s), (right, b_s))
         )
         enqueue, gpu = text_from_seconds(right.enqueue_s), text_from_seconds(right.gpu_s)
         title, remedy, command = _CAUSES["enqueue"]
@@ -803,10 +783,9 @@ def why(
         share = explains / to_explain if to_explain and cause.seconds is not None else None
         explained.append(cause.having(explains_s=explains, share=share))
     return Why(
-        whole=whole,
-        baseline_s=a.total_s,
-        candidate_s=b.total_s,
-        expected_s=b.total_s - missing,
+        baseline_s=a_s,
+        candidate_s=b_s,
+        expected_s=b_s - missing,
         gain=gain,
         shortfall_s=shortfall,
         causes=tuple(explained),

@@ -53,7 +53,6 @@ _UNPARSED = frozenset((
     "StringNormalizer", "StringSplit", "TfIdfVectorizer", "Unique",
 ))  # fmt: skip
 """Operators of ONNX that no version of TensorRT parses (onnx-tensorrt operators.md, 10.15)."""
-_FORMER_OPERATORS = {"ImageScaler", "ParametricSoftplus", "ScaledTanh"}  # still parsed
 _UNPARSED_TYPES = ("str", "uint16", "uint32", "uint64", "int16", "complex64", "complex128")
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -169,17 +168,16 @@ def parser_obstacle(path: Path, model: OnnxModel) -> str | None:
         if dtype in (*_UNPARSED_TYPES, *NO_TENSORS):
             return f"the tensor {name} holds {dtype}, which TensorRT has no type for"
     proto = load_onnx(path, weights=False)
-    standard = {each.name for each in onnx.defs.get_all_schemas() if not each.domain}
-    known = {*standard, *(each.name for each in proto.functions)} | _FORMER_OPERATORS
+    own = {each.name for each in onnx.defs.get_all_schemas() if not each.domain}
+    own |= {each.name for each in proto.functions}
     waiting = [*proto.graph.node, *(node for each in proto.functions for node in each.node)]
-    while waiting:
-        node = waiting.pop(0)
+    for node in waiting:  # grows by the bodies of If, Loop and Scan
         waiting += [inner for body in subgraphs(node) for inner in body.node]
-        at = f" (node {node.name})" if node.name else ""
+        named = f"{node.op_type} (node {node.name})" if node.name else node.op_type
         if node.op_type in _UNPARSED:
-            return f"TensorRT's parser does not support the operator {node.op_type}{at}"
-        if node.op_type not in known and not node.op_type.startswith("TRT_"):
-            return f"{node.op_type}{at} is no operator of ONNX: it needs a plug-in of that name"
+            return f"TensorRT's parser does not support the operator {named}"
+        if node.op_type not in own and not node.op_type.startswith("TRT_"):
+            return f"{named} is no operator of ONNX: it needs a plug-in of that name"
     try:
         guarded(lambda: check_onnx(path, shapes=False), what="the model", seconds=SECONDS)
     except InputError as problem:

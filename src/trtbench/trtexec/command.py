@@ -158,10 +158,9 @@ def check_run(spec: RunSpec) -> None:
             facts={"trtexec can": "pipeline gpu"},
             fix="--protocol pipeline, or another runtime",
         )
-    if spec.rate_hz is not None:
-        raise UsageError("trtexec cannot send queries at a rate", fix="leave --rate out")
-    if spec.threads is not None:
-        raise UsageError("trtexec has no number of threads", fix="leave --threads out")
+    for flag, given in (("--rate", spec.rate_hz), ("--threads", spec.threads)):
+        if given is not None:
+            raise UsageError(f"trtexec has no counterpart of {flag}", fix=f"leave {flag} out")
     if spec.gap_s and abs(spec.gap_s * 1e3 - _ms(spec.gap_s)) > 1e-6:
         raise UsageError(
             "trtexec rests for whole milliseconds",

@@ -128,10 +128,8 @@ class TrtexecAbilities(Value, frozen=True, kw_only=True):
             flag = each.partition("=")[0]
             if self.listed and flag.startswith("--") and flag not in known:
                 guess = near_miss(flag, known)
-                raise UsageError(
-                    f"trtexec of {self.name} has no flag {flag}",
-                    fix=f"did you mean {guess}?" if guess else f"leave {flag} out",
-                )
+                fix = f"did you mean {guess}?" if guess else f"leave {flag} out"
+                raise UsageError(f"trtexec of {self.name} has no flag {flag}", fix=fix)
 
     def require(self, flag: str, *, what: str, fix: str | None = None) -> str:
         """Return the flag, or raise an error that names the versions that have it."""

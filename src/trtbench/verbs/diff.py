@@ -93,7 +93,7 @@ def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSourc
 
 def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view: DiffView) -> None:
     from trtbench.host.files import write_output
-    from trtbench.layers.diff import difference, rows_from_diff, whole_times
+    from trtbench.layers.diff import difference, rows_from_diff
     from trtbench.report.sections.layers import document_from_diff, document_from_why
     from trtbench.workflows import engines as layers
 
@@ -105,14 +105,13 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
         print_json(causes.data) if view.as_json else draw(causes)
         return
     a, b = engines
-    diff = difference(a.table, b.table)
+    diff = difference(a.table, b.table, a.facts, b.facts)
     rows = rows_from_diff(diff)
     if view.output:
         text = layers.rows_text(rows, ending=Path(view.output).suffix)
         say(f"wrote {write_output(Path(view.output), text, named=True)}")
-    whole = whole_times(a.table, b.table, a.facts, b.facts)
     notes = layers.diff_notes(a, b, diff, ("A", "B"))
-    document = document_from_diff(diff, labels, top=view.most, whole=whole, notes=notes)
+    document = document_from_diff(diff, labels, top=view.most, notes=notes)
     if view.as_json:
         print_json(document.data)
     elif view.as_csv:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from pathlib import Path
 
 from trtbench.core.codec import json_from_value
@@ -196,13 +195,10 @@ def diff_notes(
 ) -> tuple[str, ...]:
     """Return notes on two engines and on their comparison."""
     own = [f"{name}: {x}" for name, side in zip(names, (a, b), strict=True) for x in side.notes]
-    apart = [
-        f"the sides ran on different GPUs: {a.facts.gpu} and {b.facts.gpu}",
-        f"the sides have different batch sizes: {a.facts.batch} and {b.facts.batch}",
-    ]
-    pairs = ((a.facts.gpu, b.facts.gpu), (a.facts.batch, b.facts.batch))
-    differ = (all(pair) and pair[0] != pair[1] for pair in pairs)
-    return (*own, *found.notes, *compress(apart, differ))
+    pairs = {"GPUs": (a.facts.gpu, b.facts.gpu), "batch sizes": (a.facts.batch, b.facts.batch)}
+    differ = ((what, one, other) for what, (one, other) in pairs.items() if one and other)
+    apart = (f"the sides have different {w}: {x} and {y}" for w, x, y in differ if x != y)
+    return (*own, *found.notes, *apart)
 
 
 def select_layers(

@@ -520,9 +520,6 @@ def _decibels(value: float | None, *, signed: bool = False) -> Cell:
 # ---- localize
 
 
-MIN_GAIN_DB = 0.05  # less is shown as 0.0 dB
-
-
 def document_from_localized(result: Localization) -> Document:
     """Describe which layers reduce the accuracy of a model, and how to repair it."""
     found = result.found
@@ -577,7 +574,7 @@ def answer(result: Localization) -> str:
     added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
     lost = f"loses most accuracy in {worst.type}{added}"
     why = f"{worst.node} {precision_problem(worst) or lost}"
-    if _gains_nothing(worst, found.metric) and not precision_problem(worst):
+    if worst.gain is not None and worst.gain <= 0 and not precision_problem(worst):
         why = "No group of nodes brings accuracy back by itself"
     if found.misfit:
         why = f"The calibration does not fit these inputs: {found.misfit}. Calibrate with such data"
@@ -600,14 +597,6 @@ def answer(result: Localization) -> str:
         )
     restored = f"; restored: {value(worst.restored)} {before}" if worst.restored else ""
     return f"{why}{'' if found.misfit else restored}."
-
-
-def _gains_nothing(group: NodeGroup, metric: str) -> bool:
-    """Whether restoring a group alone was tried, and gained less than is shown."""
-    if not group.restored or group.restored.get("rel_l2") == 0:
-        return False
-    closer = (group.sqnr_gain_db or 0.0) >= MIN_GAIN_DB
-    return not closer and (metric == "sqnr_db" or (group.gain or 0.0) <= 0)
 
 
 def _format_metric(metric: str, numbers: Numbers) -> str:

@@ -23,7 +23,7 @@ from trtbench.core.units import (
 )
 from trtbench.layers import diff as engine_diff
 from trtbench.layers.cost import peak_of, with_rates
-from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, WholeTimes, Why
+from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, Why
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import (
     EngineFacts,
@@ -58,9 +58,11 @@ from trtbench.report.run_facts import labelled, shortened
 ORDER = 60
 
 TOP = 30
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 UNMET_SHOWN = 5
+WHY_COLUMNS = ("baseline_s", "candidate_s", "expected_s", "gain", "shortfall_s", "gains_s",
+               "unexplained_s")  # fmt: skip
+CAUSE_COLUMNS = ("code", "title", "explains_s", "share", "layers", "nodes", "evidence")
 MIN_CAUSE_SHARE = 0.01  # minimum share of the difference for a cause to be shown
 
 
@@ -312,17 +314,9 @@ def document_from_diff(
     labels: tuple[str, str],
     *,
     top: int | None,
-    whole: WholeTimes | None = None,
     notes: Sequence[str] = (),
 ) -> Document:
     """Describe the differences between two engines."""
-    names = (f"A {labels[0]}", f"B {labels[1]}")
-    untimed = [
-        name for name, value in zip(names, (diff.a_s, diff.b_s), strict=True) if value is None
-    ]
-    title = (
-        f"{names[1]} against {names[0]}: {' and '.join(untimed)} has no times, which a profile has"
-    )
     pairs = [
         (name, Cell(value, f"{text_from_duration(value)} in layers"))
         for name, value in (("A", diff.a_s), ("B", diff.b_s))
@@ -346,16 +340,15 @@ def document_from_diff(
         optional_section("notes", "", note_lines(notes)),
     )
     return Document(
-        title=whole.sentence(*names) if whole else title,
+        title=diff.sentence(*labels),
         sections=tuple(each for each in sections if each),
         data={
             "a": labels[0],
             "b": labels[1],
-            "a_s": diff.a_s,
-            "b_s": diff.b_s,
-            "whole": whole,
-            "delta_s": diff.delta_s,
-            "explained": diff.explained,
+            **{
+                each: getattr(diff, each)
+                for each in ("a_s", "b_s", "whole", "delta_s", "explained")
+            },
             "changes": engine_diff.rows_from_diff(diff)[:top],
             "notes": list(notes),
         },
@@ -365,11 +358,9 @@ def document_from_diff(
 def _unknown_text(diff: EngineDiff) -> Iterator[Block]:
     """Say what cannot be known, and which files would tell."""
     if diff.lacks:
-        yield Text(
-            f"{'; '.join(diff.lacks)}. So changes of type, conversions and memory limits are not "
-            "seen.",
-            "unclear",
-        )
+        what = "; ".join(dict.fromkeys(diff.lacks.values()))
+        unseen = "So changes of type, conversions and memory limits are not seen."
+        yield Text(f"{' and '.join(diff.lacks)}: {what}. {unseen}", "unclear")
 
 
 def _changes_table(diff: EngineDiff, *, top: int | None) -> Table:
@@ -442,29 +433,17 @@ def document_from_why(
         sections.append(optional_section(f"cause_{number}", title, blocks))
     sections.append(optional_section("notes", "", note_lines(notes)))
     return Document(
-        title=found.whole.sentence(f"A {labels[0]}", f"B {labels[1]}"),
+        title=found.diff.sentence(*labels),
         sections=tuple(each for each in sections if each),
         data={
             "baseline": labels[0],
             "candidate": labels[1],
-            "whole": found.whole,
-            "baseline_s": found.baseline_s,
-            "candidate_s": found.candidate_s,
-            "expected_s": found.expected_s,
-            "gain": found.gain,
-            "shortfall_s": found.shortfall_s,
-            "gains_s": found.gains_s,
-            "unexplained_s": found.unexplained_s,
+            "whole": found.diff.whole,
+            **{name: getattr(found, name) for name in WHY_COLUMNS},
             "causes": [
                 {
-                    "code": each.code,
-                    "title": each.title,
+                    **{name: getattr(each, name) for name in CAUSE_COLUMNS},
                     "cost_s": each.seconds,
-                    "explains_s": each.explains_s,
-                    "share": each.share,
-                    "layers": list(each.layers),
-                    "nodes": list(each.nodes),
-                    "evidence": list(each.evidence),
                     "try": each.try_,
                     "command": command(each),
                 }
