@@ -58,6 +58,7 @@ from trtbench.report.run_facts import labelled, shortened
 ORDER = 60
 
 TOP = 30
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 UNMET_SHOWN = 5
 WHY_COLUMNS = ("baseline_s", "candidate_s", "expected_s", "gain", "shortfall_s", "gains_s",
