@@ -13,6 +13,7 @@ import pytest
 from command import Said, Say
 from PIL import Image
 
+from trtbench.analysis.summary import summary_from_run
 from trtbench.compare import compare
 from trtbench.core.run import Run
 from trtbench.core.spec import Length, Warmup
@@ -57,7 +58,16 @@ def test_the_demo_measures_judges_and_leaves_a_report_in_every_form(
     assert "https://" not in (folder / "report.html").read_text("utf-8").partition("<script")[0]
     assert "digits.int8" in (folder / "report.md").read_text("utf-8")
     document = document_from_json((folder / "report.json").read_bytes())
-    assert "summary" in {section.id for section in document.sections}
+    tables = {each.id: each for each in document.tables()}
+    assert {"summary", "percentiles"} <= set(tables)
+    for each in tables.values():
+        for place, heading in enumerate(each.headings):
+            shown = [row[place].shown for row in each.rows if heading.key.endswith("_s")]
+            units = {text.split()[-1] for text in shown if text.endswith(("s", "/s"))} - {"samples"}
+            assert len(units) < 2, f"{heading.title} of {each.id}: {units}"
+    spelled = said.out + (folder / "report.md").read_text("utf-8")
+    assert "Top-1" in spelled
+    assert "top1" not in spelled
     pictures = [Image.open(path) for path in folder.rglob("*.png") if "store" not in path.parts]
     assert pictures
     assert all(min(picture.size) > 100 for picture in pictures)
@@ -69,6 +79,12 @@ def test_the_demo_measures_judges_and_leaves_a_report_in_every_form(
     for run in alone:
         assert run.path is not None
         assert len(run.record.launches) == launches
+        given = json.loads((run.path / "summary.json").read_bytes())["latency"]["percentiles_ms"]
+        quantiles = summary_from_run(run).columns[0].quantiles
+        known = {each.name.replace(".", "_"): each.value for each in quantiles if each.value}
+        assert {name: value * 1e3 for name, value in known.items()} == pytest.approx(
+            {name: given[name] for name in known}
+        )
         scores = json.loads((run.path / "scores.json").read_bytes())
         assert {each["metric"]: each["value"] for each in scores["scores"]}["top1"] > 0.95
     sides = {run.record.duet.side for run in runs if isinstance(run, Run) and run.record.duet}

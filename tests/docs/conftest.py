@@ -50,6 +50,12 @@ def folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("model.engine", "other.engine", "net.engine"):
         (here / name).write_bytes(head.ljust(64, b"\0") + facts)
     _double_and_one(here / "net.onnx")
+    people = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3, 8, 25, last])
+        for name, last in (("x", "M"), ("y", 1))
+    ]
+    mean = helper.make_node("ReduceMean", ["x"], ["y"], axes=[4], keepdims=1)
+    save_graph(helper.make_graph([mean], "stgcn", people[:1], people[1:]), here / "stgcn.onnx")
     (here / "best.pt").write_bytes(b"PK\x03\x04 a checkpoint")
     (here / "libours.so").write_bytes(b"\x7fELF")
     for name, version in (("results", "10.9.0"), ("other", "8.6.1")):

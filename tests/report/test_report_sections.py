@@ -144,7 +144,7 @@ def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() 
     assert first.tone == "good"
     assert "99 % interval −52.0 % to −48.0 %" in first.text
     assert "10 launches" in first.text
-    assert "top-1 96.20 % against 97.50 %" in first.text
+    assert "Top-1 96.20 % against 97.50 %" in first.text
 
 
 def kinds_table(profile: LayerProfile | None, graph: EngineGraph) -> documents.Table:

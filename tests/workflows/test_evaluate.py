@@ -84,7 +84,7 @@ def test_images_in_folders(tmp_path: Path, evaluate) -> None:
     assert set(first.split.parts) == {"load", "preprocess", "inference", "model", "postprocess"}
     assert [Path(each.path).name for each in found.pictures] == ["classification_worst_1.png"]
     text = markdown(document_from_evaluation(found))
-    assert "| Prec@1 |" in text
+    assert "| Top-1 |" in text
     assert "33.33 % (13.81 to 60.94 %)" in text
     assert "| right.onnx |" in text
 

@@ -199,7 +199,7 @@ def value_step(column: Column) -> tuple[float | None, float]:
 
 
 class Quantile(Value, frozen=True, kw_only=True):
-    """One percentile by nearest rank, or the number of samples it needs."""
+    """One percentile, interpolated between samples, or the number of samples it needs."""
 
     q: float
     value: float | None = None  # ``None`` if there are too few effective samples
@@ -264,10 +264,7 @@ class _Launch:
         self.effective = effective_samples(self.column, order=order)
 
     def at(self, q: float) -> float:
-        """Return the median, or any other quantile by nearest rank."""
-        if q == 0.5:
-            return _median(self.ordered)
-        return float(self.ordered[rank(len(self.ordered), q) - 1])
+        return _interpolated(self.ordered, q)
 
 
 def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
@@ -275,7 +272,7 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
     parts = [_Launch(column) for column in launches]
     ordered = _pooled(parts)
     count, some = len(ordered), len(ordered) > 0
-    mean, median = (float(ordered.mean()), _median(ordered)) if some else (math.nan, math.nan)
+    mean, median = (float(ordered.mean()), _interpolated(ordered)) if some else (math.nan, math.nan)
     std = float(ordered.std(ddof=1)) if count > 1 else math.nan
     return ColumnSummary(
         column=name,
@@ -286,7 +283,7 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
         median=median,
         mean=mean,
         std=std,
-        mad=_median(np.sort(np.abs(ordered - median))) if some else math.nan,
+        mad=_interpolated(np.sort(np.abs(ordered - median))) if some else math.nan,
         cov=std / mean if mean else math.nan,
         quantiles=_quantiles(QUANTILES, ordered, parts),
         median_interval=_quantile_interval(0.5, parts, _effective_at(0.5, parts)) if some else None,
@@ -324,7 +321,7 @@ def _quantiles(
             lacking = math.ceil(needed * len(ordered) / total)
             found[q] = Quantile(q=q, needed=lacking, effective=total)
         else:
-            value = float(ordered[rank(len(ordered), q) - 1])
+            value = _interpolated(ordered, q)
             interval = _quantile_interval(q, parts, effective)
             found[q] = Quantile(q=q, value=value, interval=interval, effective=total)
     above = sorted(q for q in found if q >= 0.5)
@@ -391,9 +388,13 @@ def order_interval(
     return _interval(float(ordered[low]), float(ordered[high]), meaning)
 
 
-def _median(ordered: Column) -> float:
-    half = len(ordered) // 2
-    return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
+def _interpolated(ordered: Column, q: float = 0.5) -> float:
+    """Return a quantile of sorted samples, as ``numpy.quantile`` does."""
+    part, low = math.modf(q * (len(ordered) - 1))
+    below, above = (float(each) for each in ordered[int(low) :][:2][[0, -1]])
+    if part < 0.5:
+        return below + (above - below) * part
+    return above - (above - below) * (1 - part)
 
 
 SUMMARY_PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 99, 99.5, 99.9, 100)

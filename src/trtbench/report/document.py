@@ -328,9 +328,8 @@ SHARED_COLUMNS: dict[str, tuple[Heading, str]] = {
     )
 }
 """Headings that several tables share, with the kinds of their values."""
-SCORE_TITLES = {"top1": "Prec@1", "top5": "Prec@5", "agreement": "Agreement",
-                "mAP": "mAP 50-95"}  # fmt: skip
-"""Titles of scores that have a common name."""
+SCORE_TITLES = {"top1": "Top-1", "top5": "Top-5", "agreement": "Agreement", "map": "mAP 50-95"}
+"""Titles of scores that have a common name, by their names in JSON and conditions."""
 MAIN_SCORES = ("top1", "abs_rel", "map", "ap", "top5", "d1", "rmse", "map50", "ap50")
 """Scores that are hidden last on a narrow terminal."""
 
@@ -338,7 +337,12 @@ MAIN_SCORES = ("top1", "abs_rel", "map", "ap", "top5", "d1", "rmse", "map50", "a
 def score_column(metric: str, place: int, get: Read) -> Column:
     """Declare the column of a score; a high ``place`` is hidden early on narrow terminals."""
     rank = 1 if metric.lower() in MAIN_SCORES else 7 + place
-    return column(metric, SCORE_TITLES.get(metric, metric), get, "right", rank=rank)
+    return column(metric, score_title(metric), get, "right", rank=rank)
+
+
+def score_title(metric: str) -> str:
+    """Return the one name under which a score is shown, however it is spelled."""
+    return SCORE_TITLES.get(metric.lower().replace("-", "").replace("prec@", "top"), metric)
 
 
 def capitalized(sentence: str) -> str:

@@ -175,9 +175,6 @@ QUANTITIES = (
 
 # ---- scores
 
-SCORE_ALIASES = {"top-1": "top1", "prec@1": "top1", "top-5": "top5", "prec@5": "top5"}
-"""Other names of top-1 and top-5 accuracy."""
-
 
 def scores_of(run: Run) -> dict[str, Score]:
     """Return a run's scores by metric; values that are not numbers are skipped."""
@@ -196,7 +193,7 @@ def scores_of(run: Run) -> dict[str, Score]:
         if "low" in known and "high" in known:
             interval = Interval(low=known["low"], high=known["high"], level=0.95, meaning="")
         if "value" in known:
-            declared = metric(SCORE_ALIASES.get(name.lower(), name))
+            declared = metric(name)
             found[name] = Score(
                 metric=name,
                 value=known["value"],

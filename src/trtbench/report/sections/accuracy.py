@@ -55,6 +55,7 @@ from trtbench.report.document import (
     note_lines,
     optional_section,
     score_column,
+    score_title,
     table,
 )
 from trtbench.report.run_facts import (
@@ -112,7 +113,7 @@ def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
     if rows:
         columns = (
             column("run", get=0),
-            column("metric", get=lambda row: row[1].metric),
+            column("metric", get=lambda row: Cell(row[1].metric, score_title(row[1].metric))),
             column("value", "Value", partial(limit_cell, "value"), "right"),
             column("low", "Low", partial(limit_cell, "low"), "right"),
             column("high", "High", partial(limit_cell, "high"), "right"),
@@ -184,8 +185,9 @@ def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
     caption = f"The {'lower' if declared.better == 'low' else 'upper'} left is best."
     if not best:
         caption = f"No Pareto front: it is unknown whether a low or a high {metric} is better."
-    chart = curves(axis, Axis(metric, "%" if share else None), lines)
-    yield Figure("pareto", f"{metric} against latency", chart, caption)
+    title = score_title(metric)
+    chart = curves(axis, Axis(title, "%" if share else None), lines)
+    yield Figure("pareto", f"{title} against latency", chart, caption)
 
 
 # ---- evaluations

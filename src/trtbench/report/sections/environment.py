@@ -42,7 +42,7 @@ PROTOCOLS = {
 IMPORTED = "runs were imported from files of another tool; their settings are as recorded there."
 SPANS = ("wall time", "sum of host times", "device stamps")
 STATISTICS = (
-    "Percentiles are observed samples (nearest rank). Samples of one process are correlated, "
+    "Percentiles are interpolated between samples. Samples of one process are correlated, "
     "so intervals use effective samples (samples divided by their correlation time), "
     "and a percentile with too few effective samples is not shown. With several launches, the "
     f"{SAMPLE_LEVEL * 100:g} % interval of the median is a t-interval on the logarithms of their "

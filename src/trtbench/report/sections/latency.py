@@ -63,8 +63,9 @@ def make(runs: Sequence[Run]) -> list[doc.Section]:
         ]
         percentiles.append(_percentile_curve(rows[:MOST_CURVES], unit))
     caption = (
-        "Percentiles by nearest rank. If there are too few effective samples for a 95 % interval, "
-        "the number of samples needed is shown instead."
+        "Percentiles are interpolated. If there are too few effective samples for a 95 % interval, "
+        "the number of samples needed is shown instead; the tail has its own number of them, "
+        "because slow queries can be less correlated than the rest."
     )
     percentiles += [
         each.having(caption=" ".join(filter(None, (caption, each.caption))))
@@ -209,8 +210,8 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> doc.Figure:
     for row in rows:
         ordered = np.sort(row.samples)
         count, head = len(ordered), run_facts.summary_of(row.run).head
-        # A two-sided 95 % interval of a quantile q needs at least ln(0.025) / ln(q) samples.
-        supported = math.exp(math.log(0.025) / max(head.effective if head else 1.0, 1.0))
+        known = [each.q for each in head.quantiles if each.value is not None] if head else []
+        supported = max(known, default=0.0)  # the last percentile in the table
         # Evenly spaced on the tail axis, where the last of n samples is at log10(n).
         shares = 1 - 10 ** -np.linspace(0, math.log10(max(count, 2)), 160)
         values = ordered[np.clip(np.ceil(shares * count).astype(int) - 1, 0, count - 1)]
@@ -227,7 +228,7 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> doc.Figure:
     wide = min(known) > 0 and max(known) / min(known) > 20.0
     drawn = [row.run for row in rows]
     y = charts.Axis(run_facts.headline_title(drawn), unit, "log" if wide else "linear")
-    words = "Dotted: too few independent samples."
+    words = "Dotted: beyond the last percentile with enough effective samples."
     caption = " ".join(filter(None, (words, run_facts.protocol_warning(drawn))))
     chart = charts.curves(charts.Axis("Percentile", scale="tail"), y, lines)
     return doc.Figure("percentiles", "Latency by percentile", chart, caption)

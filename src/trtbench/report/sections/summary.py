@@ -17,7 +17,6 @@ from trtbench.core.units import (
     text_from_number,
     text_from_rate,
     text_from_seconds,
-    unit_for_seconds,
 )
 from trtbench.report.document import (
     Block,
@@ -142,17 +141,24 @@ def statistics_blocks(
     percentiles and the number of effective samples.
     """
 
+    rows = [
+        (side, found)
+        for side, run in sides.items()
+        for found in summary_of(run).columns
+        if found.count or found.reported
+    ]
+    unit = common_unit(found.typical for _, found in rows)
+
     def time(key: str, title: str, rank: int) -> Column:
         def cell(row: tuple[str, ColumnSummary]) -> Cell:
             value = getattr(row[1], key)
-            known = value if math.isfinite(value) else None
-            return duration_cell(known, unit=unit_for_seconds(row[1].typical))
+            return duration_cell(value if math.isfinite(value) else None, unit=unit)
 
         return column(f"{key}_s", title, cell, "right", rank=rank)
 
     def percentile(q: float, rank: int) -> Column:
         def cell(row: tuple[str, ColumnSummary]) -> Cell:
-            return quantile_cell(row[1].quantile(q), unit_for_seconds(row[1].typical))
+            return quantile_cell(row[1].quantile(q), unit)
 
         return column(f"p{100 * q:g}_s", f"p{100 * q:g}", cell, "right", rank=rank)
 
@@ -164,12 +170,10 @@ def statistics_blocks(
     def effective(row: tuple[str, ColumnSummary]) -> int | None:
         return None if row[1].reported else math.floor(row[1].effective)
 
-    rows = [
-        (side, found)
-        for side, run in sides.items()
-        for found in summary_of(run).columns
-        if found.count or found.reported
-    ]
+    def effective_at_p99(row: tuple[str, ColumnSummary]) -> int | None:
+        count = row[1].quantile(0.99).effective
+        return None if row[1].reported or count is None else math.floor(count)
+
     quantiles = QUANTILES if every else SCREEN_QUANTILES
     side = column("run", get=0) if every else column("side", "Side", 0, fit="shorten")
     columns = (
@@ -185,10 +189,11 @@ def statistics_blocks(
         # Numbers that another tool printed have no samples.
         column("samples", "Samples", lambda row: row[1].count or None, "count", rank=3),
         *([column("effective_samples", "Effective", effective, "count")] if every else ()),
+        *([column("effective_p99", "Effective p99", effective_at_p99, "count")] if every else ()),
     )
     if rows:
         caption = REPORTED if any(found.reported for _, found in rows) else None
-        yield table(id, rows, columns, caption=caption)
+        yield table(id, rows, columns, caption=caption, unit=unit)
     for side_name, run in sides.items():
         if not summary_of(run).columns:
             yield Text(f"{side_name}: no samples" if side_name else "no samples")

@@ -19,13 +19,13 @@ from trtbench.core.results import Comparison, GateResult, Verdict
 from trtbench.core.run import Run, Scores, known_value, precision_of
 from trtbench.core.units import (
     Ends,
+    common_unit,
     counted,
     text_from_change,
     text_from_difference,
     text_from_duration,
     text_from_fraction,
     text_from_rate,
-    unit_for_seconds,
 )
 from trtbench.report.document import (
     Block,
@@ -42,6 +42,7 @@ from trtbench.report.document import (
     key_values,
     note_lines,
     optional_section,
+    score_title,
     table,
 )
 from trtbench.report.run_facts import (
@@ -128,7 +129,7 @@ def _headline(
     accuracy = ["accuracy not compared"]
     if shared is not None:
         new, old = (score_text(each[shared], each[shared].value) for each in (after, before))
-        accuracy = [f"{shared} {new} against {old}"]
+        accuracy = [f"{score_title(shared)} {new} against {old}"]
     for side, run in sides.items():  # the speed of a wrong result is meaningless
         codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
         if codes:
@@ -514,7 +515,9 @@ def document_from_demo(
     def top1(run: Run) -> float:
         return scores[precision_of(run.record) or ""].scores[0].value
 
-    p99 = headline(lambda head: quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)))
+    heads = [summary_of(run).head for run in runs]
+    unit = common_unit(head.typical for head in heads if head)
+    p99 = headline(lambda head: quantile_cell(head.quantile(0.99), unit))
     columns = (
         column("model", get=lambda run: model_name(run.record)),
         column("precision", get=lambda run: precision_of(run.record)),
@@ -522,10 +525,10 @@ def document_from_demo(
         column("median_s", get=headline(lambda head: Time(head.median, head.median_interval))),
         column("p99_s", get=p99),
         column("items_per_s", "Throughput", rate, "right", rank=2),
-        column("top1", "Top-1", top1, "percent", rank=1),
+        column("top1", score_title("top1"), top1, "percent", rank=1),
         column("size_bytes", get="record.spec.model.size_bytes"),
     )
-    sections = [Section("runs", "", (table("demo", runs, columns),))]
+    sections = [Section("runs", "", (table("demo", runs, columns, unit=unit),))]
     for batch, each in compared.items():
         verdicts = each.comparison.verdicts[:2]
         blocks: tuple[Block, ...] = (
