@@ -21,13 +21,8 @@ from trtbench.host import files as unfinished
 from trtbench.models.identity import sha256_of
 from trtbench.requests.stored import ReportRequest
 from trtbench.store.store import Store
+from trtbench.sweep import records as sweep_records
 from trtbench.sweep.matrix import matrix_from_table
-from trtbench.sweep.records import (
-    JOURNAL,
-    LOCK_FILE,
-    Journal,
-    read_outline,
-)
 from trtbench.verbs.site import SiteRequest
 
 BIDI, ESCAPE = "abc\u202etxt.exe", "\x1b[2Jgone"
@@ -37,8 +32,10 @@ BIDI, ESCAPE = "abc\u202etxt.exe", "\x1b[2Jgone"
 def test_a_journal_that_names_a_path_for_a_run_is_measured_again(tmp_path: Path, run: str) -> None:
     line = {"what": "done", "case": "k", "round": 0, "at": "2026-01-01"}
     lines = [{**line, "run": run}, {**line, "run": "r1"}]
-    (tmp_path / JOURNAL).write_text("".join(json.dumps(each) + "\n" for each in lines))
-    journal = Journal(tmp_path)
+    (tmp_path / sweep_records.JOURNAL).write_text(
+        "".join(json.dumps(each) + "\n" for each in lines)
+    )
+    journal = sweep_records.Journal(tmp_path)
     assert [each.run for each in journal.lines] == ["r1"]
     assert len(journal.notes) == 1
     assert "\x1b" not in journal.notes[0]
@@ -103,7 +100,7 @@ def test_a_sweep_whose_tag_steers_something_is_refused(tmp_path: Path) -> None:
     }
     (tmp_path / "sweep.json").write_text(json.dumps(outline))
     with pytest.raises(InputError, match="tag"):
-        read_outline(tmp_path)
+        sweep_records.read_outline(tmp_path)
 
 
 @pytest.fixture
@@ -116,16 +113,16 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_second_process_is_refused_all_the_same(tmp_path: Path) -> None:
-    with Journal(tmp_path).locked():
-        assert (tmp_path / LOCK_FILE).is_file()
+    with sweep_records.Journal(tmp_path).locked():
+        assert (tmp_path / sweep_records.LOCK_FILE).is_file()
         with (
             pytest.raises(UnavailableError, match="another process") as found,
-            Journal(tmp_path).locked(),
+            sweep_records.Journal(tmp_path).locked(),
         ):
             pass
         assert str(os.getpid()) in found.value.facts["process"]
-        assert f"rm {tmp_path / LOCK_FILE}" in (found.value.fix or "")
-    assert not (tmp_path / LOCK_FILE).exists()
+        assert f"rm {tmp_path / sweep_records.LOCK_FILE}" in (found.value.fix or "")
+    assert not (tmp_path / sweep_records.LOCK_FILE).exists()
 
 
 def dead_process() -> int:
@@ -137,18 +134,18 @@ def dead_process() -> int:
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_dead_process_of_this_machine_does_not_count(tmp_path: Path) -> None:
     here = ".".join(unfinished._host_identity())
-    (tmp_path / LOCK_FILE).write_text(f"{dead_process()}-{here}")
-    with Journal(tmp_path).locked():
-        assert (tmp_path / LOCK_FILE).read_text().startswith(f"{os.getpid()}-")
+    (tmp_path / sweep_records.LOCK_FILE).write_text(f"{dead_process()}-{here}")
+    with sweep_records.Journal(tmp_path).locked():
+        assert (tmp_path / sweep_records.LOCK_FILE).read_text().startswith(f"{os.getpid()}-")
 
 
 @pytest.mark.usefixtures("no_locks")
 @pytest.mark.parametrize("who", ["{pid}-other000.other000", "", "garbage", "\x1b[2J"])
 def test_without_locks_another_container_is_never_taken_for_dead(tmp_path: Path, who: str) -> None:
-    (tmp_path / LOCK_FILE).write_text(who.format(pid=dead_process()))
-    with pytest.raises(UnavailableError) as found, Journal(tmp_path).locked():
+    (tmp_path / sweep_records.LOCK_FILE).write_text(who.format(pid=dead_process()))
+    with pytest.raises(UnavailableError) as found, sweep_records.Journal(tmp_path).locked():
         pass
-    assert (tmp_path / LOCK_FILE).is_file()
+    assert (tmp_path / sweep_records.LOCK_FILE).is_file()
     assert "\x1b" not in str(found.value)
     # The same holds for runs that it is filling: same host name and process, other machine.
     work = tmp_path / f".partial-{dead_process()}-other000.other000-abcdef"

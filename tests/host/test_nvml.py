@@ -1,15 +1,7 @@
 from __future__ import annotations
 
+import nvml_standin
 import pytest
-from nvml_standin import (
-    NVMLError,
-    NVMLError_DriverNotLoaded,
-    NVMLError_LibraryNotFound,
-    Refusing,
-    StandIn,
-    through,
-    using,
-)
 
 from trtbench.core.run import Gpu
 from trtbench.host import nvml
@@ -30,7 +22,7 @@ FIELD_OF = {
 
 WHOLE = Gpu(
     name="NVIDIA Test 4000",
-    uuid=StandIn.UUID,
+    uuid=nvml_standin.StandIn.UUID,
     driver="550.54.15",
     cuda="12.4",
     compute_capability="8.9",
@@ -47,29 +39,31 @@ WHOLE = Gpu(
 
 @pytest.mark.parametrize("as_bytes", [False, True])
 def test_a_gpu_is_read_in_base_units_whether_bindings_answer_in_bytes_or_text(as_bytes):
-    door = StandIn(as_bytes=as_bytes)
-    assert through(door, nvml.gpus) == (WHOLE,)
+    door = nvml_standin.StandIn(as_bytes=as_bytes)
+    assert nvml_standin.through(door, nvml.gpus) == (WHOLE,)
     assert door.sessions == 0, "every session that was opened is closed"
 
 
 @pytest.mark.parametrize("metric", FIELD_OF)
 def test_one_refused_metric_is_absent_and_the_others_stand(metric):
-    (gpu,) = through(StandIn(refused={metric}), nvml.gpus)
+    (gpu,) = nvml_standin.through(nvml_standin.StandIn(refused={metric}), nvml.gpus)
     for field in Gpu.__struct_fields__:
         expected = None if field in FIELD_OF[metric] else getattr(WHOLE, field)
         assert getattr(gpu, field) == expected, field
 
 
 def test_on_a_jetson_that_refuses_everything_the_gpu_is_still_listed():
-    jetson = StandIn(refused={"everything"})
-    assert through(jetson, nvml.gpus) == (Gpu(name="GPU 0"),)
-    assert through(jetson, nvml.nvml_problem) is None
-    assert through(jetson, nvml.sharing_signs, StandIn.UUID) == {}
-    assert through(jetson, nvml.process_count, StandIn.UUID) is None
+    jetson = nvml_standin.StandIn(refused={"everything"})
+    assert nvml_standin.through(jetson, nvml.gpus) == (Gpu(name="GPU 0"),)
+    assert nvml_standin.through(jetson, nvml.nvml_problem) is None
+    assert nvml_standin.through(jetson, nvml.sharing_signs, nvml_standin.StandIn.UUID) == {}
+    assert nvml_standin.through(jetson, nvml.process_count, nvml_standin.StandIn.UUID) is None
 
 
 def test_signs_of_sharing():
-    assert through(StandIn(), nvml.sharing_signs, StandIn.UUID) == {
+    assert nvml_standin.through(
+        nvml_standin.StandIn(), nvml.sharing_signs, nvml_standin.StandIn.UUID
+    ) == {
         "processes": 2,
         "mps": False,
         "utilisation": 0.12,
@@ -77,36 +71,36 @@ def test_signs_of_sharing():
         "mig": False,
         "exclusive": False,
     }
-    refusing = StandIn(refused={"nvmlDeviceGetMigMode"})
-    without_mig = through(refusing, nvml.sharing_signs, StandIn.UUID)
+    refusing = nvml_standin.StandIn(refused={"nvmlDeviceGetMigMode"})
+    without_mig = nvml_standin.through(refusing, nvml.sharing_signs, nvml_standin.StandIn.UUID)
     assert "mig" not in without_mig
 
 
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (NVMLError_LibraryNotFound("x"), "no NVIDIA driver is installed"),
-        (NVMLError_DriverNotLoaded("x"), "installed but not loaded"),
-        (NVMLError("Unknown Error"), "Unknown Error"),
+        (nvml_standin.NVMLError_LibraryNotFound("x"), "no NVIDIA driver is installed"),
+        (nvml_standin.NVMLError_DriverNotLoaded("x"), "installed but not loaded"),
+        (nvml_standin.NVMLError("Unknown Error"), "Unknown Error"),
         (OSError("bad library"), "bad library"),
     ],
 )
 def test_without_nvml_there_are_no_gpus_and_a_reason(problem, words):
-    door = Refusing(problem)
-    assert through(door, nvml.gpus) == ()
-    assert through(door, nvml.process_count, "any") is None
-    assert through(door, nvml.sharing_signs, "any") == {}
-    assert words in through(door, nvml.nvml_problem)
+    door = nvml_standin.Refusing(problem)
+    assert nvml_standin.through(door, nvml.gpus) == ()
+    assert nvml_standin.through(door, nvml.process_count, "any") is None
+    assert nvml_standin.through(door, nvml.sharing_signs, "any") == {}
+    assert words in nvml_standin.through(door, nvml.nvml_problem)
 
 
 def test_several_questions_pay_once_for_the_start_and_everything_is_closed():
-    door = StandIn()
-    with using(door), nvml.keep_open():
-        assert through(door, nvml.gpus) == (WHOLE,)
+    door = nvml_standin.StandIn()
+    with nvml_standin.using(door), nvml.keep_open():
+        assert nvml_standin.through(door, nvml.gpus) == (WHOLE,)
         assert door.sessions == 1
     assert door.sessions == 0
-    with using(Refusing(OSError("none"))), nvml.keep_open():
+    with nvml_standin.using(nvml_standin.Refusing(OSError("none"))), nvml.keep_open():
         pass
-    with pytest.raises(KeyError), using(door), nvml.keep_open():
+    with pytest.raises(KeyError), nvml_standin.using(door), nvml.keep_open():
         raise KeyError
     assert door.sessions == 0

@@ -12,17 +12,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
-from made_data import (
-    annotations,
-    colour_folder,
-    colour_network,
-    depth_data,
-    depth_network,
-    person,
-    pose_network,
-    pose_row,
-    save,
-)
+import made_data
 from onnx import helper
 
 from trtbench.accuracy.check import unique_names, vanilla_name
@@ -60,10 +50,10 @@ def evaluate(tmp_path: Path, store: Store, config: Config):
 
 
 def test_images_in_folders(tmp_path: Path, evaluate) -> None:
-    data = colour_folder(tmp_path / "val")
+    data = made_data.colour_folder(tmp_path / "val")
     right, wrong = (
-        colour_network(tmp_path / "right.onnx"),
-        colour_network(tmp_path / "wrong.onnx", swap=True),
+        made_data.colour_network(tmp_path / "right.onnx"),
+        made_data.colour_network(tmp_path / "wrong.onnx", swap=True),
     )
     # 12 images in batches of 5: the last, short one counts.
     found = evaluate("classification", [right, wrong], batch=5, data=str(data), normalize="none")
@@ -90,8 +80,8 @@ def test_images_in_folders(tmp_path: Path, evaluate) -> None:
 
 
 def test_numbered_folders_and_lists_of_classes(tmp_path: Path, evaluate) -> None:
-    network = colour_network(tmp_path / "net.onnx", classes=10)
-    wordnet = colour_folder(tmp_path / "wordnet")
+    network = made_data.colour_network(tmp_path / "net.onnx", classes=10)
+    wordnet = made_data.colour_folder(tmp_path / "wordnet")
     with pytest.raises(InputError, match="3 folders cannot be matched to 10 classes"):
         evaluate("classification", [network], data=str(wordnet), normalize="none")
     order = tmp_path / "classes.txt"
@@ -103,7 +93,7 @@ def test_numbered_folders_and_lists_of_classes(tmp_path: Path, evaluate) -> None
     assert found.models[0].score("top1").value == 1.0
     top = next(table for table in found.tables if table.id == "top")
     assert {"n0", "n6"} < {row[2] for row in top.rows}, "classes without a folder have names too"
-    numbered = colour_folder(tmp_path / "numbered", names=["2", "0", "1"])
+    numbered = made_data.colour_folder(tmp_path / "numbered", names=["2", "0", "1"])
     found = evaluate("classification", [network], data=str(numbered), normalize="none")
     assert found.models[0].score("top1").value == 0.0
     assert found.models[0].score("top5").value == 1.0
@@ -127,7 +117,7 @@ def test_skeleton_sequences_are_classified_too(tmp_path: Path, evaluate) -> None
         helper.make_node("ReduceMean", ["images"], ["mean"], axes=[2, 3, 4], keepdims=0),
         helper.make_node("Identity", ["mean"], ["output"]),
     ]
-    model = save(tmp_path / "stgcn.onnx", nodes, {}, ["batch", 3, 20, 5, 2], ["batch", 3])
+    model = made_data.save(tmp_path / "stgcn.onnx", nodes, {}, ["batch", 3, 20, 5, 2], ["batch", 3])
     labels = np.array([0, 2, 1, 1, 0])
     data = np.random.default_rng(0).random((5, 3, 12, 5, 3)).astype(np.float32) * 0.1
     data[np.arange(5), labels] += 1.0
@@ -145,10 +135,10 @@ def test_skeleton_sequences_are_classified_too(tmp_path: Path, evaluate) -> None
 
 
 def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate) -> None:
-    root = depth_data(tmp_path / "depth")
-    exact = depth_network(tmp_path / "exact.onnx")
-    triple = depth_network(tmp_path / "triple.onnx", gain=3.0)
-    bent = depth_network(tmp_path / "bent.onnx", power=0.5)
+    root = made_data.depth_data(tmp_path / "depth")
+    exact = made_data.depth_network(tmp_path / "exact.onnx")
+    triple = made_data.depth_network(tmp_path / "triple.onnx", gain=3.0)
+    bent = made_data.depth_network(tmp_path / "bent.onnx", power=0.5)
     np.save(root / "truth" / "lonely.npy", np.ones((2, 2)))
     settings = {"data": str(root / "images"), "gt": str(root / "truth"), "normalize": "none"}
     found = evaluate("depth", [exact, triple, bent], batch=2, **settings, interpolation="bilinear")
@@ -178,19 +168,19 @@ def test_key_points_through_the_letterbox(tmp_path: Path, evaluate, channels: in
     Image.new("RGB", (32, 32), (90, 9, 20)).save(images / "small.png")
     Image.new("RGB", (32, 32)).save(images / "stray.png")
     rows = [
-        pose_row((21, 30), (20, 24), 0.9, POINTS),
-        pose_row((22, 30), (20, 24), 0.6, POINTS),  # a double, to be dropped
+        made_data.pose_row((21, 30), (20, 24), 0.9, POINTS),
+        made_data.pose_row((22, 30), (20, 24), 0.6, POINTS),  # a double, to be dropped
     ]
-    model = pose_network(tmp_path / "pose.onnx", rows, channels=channels)
+    model = made_data.pose_network(tmp_path / "pose.onnx", rows, channels=channels)
     # wide: scale 1/2, 16 rows of grey above; small: scale 2.
     wide = [(2 * x, 2 * (y - 16)) for x, y in POINTS]
     small = [(x / 2, y / 2) for x, y in POINTS]
-    told = annotations(
+    told = made_data.annotations(
         tmp_path / "people.json",
         {"wide.png": 1, "small.png": 2, "missing.png": 3},
         [
-            person(wide, [22, 4, 40, 48], image=1, id=0),
-            person(small, [5.5, 9, 10, 12], image=2, id=1),
+            made_data.person(wide, [22, 4, 40, 48], image=1, id=0),
+            made_data.person(small, [5.5, 9, 10, 12], image=2, id=1),
         ],
     )
     found = evaluate("pose", [model], batch=2, data=str(images), annotations=str(told))
@@ -212,11 +202,15 @@ def test_key_points_that_are_off(tmp_path: Path, evaluate) -> None:
     Image.new("RGB", (64, 64)).save(images / "a.png")
     moved = [(x + 4, y) for x, y in POINTS]
     models = [
-        pose_network(tmp_path / f"{name}.onnx", [pose_row((21, 30), (20, 24), 0.9, points)])
+        made_data.pose_network(
+            tmp_path / f"{name}.onnx", [made_data.pose_row((21, 30), (20, 24), 0.9, points)]
+        )
         for name, points in (("right", POINTS), ("moved", moved))
     ]
-    told = annotations(
-        tmp_path / "people.json", {"a.png": 7}, [person(POINTS, [11, 18, 20, 24], image=7, id=1)]
+    told = made_data.annotations(
+        tmp_path / "people.json",
+        {"a.png": 7},
+        [made_data.person(POINTS, [11, 18, 20, 24], image=7, id=1)],
     )
     found = evaluate("pose", models, data=str(images), annotations=str(told), sigmas="0.1,0.1,0.1")
     # 4 pixels: OKS = exp(-16 / (2 * 480 * 0.04)) = 0.659, right at 0.5 to 0.65 of ten thresholds.
@@ -229,9 +223,9 @@ def test_key_points_that_are_off(tmp_path: Path, evaluate) -> None:
 def test_scores_are_joined_to_runs_of_the_same_bytes_only(
     tmp_path: Path, store: Store, evaluate, measured
 ) -> None:
-    data = colour_folder(tmp_path / "val", per_class=2)
-    right = colour_network(tmp_path / "right.onnx")
-    other = colour_network(tmp_path / "other.onnx", swap=True)
+    data = made_data.colour_folder(tmp_path / "val", per_class=2)
+    right = made_data.colour_network(tmp_path / "right.onnx")
+    other = made_data.colour_network(tmp_path / "other.onnx", swap=True)
     runs = [measured(path) for path in (right, other)]
     found = evaluate("classification", [right], data=str(data), normalize="none")
     joined = attach_scores(found, store)
@@ -247,9 +241,9 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
 def test_what_is_measured_after_an_evaluation_is_joined_too(
     tmp_path: Path, store: Store, evaluate, measured
 ) -> None:
-    data = colour_folder(tmp_path / "val", per_class=2)
-    wrong = colour_network(tmp_path / "wrong.onnx", swap=True)
-    other = colour_network(tmp_path / "other.onnx")
+    data = made_data.colour_folder(tmp_path / "val", per_class=2)
+    wrong = made_data.colour_network(tmp_path / "wrong.onnx", swap=True)
+    other = made_data.colour_network(tmp_path / "other.onnx")
     assert attach_scores(evaluate("classification", [wrong], data=str(data)), store).joined == {}
     later = [measured(path) for path in (wrong, other)]
     loaded, _ = load_runs([run.id for run in later], store=store)
@@ -261,8 +255,8 @@ def test_what_is_measured_after_an_evaluation_is_joined_too(
 def test_a_model_that_fails_does_not_take_the_others_along(
     tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = colour_folder(tmp_path / "val")
-    right = str(colour_network(tmp_path / "right.onnx"))
+    data = made_data.colour_folder(tmp_path / "val")
+    right = str(made_data.colour_network(tmp_path / "right.onnx"))
     (tmp_path / "broken.onnx").write_bytes(b"\x08\x08 no model")
     asked = ["--task", "classification", "--data", str(data), "--store", str(store.root)]
     out = tmp_path / "out"

@@ -20,13 +20,7 @@ from trtbench import verbs
 from trtbench.cli import _from_former_verb, command_from_verb
 from trtbench.core.errors import BrokenRuleError, UsageError
 from trtbench.data import demo_file
-from trtbench.requests import measure, models, stored
-from trtbench.requests.fields import (
-    Argument,
-    VerbRequest,
-    converted,
-    fields_of,
-)
+from trtbench.requests import fields, measure, models, stored
 from trtbench.requests.measure import BenchRequest, CompareRequest
 from trtbench.requests.models import CheckRequest, EvalRequest
 from trtbench.verbs._verb import Verb, View, request_from_arguments
@@ -34,7 +28,7 @@ from trtbench.verbs._verb import Verb, View, request_from_arguments
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def all_requests() -> Iterator[type[VerbRequest]]:
+def all_requests() -> Iterator[type[fields.VerbRequest]]:
     own = [
         importlib.import_module(f"{verbs.__name__}.{each.name}")
         for each in pkgutil.iter_modules(verbs.__path__)
@@ -45,25 +39,27 @@ def all_requests() -> Iterator[type[VerbRequest]]:
                 yield value
 
 
-def command_of(request: type[VerbRequest], see: Callable[[Any], None]) -> click.Command:
+def command_of(request: type[fields.VerbRequest], see: Callable[[Any], None]) -> click.Command:
     verb = Verb(request, lambda asked, caller: see(asked), lambda *shown: None, View, doc="Try.")
     return command_from_verb("try", verb)
 
 
 @pytest.mark.parametrize("request_type", list(all_requests()), ids=lambda each: each.__name__)
-def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[VerbRequest]) -> None:
-    seen: list[VerbRequest] = []
+def test_what_is_not_typed_is_as_a_python_user_gets_it(
+    request_type: type[fields.VerbRequest],
+) -> None:
+    seen: list[fields.VerbRequest] = []
 
     command = command_of(request_type, seen.append)
 
     words: list[str] = []
-    for field in fields_of(request_type):
+    for field in fields.fields_of(request_type):
         if field.is_required:
             word = field.choices[0] if field.choices else "x"
-            words += [word] if isinstance(field.about, Argument) else [field.flag, word]
+            words += [word] if isinstance(field.about, fields.Argument) else [field.flag, word]
     done = CliRunner().invoke(command, words)
     assert done.exception is None, done.output
-    for field in fields_of(request_type):
+    for field in fields.fields_of(request_type):
         if not field.is_required:
             value = getattr(seen[0], field.name)
             assert str(value) == str(field.default) or not (value or field.default), field.name
@@ -90,11 +86,11 @@ def test_what_cannot_be_meant_is_said_to_python_users_too(
 
 def test_only_fields_that_mean_the_same_are_handed_on() -> None:
     asked = EvalRequest(models=["m.onnx"], task="depth", data="d", warmup="10%", batch=4)
-    one = converted(asked, BenchRequest, model="m.onnx")
+    one = fields.converted(asked, BenchRequest, model="m.onnx")
     assert one.batch == 4
     assert one.warmup is None, "of eval it is a part of the batches, of bench a time"
     pair = CompareRequest(baseline="a.onnx", launches=7, threads=2, runtime=("x", "y"))
-    one = converted(pair, BenchRequest, model="a.onnx")
+    one = fields.converted(pair, BenchRequest, model="a.onnx")
     assert (one.threads, one.launches, one.runtime) == (2, None, None)
 
 

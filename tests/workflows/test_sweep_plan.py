@@ -18,11 +18,7 @@ from trtbench.core.errors import UsageError
 from trtbench.requests.execution import Execution
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.sweep.matrix import (
-    check_where_and_best,
-    matrix_from_file,
-    unique_model_names,
-)
+from trtbench.sweep import matrix as sweep_matrix
 from trtbench.sweep.plan import plan_sweep
 from trtbench.sweep.records import JOURNAL, config_of_sweep, read_outline
 from trtbench.sweep.result import results_from_sweep
@@ -37,7 +33,7 @@ def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:
         '[options]\nthreads = [1, 2]\nduration = "1s"\n[options.build]\noptimization_level = 3\n'
         '[[exclude]]\nprecision = "int8"\nthreads = 2\n'
     )
-    asked = matrix_from_file(file)
+    asked = sweep_matrix.matrix_from_file(file)
     assert asked.models == (str(tmp_path / "net.onnx"),)
     assert asked.options["build.optimization_level"] == (3,)
     tiny_model(tmp_path / "net.onnx")
@@ -67,7 +63,7 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: st
     file = tmp_path / "sweep.toml"
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
-        matrix_from_file(file)
+        sweep_matrix.matrix_from_file(file)
     assert said in str(caught.value)
 
 
@@ -116,7 +112,7 @@ def test_no_two_models_are_called_alike() -> None:
         ("ultralytics:yolov8n-cls.pt",): ["yolov8n-cls"],
     }
     for given, names in called.items():
-        assert list(unique_model_names(given).values()) == names
+        assert list(sweep_matrix.unique_model_names(given).values()) == names
 
 
 @pytest.fixture
@@ -214,7 +210,7 @@ def test_conditions_are_checked_before_anything_is_measured(
     tmp_path: Path, where: str, best: str
 ) -> None:
     with pytest.raises(UsageError):
-        check_where_and_best(where, best, matrix(tmp_path / "net.onnx"))
+        sweep_matrix.check_where_and_best(where, best, matrix(tmp_path / "net.onnx"))
 
 
 def test_data_with_the_same_names_and_sizes_is_other_data(tmp_path: Path) -> None:

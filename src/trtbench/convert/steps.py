@@ -82,7 +82,6 @@ class StepResult(Value, frozen=True, kw_only=True):
 
 
 def step_result(step: Step, **more: object) -> StepResult:
-    """Return the result of a step with the given fields."""
     same = {name: getattr(step, name) for name in ("kind", "key", "network", "title")}
     return StepResult(**same, created=now()).having(**more)
 
@@ -139,13 +138,11 @@ class Cache:
         return made
 
     def history(self) -> list[StepResult]:
-        """Return all results in this store, to estimate times."""
         paths = sorted(self._root.glob(f"*/{RESULT_FILE}")) if self._root.is_dir() else []
         return [made for path in paths if (made := kept_value(path, StepResult)) is not None]
 
 
 def digest(value: object) -> str:
-    """Return the hash of a value."""
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
@@ -178,8 +175,7 @@ def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str,
 
 # The engine of a run: built from its ONNX file, or taken from the store
 
-Side = tuple[RunSpec, str | None]
-"""The spec of a run, and the interpreter it runs in."""
+Side = tuple[RunSpec, str | None]  # the spec of a run, and the interpreter it runs in
 MOST_SHAPES = 3  # in the name of an engine
 
 

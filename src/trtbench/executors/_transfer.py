@@ -30,18 +30,13 @@ from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.host.tar import is_plain, tar_members
 from trtbench.models.identity import sha256_of
 
-FILE_MARK = "trtbench-file:"
-"""Prefix of a text that names a file of the sender."""
-OUTPUT_MARK = "trtbench-output:"
-"""Prefix of a text that names a file written by a job."""
+FILE_MARK = "trtbench-file:"  # prefix of a text that names a file of the sender
+OUTPUT_MARK = "trtbench-output:"  # prefix of a text that names a file written by a job
 _BENEATH = r"(?:/[^\s'\"]+|(?=['\"\s]|$))"
 FILES = "files"
-MOST_FILES = 2_000_000
-"""The most files of one job; a larger folder is probably a mistake."""
-MOST_RETURNED = 100_000
-"""The most files that a machine may send back; a run has a few dozen."""
-ABANDONED_S = 7 * 86400.0
-"""A job without a change for this long counts as abandoned."""
+MOST_FILES = 2_000_000  # the most files of one job; a larger folder is probably a mistake
+MOST_RETURNED = 100_000  # the most files that a machine may send back; a run has a few dozen
+ABANDONED_S = 7 * 86400.0  # a job without a change for this long counts as abandoned
 _CHUNK = 1 << 20
 
 
@@ -199,8 +194,7 @@ class UploadFile(Value, frozen=True, kw_only=True):
 class Upload(Value, frozen=True, kw_only=True):
     job: RemoteJob
     files: tuple[UploadFile, ...] = ()
-    folders: tuple[str, ...] = ()
-    """Empty folders: a class without images is still a class."""
+    folders: tuple[str, ...] = ()  # empty folders: a class without images is still a class
 
     @property
     def contents(self) -> dict[str, Path]:

@@ -12,20 +12,8 @@ from typing import cast
 
 from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.summary import summary_from_run
+from trtbench.core import run as core
 from trtbench.core.errors import UsageError
-from trtbench.core.run import (
-    LOWEST_FIRST,
-    UNKNOWN,
-    Environment,
-    Fact,
-    FailedRun,
-    Gpu,
-    LaunchFacts,
-    Run,
-    RunRecord,
-    Scalar,
-    batch_that_ran,
-)
 from trtbench.core.samples import Column, EngineGraph, IterationTimes, times_from_columns
 from trtbench.core.spec import Length, ModelRef, Precision, Protocol, RunSpec, TensorSpec, Warmup
 from trtbench.core.units import counted, text_from_seconds
@@ -38,15 +26,7 @@ from trtbench.report.run_facts import cache_summary
 from trtbench.requests.fields import seconds
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import now
-from trtbench.trtexec.conditions import (
-    cause_of_failure,
-    conditions_from_log,
-    log_from_metadata,
-    protocol_from_log,
-    reported_from_log,
-    shapes_from_command,
-    warnings_from_log,
-)
+from trtbench.trtexec import conditions as log_conditions
 from trtbench.trtexec.exports import graph_from_json, profiles_from_json
 from trtbench.trtexec.log import time_of_log
 from trtbench.trtexec.log_values import LogRun, LogSection
@@ -80,7 +60,7 @@ _DECIDING = (
 """Arguments that change what is timed and are not recorded as a condition."""
 _OF_THE_BUILD = ("typing", "tf32", "precision")
 """Conditions that are in the log of the build, not in the log of the loaded engine."""
-_OF_TORCH: dict[str, Scalar] = {
+_OF_TORCH: dict[str, core.Scalar] = {
     "transfers": True, "cuda_graph": False, "cuda_graph_fell_back": False, "spin_wait": True,
     "streams": 1, "protocol": "serve", "typing": "strong",
 }  # fmt: skip
@@ -153,7 +133,7 @@ def log_of(draft: Draft) -> LogRun:
     slots = ("log", "failed_log", "profile_metadata", *(("build_log",) if draft.built else ()))
     found: list[LogRun] = [draft.parts[slot].value for slot in slots if slot in draft.parts]
     if part := draft.parts.get("build_metadata"):
-        found.append(log_from_metadata(part.value, where=part.file.shown))
+        found.append(log_conditions.log_from_metadata(part.value, where=part.file.shown))
     if part := draft.parts.get("run_config"):
         config: toolkits.RunConfig = part.value
         graph = config.use_cuda_graph
@@ -181,7 +161,9 @@ def log_of(draft: Draft) -> LogRun:
     return base
 
 
-def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | None = None) -> Run:
+def run_from_draft(
+    draft: Draft, stated: Stated, *, run_id: str, log: LogRun | None = None
+) -> core.Run:
     """Return the run of a draft; ``log`` is the result of :func:`log_of`, if known."""
     log = log or log_of(draft)
     if stated.tensorrt:
@@ -200,21 +182,21 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
     conditions = _conditions(draft, log, times, stated, inputs, outputs)
     if conditions["precision"].value is None:  # read off the layers
         types = {*log.layer_types} or computing_types(graph)
-        names = [name for name in reversed(LOWEST_FIRST) if name in types]
+        names = [name for name in reversed(core.LOWEST_FIRST) if name in types]
         if names:
-            conditions["precision"] = Fact(value="+".join(names), source="implied")
+            conditions["precision"] = core.Fact(value="+".join(names), source="implied")
     reported = numbers_of(draft)
     notes = (*draft.notes, *_notes(draft, array, log), *stated.notes())
     created, known_by = _created(draft, log, stated)
     sources = (plain(part.file.place.absolute()) for part in draft.parts.values())
     facts, summary = log.facts, log.summary
-    launch = LaunchFacts(
+    launch = core.LaunchFacts(
         load_s=facts.load_s if facts.load_s is not None else facts.deserialize_s,
         warmup_iterations=(array.warmup_rows or None) if array else None,
         # With the times at hand the wall time is of exactly these rows.
         wall_s=summary.wall_s if summary and array is not None else None,
     )
-    record = RunRecord(
+    record = core.RunRecord(
         id=run_id,
         created=created,
         spec=_spec(draft, log, conditions, stated),
@@ -231,35 +213,35 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun | N
         facts={
             **_facts(draft, log, array, conditions, reported),
             "created_from": known_by,
-            **warnings_from_log(log),
+            **log_conditions.warnings_from_log(log),
         },
     )
     record = check_precision_against_layers(record, graph)
-    run = Run(record=record, times=times, layers=layers, graph=graph)
+    run = core.Run(record=record, times=times, layers=layers, graph=graph)
     ours = summary_from_run(run)
     findings = findings_from_run(run, summary=None if ours.reported else ours)
     if draft.built:  # what is said of times does not apply
         findings = tuple(each for each in findings if each.code == "H47")
-    run = Run(record=record.having(findings=findings), times=times, layers=layers, graph=graph)
+    run = core.Run(record=record.having(findings=findings), times=times, layers=layers, graph=graph)
     cache_summary(run, ours)
     return run
 
 
-def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun) -> FailedRun:
+def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun) -> core.FailedRun:
     """Make the record of a run that trtexec did not finish."""
     if stated.tensorrt:
         log = log.having(version=stated.tensorrt)
     conditions = _conditions(draft, log, IterationTimes(), stated, (), ())
     loads = any(word.startswith("--loadEngine") for word in log.arguments)
     stage = "load" if loads and log.sections else "build" if log.sections else "start"
-    error = cause_of_failure(log)
+    error = log_conditions.cause_of_failure(log)
     if error is not None:
         reason = f"{error.text} ({error.meaning})" if error.meaning else error.text
     elif log.outcome in ("crashed", "cut"):
         reason = "the log has no end: it was cut off, or trtexec was stopped"
     else:
         reason = "trtexec ended with FAILED without an error message"
-    return FailedRun(
+    return core.FailedRun(
         id=run_id,
         created=_created(draft, log, stated)[0],
         spec=_spec(draft, log, conditions, stated),
@@ -317,7 +299,7 @@ def _edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...
         for tensor in layer.outputs if outputs else layer.inputs:
             at_edge = tensor.name in graph.io_tensors and outputs == (tensor.name in made)
             if at_edge and tensor.dimensions and min(tensor.dimensions) > 0:
-                dtype = _DTYPES.get(tensor.dtype or "", tensor.dtype or UNKNOWN)
+                dtype = _DTYPES.get(tensor.dtype or "", tensor.dtype or core.UNKNOWN)
                 spec = TensorSpec(name=tensor.name, dtype=dtype, shape=tensor.dimensions)
                 found.setdefault(tensor.name, spec)
     return tuple(found.values())
@@ -330,43 +312,47 @@ def _conditions(
     stated: Stated,
     inputs: tuple[TensorSpec, ...],
     outputs: tuple[TensorSpec, ...],
-) -> dict[str, Fact]:
-    conditions = conditions_from_log(log)
+) -> dict[str, core.Fact]:
+    conditions = log_conditions.conditions_from_log(log)
     transfers = conditions["transfers"]
     if transfers.source != "stated" and len(times) and times.stamps:
         # Copies of exactly zero duration did not happen.
         moved = times.h2d is not None or times.d2h is not None
-        transfers = Fact(value=moved, source="implied")
+        transfers = core.Fact(value=moved, source="implied")
     metrics = log.summary.metrics if log.summary is not None else {}
     copies = [metrics.get(name, {}).get("max") for name in ("H2D Latency", "D2H Latency")]
     if transfers.source == "unknown" and None not in copies:
-        transfers = Fact(value=any(copies), source="implied")
+        transfers = core.Fact(value=any(copies), source="implied")
     conditions["transfers"] = transfers
     if conditions["protocol"].value is None and transfers.value is not None:
-        conditions["protocol"] = protocol_from_log(log, transfers, conditions["cuda_graph"])
+        conditions["protocol"] = log_conditions.protocol_from_log(
+            log, transfers, conditions["cuda_graph"]
+        )
     if "build_log" in draft.parts:
-        built = conditions_from_log(draft.parts["build_log"].value)
+        built = log_conditions.conditions_from_log(draft.parts["build_log"].value)
         unknown = [key for key in _OF_THE_BUILD if conditions[key].source == "unknown"]
         conditions |= {key: built[key] for key in unknown}
     if draft.of_torch:
         torch: toolkits.TorchBenchmark = draft.value("torch")
-        conditions |= {k: Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
-        recorded: dict[str, Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
+        conditions |= {k: core.Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
+        recorded: dict[str, core.Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
         for name, value in recorded.items():
-            conditions[name] = Fact(value=value, source="unknown" if value is None else "stated")
+            conditions[name] = core.Fact(
+                value=value, source="unknown" if value is None else "stated"
+            )
     # A log prints 1 for every explicit batch, so 1 is only used if nothing else is known.
     if stated.batch is not None:
-        conditions["batch"] = Fact(value=stated.batch)
+        conditions["batch"] = core.Fact(value=stated.batch)
     elif conditions["batch"].value in (None, 1):
         taken, given = ([tensor.shape for tensor in side] for side in (inputs, outputs))
-        size = batch_that_ran(taken, asked=None, outputs=given)
+        size = core.batch_that_ran(taken, asked=None, outputs=given)
         kept = recorded_batch(draft)
         if size is not None:
-            conditions["batch"] = Fact(value=size, source="implied")
+            conditions["batch"] = core.Fact(value=size, source="implied")
         elif kept is not None:
-            conditions["batch"] = Fact(value=kept)
+            conditions["batch"] = core.Fact(value=kept)
     if stated.precision is not None:
-        conditions["precision"] = Fact(value=stated.precision.lower())
+        conditions["precision"] = core.Fact(value=stated.precision.lower())
     return conditions
 
 
@@ -380,12 +366,12 @@ def recorded_batch(draft: Draft) -> int | None:
     return None
 
 
-def _environment(draft: Draft, log: LogRun, stated: Stated) -> Environment:
+def _environment(draft: Draft, log: LogRun, stated: Stated) -> core.Environment:
     """Return what the files say about the machine; trtexec prints neither host nor system."""
     gpu, plan = gpu_from_log(log), draft.value("plan")
     for device in draft.value("device") or () if gpu is None else ():  # as CUDA lists them
         clock = number(device.get("CLOCK_RATE"))
-        gpu = Gpu(
+        gpu = core.Gpu(
             name=str(device.get("Name")),
             compute_capability=_dotted(device.get("ComputeCapability")),
             memory_bytes=_integer(device.get("TotalMemory")),
@@ -395,11 +381,11 @@ def _environment(draft: Draft, log: LogRun, stated: Stated) -> Environment:
             cuda=_dotted(device.get("CUDA_VERSION")),
         )
     if stated.gpu is not None and (gpu is None or gpu.name != stated.gpu):
-        gpu = Gpu(name=stated.gpu)
+        gpu = core.Gpu(name=stated.gpu)
     version = log.version if log.version is not None or plan is None else plan.version
-    return Environment(
-        host=UNKNOWN,
-        os=UNKNOWN,
+    return core.Environment(
+        host=core.UNKNOWN,
+        os=core.UNKNOWN,
         gpus=(gpu,) if gpu else (),
         versions={} if version is None else {"tensorrt": version},
         command=log.command,
@@ -410,15 +396,15 @@ def _dotted(value: object) -> str | None:
     return ".".join(map(str, value)) if isinstance(value, list) else None
 
 
-def gpu_from_log(run: LogRun) -> Gpu | None:
+def gpu_from_log(run: LogRun) -> core.Gpu | None:
     """Read the selected device; its clocks are the maximum, not the actual ones."""
     section = run.section("Device Information")
     name = section.get("Selected Device") if section else None
     if section is None or not name:
-        return Gpu(name=run.device) if run.device else None
+        return core.Gpu(name=run.device) if run.device else None
     memory = _quantity(section.get("Device Global Memory"))
     bus = section.get("Memory Bus Width") or ""
-    return Gpu(
+    return core.Gpu(
         name=name,
         uuid=section.get("Selected Device UUID"),
         compute_capability=section.get("Compute Capability"),
@@ -444,13 +430,13 @@ def _integer(value: object) -> int | None:
     return int(found) if found is not None and abs(found) < 1e15 else None
 
 
-def numbers_of(draft: Draft) -> dict[str, Scalar]:
+def numbers_of(draft: Draft) -> dict[str, core.Scalar]:
     """Return the printed numbers: ``latency_median_ms``, ``throughput_qps`` and so on."""
     log = draft.log
     if log is not None and log.summary is not None:
         queries = {} if log.queries is None else {"queries": log.queries}
-        return reported_from_log(log) | queries
-    numbers: dict[str, Scalar] = {}
+        return log_conditions.reported_from_log(log) | queries
+    numbers: dict[str, core.Scalar] = {}
     torch: toolkits.TorchBenchmark | None = draft.value("torch")
     summaries = (draft.value(slot) for slot in _SUMMARIES)
     toolkit: toolkits.ToolkitSummary | None = next(
@@ -477,7 +463,9 @@ def numbers_of(draft: Draft) -> dict[str, Scalar]:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _spec(draft: Draft, log: LogRun, conditions: Mapping[str, Fact], stated: Stated) -> RunSpec:
+def _spec(
+    draft: Draft, log: LogRun, conditions: Mapping[str, core.Fact], stated: Stated
+) -> RunSpec:
     """Return the spec of a run; unknown fields have no value or the simplest one."""
     warmup_ms = warmup_ms_of(log)
     floor = stated.warmup_s
@@ -499,7 +487,7 @@ def _spec(draft: Draft, log: LogRun, conditions: Mapping[str, Fact], stated: Sta
     return RunSpec(
         model=stated.engine or _model(draft, log),
         runtime="torch" if draft.of_torch else "trtexec",
-        shapes=shapes_from_command(log),
+        shapes=log_conditions.shapes_from_command(log),
         batch=_integer(conditions["batch"].value),
         warmup=Warmup(floor=Length(seconds=floor), until_steady=False),
         stop=Length(
@@ -561,15 +549,15 @@ def _facts(
     draft: Draft,
     log: LogRun,
     array: TimesArray | None,
-    conditions: dict[str, Fact],
-    reported: dict[str, Scalar],
-) -> dict[str, Scalar]:
+    conditions: dict[str, core.Fact],
+    reported: dict[str, core.Scalar],
+) -> dict[str, core.Scalar]:
     config: toolkits.RunConfig | None = draft.value("run_config")
     given = _given(log)
     engines = [given.get(flag) for flag in ("--loadEngine", "--saveEngine")]
     engines += [log.option(label) for label in ("Load engine", "Save engine")]
     built = draft.parts["build_log"].value.facts if "build_log" in draft.parts else log.facts
-    facts: dict[str, Scalar | None] = {
+    facts: dict[str, core.Scalar | None] = {
         "executes_engine": not draft.of_torch,
         "measured_at": (config.timestamp_iso if config else None) or None,
         "outcome": None if log.outcome in ("passed", "waived", "cut") else log.outcome,
@@ -580,7 +568,7 @@ def _facts(
     }
     rate = reported.get("throughput_qps")
     if isinstance(rate, (int, float)):
-        printed = conditions_from_log(log)["batch"]
+        printed = log_conditions.conditions_from_log(log)["batch"]
         implicit = (log.option("Batch") or "").isdecimal()
         # An implicit batch is multiplied in by trtexec.
         counts = implicit and printed.source == "stated" and printed.value not in (None, 1)
@@ -605,7 +593,7 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
         yield "an engine was built; nothing was measured"
     if log.title:
         yield f"heading above the log: {log.title}"
-    if log.device and gpu_from_log(log) == Gpu(name=log.device):
+    if log.device and gpu_from_log(log) == core.Gpu(name=log.device):
         yield f"the text above the numbers names the device: {log.device}"
     if log.pasted_command:
         yield "the command was above the numbers; trtexec did not print it itself"

@@ -21,26 +21,13 @@ from trtbench.core.jobs import BenchOutcome, JobEnd
 from trtbench.core.run import Fact, RunRecord, Scalar
 from trtbench.core.samples import TelemetrySample
 from trtbench.core.spec import RunSpec
+from trtbench.host import telemetry
 from trtbench.host.cuda import index_of
 from trtbench.host.nvml import MHZ, Device, opened, slice_in_use, visible_index
-from trtbench.host.telemetry import (
-    Counters,
-    Lock,
-    NvmlSource,
-    Sampler,
-    TelemetrySource,
-    board_settings,
-    growth,
-    integrated_j,
-    locked_clocks,
-    source_of,
-)
 from trtbench.store.directory import read_samples
 
-IDLE_SAMPLES = 5
-"""Samples of the idle power, taken before the sampled launch."""
-SETTLE_S = 1.5
-"""Wait before those: the sensor averages over a second, and a launch has just ended."""
+IDLE_SAMPLES = 5  # samples of the idle power, taken before the sampled launch
+SETTLE_S = 1.5  # wait before those: the sensor averages over a second, and a launch has just ended
 _PART_TIME = re.compile(r"\bA100|\bH100|\bH200|\bGH200")
 """GPUs whose power sensor measures only a quarter of the time (arXiv 2312.02741)."""
 
@@ -52,12 +39,12 @@ class Watch:
     """Observations of one GPU during a run; empty on a CPU."""
 
     index: int | None
-    source: NvmlSource | None = None
+    source: telemetry.NvmlSource | None = None
     free: Callable[[], int | None] = lambda: None
-    lock: Lock | None = None
+    lock: telemetry.Lock | None = None
     evidence: dict[str, Scalar] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    _readings: list[Counters] = field(default_factory=list)
+    _readings: list[telemetry.Counters] = field(default_factory=list)
     _free_bytes: int | None = None
     _taken_bytes: int | None = None
 
@@ -96,7 +83,7 @@ class Watch:
             drop = 1 - after.sm_clock_hz / before.sm_clock_hz
             worst = self.evidence.get("sm_clock_drop", drop)
             self.evidence["sm_clock_drop"] = max(drop, float(worst or 0.0))
-        facts = outcome.facts.having(violations_s=growth(before, after).limits_s)
+        facts = outcome.facts.having(violations_s=telemetry.growth(before, after).limits_s)
         return outcome.having(facts=facts)
 
     def _clock_notes(self, seen_hz: float | None) -> list[str]:
@@ -128,7 +115,7 @@ class Watch:
         if self.index is None:
             self.notes.append("no telemetry: the run is on the CPU")
             return ()
-        with source_of(self.index) as source:
+        with telemetry.source_of(self.index) as source:
             if source is None:
                 self.notes.append("no telemetry: neither NVML nor tegrastats can be read here")
                 return ()
@@ -146,16 +133,16 @@ class Watch:
 class SampledLaunch:
     """One launch whose measured part is sampled."""
 
-    def __init__(self, source: TelemetrySource, *, interval_s: float) -> None:
+    def __init__(self, source: telemetry.TelemetrySource, *, interval_s: float) -> None:
         self._source = source
         time.sleep(SETTLE_S)
-        idle = Sampler(source, interval_s=interval_s)
+        idle = telemetry.Sampler(source, interval_s=interval_s)
         idle.start()
         idle.wait(IDLE_SAMPLES * interval_s)
         watts = [sample.power_w for sample in idle.stop() if sample.power_w is not None]
         self._idle_w = float(np.median(watts)) if watts else None
-        self._sampler = Sampler(source, interval_s=interval_s)
-        self._readings: list[Counters] = []
+        self._sampler = telemetry.Sampler(source, interval_s=interval_s)
+        self._readings: list[telemetry.Counters] = []
         self._samples: tuple[TelemetrySample, ...] | None = None
 
     def __call__(self, stage: str) -> None:
@@ -177,9 +164,9 @@ class SampledLaunch:
         self, samples: tuple[TelemetrySample, ...], *, count: int, gpu: str | None
     ) -> dict[str, Scalar]:
         """Return the energy per query, and the values that show how reliable it is."""
-        grown = growth(*self._readings) if len(self._readings) == 2 else None
+        grown = telemetry.growth(*self._readings) if len(self._readings) == 2 else None
         found: dict[str, Scalar] = {"telemetry_queries": count, "idle_power_w": self._idle_w}
-        integral = integrated_j(samples)
+        integral = telemetry.integrated_j(samples)
         used = grown.energy_j if grown is not None else None
         used = used if used is not None else integral
         if grown is None or used is None or not count:
@@ -188,7 +175,9 @@ class SampledLaunch:
         return found | {
             "energy_per_query_j": used / count,
             "energy_window_s": grown.seconds,
-            "energy_update_s": source.energy_period_s() if isinstance(source, NvmlSource) else None,
+            "energy_update_s": source.energy_period_s()
+            if isinstance(source, telemetry.NvmlSource)
+            else None,
             "energy_counter_j": grown.energy_j,
             "energy_integral_j": integral,
             "energy_part_time_sensor": bool(gpu and _PART_TIME.search(gpu)),
@@ -219,12 +208,14 @@ def watch_device(spec: RunSpec, device: str) -> Iterator[Watch]:
         opened_device = stack.enter_context(opened(index, part=slice_in_use(index)))
         watch = Watch(
             index=index,
-            source=NvmlSource(opened_device) if opened_device is not None else None,
+            source=telemetry.NvmlSource(opened_device) if opened_device is not None else None,
             free=partial(_free_bytes, opened_device),
-            evidence={"gpu_index": index, **board_settings()},
+            evidence={"gpu_index": index, **telemetry.board_settings()},
         )
         if spec.lock_clocks is not None:
             pinned = watch.evidence.get("jetson_clocks") is True
-            watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks, pinned=pinned))
+            watch.lock = stack.enter_context(
+                telemetry.locked_clocks(index, spec.lock_clocks, pinned=pinned)
+            )
             watch.notes += [watch.lock.note] if watch.lock.note else []
         yield watch

@@ -7,18 +7,9 @@ import re
 import shlex
 from pathlib import Path
 
+from trtbench.core import spec as core
 from trtbench.core.errors import TrtbenchError, UsageError, near_miss, refuse_unknown_options
 from trtbench.core.run import matches_precision, types_of
-from trtbench.core.spec import (
-    ON_DEVICE,
-    InputSpec,
-    Length,
-    ModelFormat,
-    ModelRef,
-    Protocol,
-    RunSpec,
-    Warmup,
-)
 from trtbench.host.arrays import check_inputs_exist
 from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
@@ -33,8 +24,7 @@ from trtbench.tasks import TASKS
 from trtbench.tasks.contract import settings_with_defaults
 from trtbench.trtexec.version import flavour_of
 
-MIN_QUERIES = 10
-"""Minimum number of queries, however short the requested time, as in trtexec."""
+MIN_QUERIES = 10  # minimum number of queries, however short the requested time, as in trtexec
 COMPUTED_FIELDS = (
     "model", "runtime", "shapes", "inputs", "warmup", "launches", "device", "options", "protocol",
     "cuda_graph", "transfers", "lock_clocks", "profile",
@@ -43,7 +33,7 @@ COMPUTED_FIELDS = (
 
 
 def default_runtime(
-    reference: ModelRef, config: Config, *, with_outputs: bool = False
+    reference: core.ModelRef, config: Config, *, with_outputs: bool = False
 ) -> str | None:
     """Return the first runtime for a model that works here, else the first one.
 
@@ -65,12 +55,12 @@ def default_runtime(
     return ranked[0][0] if ranked else None
 
 
-def first_choice(model_format: ModelFormat) -> str:
+def first_choice(model_format: core.ModelFormat) -> str:
     """Return the first runtime for a format, whether or not it works here; empty if none."""
     return next((name for name, _ in runtimes_for_format(model_format)), "")
 
 
-def runtimes_for_format(model_format: ModelFormat) -> list[tuple[str, Runtime]]:
+def runtimes_for_format(model_format: core.ModelFormat) -> list[tuple[str, Runtime]]:
     """Return the runtimes for a format, the preferred one first."""
     chosen = []
     for name in RUNTIMES.names():
@@ -95,7 +85,9 @@ def why_unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
     return f"{runtime} is not usable here: {reason}" + (f" ({fix})" if fix else "")
 
 
-def run_spec(request: BenchRequest, config: Config, reference: ModelRef | None = None) -> RunSpec:
+def run_spec(
+    request: BenchRequest, config: Config, reference: core.ModelRef | None = None
+) -> core.RunSpec:
     """Return the spec of a run: flags first, then settings, then defaults.
 
     ``reference`` stands for a model that is not made yet.
@@ -103,7 +95,7 @@ def run_spec(request: BenchRequest, config: Config, reference: ModelRef | None =
     if reference is not None:
         pass
     elif is_library_model(str(request.model)):
-        reference = ModelRef(path=str(request.model), format="torch")
+        reference = core.ModelRef(path=str(request.model), format="torch")
     else:
         formats = RUNTIMES.load(request.runtime).FORMATS if request.runtime else ()
         reference = model_ref(Path(request.model), folders="folder" in formats)
@@ -130,8 +122,8 @@ def run_spec(request: BenchRequest, config: Config, reference: ModelRef | None =
     if asked.profile_index and not module.EXECUTES_ENGINES:
         raise UsageError("only engines have optimization profiles", fix="leave --profile-index out")
     refuse_other_precision(reference, asked.precision)
-    protocol: Protocol = asked.protocol or module.DEFAULT_PROTOCOL
-    on_device = protocol in ON_DEVICE
+    protocol: core.Protocol = asked.protocol or module.DEFAULT_PROTOCOL
+    on_device = protocol in core.ON_DEVICE
     if on_device and asked.cuda_graph == "off":
         raise UsageError(
             f"the protocol {protocol} is measured with a CUDA graph",
@@ -158,18 +150,18 @@ def run_spec(request: BenchRequest, config: Config, reference: ModelRef | None =
     clock = asked.lock_clocks
     if clock is not None and clock not in ("base", "max") and not clock.isdecimal():
         raise UsageError(f"--lock-clocks {clock} is not valid", fix="base, max, or 1500 (in MHz)")
-    warmup = Warmup(until_steady=asked.until_steady)
+    warmup = core.Warmup(until_steady=asked.until_steady)
     if asked.warmup is not None or asked.warmup_iterations is not None:
         warm_s = fields.seconds(asked.warmup) if asked.warmup is not None else None
-        floor = Length(seconds=warm_s, iterations=asked.warmup_iterations)
+        floor = core.Length(seconds=warm_s, iterations=asked.warmup_iterations)
         warmup = warmup.having(floor=floor, cap_s=max(warmup.cap_s, warm_s or 0.0))
-    stop = Length(seconds=3.0, iterations=MIN_QUERIES)
+    stop = core.Length(seconds=3.0, iterations=MIN_QUERIES)
     if asked.duration is not None or asked.iterations is not None:
         length = fields.seconds(asked.duration) if asked.duration is not None else None
         if not length and asked.iterations is None:
             raise UsageError("--duration must be longer than 0 s", fix="--duration 3s")
-        stop = Length(seconds=length, iterations=asked.iterations or MIN_QUERIES)
-    spec = RunSpec(
+        stop = core.Length(seconds=length, iterations=asked.iterations or MIN_QUERIES)
+    spec = core.RunSpec(
         model=reference,
         runtime=name,
         shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
@@ -191,11 +183,11 @@ def run_spec(request: BenchRequest, config: Config, reference: ModelRef | None =
     same = {
         field.name: getattr(asked, field.name)
         for field in fields.fields_of(BenchRequest)
-        if field.name in RunSpec.__struct_fields__ and field.name not in COMPUTED_FIELDS
+        if field.name in core.RunSpec.__struct_fields__ and field.name not in COMPUTED_FIELDS
     }
     spec = spec.having(**same)
     if module.check is not None:  # before anything waits for the device, or is built
-        searched = {"rate_hz": spec.rate_hz or 1.0, "stop": Length(iterations=1)}
+        searched = {"rate_hz": spec.rate_hz or 1.0, "stop": core.Length(iterations=1)}
         module.check(spec.having(**searched) if asked.slo is not None else spec)
     return spec
 
@@ -208,7 +200,7 @@ def side_spec(
     *,
     launches: int | None = None,
     place: tuple[int, int] = (0, 1),
-) -> RunSpec:
+) -> core.RunSpec:
     """Return the spec of one side of several, without layer times.
 
     ``place`` is the index of the side and the number of sides, for flags given once per side.
@@ -238,7 +230,7 @@ def value_of_side(given: fields.PerSide | None, index: int, sides: int, *, what:
     return values[index]
 
 
-def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
+def refuse_other_precision(reference: core.ModelRef, precision: str | None) -> None:
     """Raise an error if an engine was built in another precision than the requested one."""
     built = precision_of_engine(reference) if precision is not None else None
     if precision and built and not matches_precision(precision, types_of(built)):
@@ -249,7 +241,7 @@ def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
         )
 
 
-def _inputs(asked: BenchRequest) -> InputSpec:
+def _inputs(asked: BenchRequest) -> core.InputSpec:
     """Return where inputs come from; an image needs a task that prepares it."""
     source = None
     if asked.inputs is not None:
@@ -258,7 +250,7 @@ def _inputs(asked: BenchRequest) -> InputSpec:
     if source is None or Path(source).suffix.lower() not in SUFFIXES:
         if asked.task is not None:
             raise UsageError("--task needs an image to prepare", fix="--inputs photo.jpg")
-        return InputSpec(source=source, seed=asked.seed)
+        return core.InputSpec(source=source, seed=asked.seed)
     if asked.task is None:
         raise UsageError(
             f"{Path(source).name} needs --task to become an input",
@@ -267,7 +259,7 @@ def _inputs(asked: BenchRequest) -> InputSpec:
     flags = TASKS.load(asked.task).FLAGS
     own = {flag.key for flag in flags if flag.preprocessing}
     settings = {k: v for k, v in settings_with_defaults(flags, asked.settings).items() if k in own}
-    return InputSpec(source=source, seed=asked.seed, task=asked.task, settings=settings)
+    return core.InputSpec(source=source, seed=asked.seed, task=asked.task, settings=settings)
 
 
 def _device(name: str | None) -> str | None:

@@ -39,24 +39,20 @@ _RUNS_CODE = ("python", "binary", "plugins", "factory")
 class RuntimeSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one runtime."""
 
-    python: str | None = None
-    """The interpreter its jobs run in."""
-    options: dict[str, str] = {}
-    """Options of the runtime itself, as ``--opt`` gives them."""
+    python: str | None = None  # the interpreter its jobs run in
+    options: dict[str, str] = {}  # options of the runtime itself, as `--opt` gives them
 
 
 class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of one configuration file."""
 
-    store: str | None = None
-    """A folder, ``sqlite:///file`` or ``postgresql://user@host/database``."""
+    store: str | None = None  # a folder, `sqlite:///file` or `postgresql://user@host/database`
     runs: str | None = None
     """A folder or an fsspec URL for run directories; by default, next to the index."""
     machine: str | None = None
     """The name of this machine: runs with the same name are comparable, whatever the host name."""
     runtimes: dict[str, RuntimeSettings] = {}
-    defaults: dict[str, Scalar] = {}
-    """Defaults of flags, written as on the command line."""
+    defaults: dict[str, Scalar] = {}  # defaults of flags, written as on the command line
 
     def flat(self) -> dict[str, Scalar]:
         """Return every setting that has a value, by its dotted name."""

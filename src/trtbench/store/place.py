@@ -27,8 +27,7 @@ CHANGING = (RECORD, "scores.json")
 """Files of a finished run that may be written again; the others never change."""
 MOST_BYTES, MOST_FILES = 1 << 33, 10_000  # of a run
 MOST_RUNS = 1_000_000
-LIST_S = 600.0
-"""How long a list of runs or files may take."""
+LIST_S = 600.0  # how long a list of runs or files may take
 _ATOMIC = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
 """Storage that writes a file whole or not at all; elsewhere a file is written, then renamed."""
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs"}

@@ -23,15 +23,7 @@ from trtbench.core.run import AnyRecord, FailedRun, Run, Scores, lowest_type, pr
 from trtbench.core.safety import check_id, check_name, check_tag
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
-from trtbench.host.files import (
-    make_folder,
-    old_unfinished,
-    original_path,
-    remove_abandoned,
-    remove_temporary,
-    scratch_directory,
-    utf8_path,
-)
+from trtbench.host import files as host_files
 from trtbench.models.identity import kept_value
 from trtbench.store.directory import (
     DAMAGED,
@@ -105,14 +97,14 @@ class Store:
         self._waiting: list[Entry] | None = None
         try:
             for folder in (self.runs, self._place.index_folder or self.runs):
-                make_folder(folder)
+                host_files.make_folder(folder)
         except OSError as problem:
             if not self.root.is_dir():
                 raise write_error(self.runs, problem) from None
         remote = self._place.remote
         self._remote = RemoteRuns(remote, folder=self.runs) if remote is not None else None
-        remove_abandoned(self.runs)
-        remove_temporary()
+        host_files.remove_abandoned(self.runs)
+        host_files.remove_temporary()
         if at_once:
             self.open()
 
@@ -209,7 +201,7 @@ class Store:
 
     def scratch(self) -> contextlib.AbstractContextManager[Path]:
         """Return a context manager that makes a temporary folder in the store."""
-        return scratch_directory(self.runs)
+        return host_files.scratch_directory(self.runs)
 
     def directory(self, run_id: str, *, output: Path | None = None) -> Path:
         """Return the directory of a new run: in the store, or the folder that the user named."""
@@ -258,7 +250,7 @@ class Store:
     def _folder(self, entry: Entry) -> Path:
         """Return the directory that an entry names; raises if a relative path leaves the store."""
         if Path(entry.path).is_absolute():
-            return original_path(Path(entry.path))
+            return host_files.original_path(Path(entry.path))
         try:
             return self.root / check_name(entry.path, what="folder of a run")
         except InputError as problem:
@@ -380,7 +372,7 @@ class Store:
         gone = [id_ for id_, entry in known.items() if id_ in lost and self._is_gone(entry)]
         self.index.put_all(found.values())
         self.index.remove(*gone)
-        unfinished = old_unfinished(self.runs)
+        unfinished = host_files.old_unfinished(self.runs)
         for folder in unfinished:
             shutil.rmtree(folder, ignore_errors=True)
         return Checkup(
@@ -412,7 +404,7 @@ class Store:
         try:
             return str(path.relative_to(self.root))
         except ValueError:
-            return str(utf8_path(path))
+            return str(host_files.utf8_path(path))
 
 
 def _check_same_run(entry: Entry, found: str, folder: Path) -> None:
@@ -441,7 +433,7 @@ def results_folder(store: Store, sha256: str, *, precision: str | None = None) -
     lowest, name = lowest_type(precision), check_id(sha256, what="hash of a model")
     folder = store.root / JUDGED / (f"{name}-{lowest}" if lowest else name)
     with writing(folder):
-        return make_folder(folder)
+        return host_files.make_folder(folder)
 
 
 def results_folders(run: Run, store: Store, *, beside: bool = True) -> Sequence[Path]:

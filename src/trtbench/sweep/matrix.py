@@ -16,15 +16,8 @@ from typing import Any, Literal
 import msgspec
 
 from trtbench.analysis.sweep import quantities
+from trtbench.core import errors
 from trtbench.core.conditions import condition_from_text
-from trtbench.core.errors import (
-    InputError,
-    TrtbenchError,
-    UsageError,
-    near_miss,
-    refuse_unknown,
-    suggest,
-)
 from trtbench.core.metrics import kinds
 from trtbench.core.run import Scalar
 from trtbench.core.safety import check_title, file_name_from_text, mask_values, read_text, read_toml
@@ -220,10 +213,10 @@ def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
         matrix = msgspec.convert(plain, type=Matrix)
     except msgspec.ValidationError as problem:
         reason, keys = str(problem), Matrix.__struct_fields__
-        raise UsageError(
+        raise errors.UsageError(
             f"{where} is not a valid sweep",
             facts={"reason": reason, "keys": " ".join(keys)},
-            fix=suggest(reason.split("`")[1], keys)
+            fix=errors.suggest(reason.split("`")[1], keys)
             if "unknown field" in reason
             else "docs/sweep.md describes each key",
         ) from None
@@ -236,15 +229,15 @@ def _read_table(path: Path) -> Mapping[str, object]:
     try:
         table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_toml(path)
     except (OSError, UnicodeDecodeError) as problem:
-        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+        raise errors.UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     except ValueError as problem:
-        raise UsageError(
+        raise errors.UsageError(
             f"{path} is not TOML",
             facts={"reason": problem},
             fix="correct it; docs/sweep.md has an example",
         ) from None
     if not isinstance(table, Mapping):
-        raise UsageError(f"{path} is not a table", fix="write it like models = [...]")
+        raise errors.UsageError(f"{path} is not a table", fix="write it like models = [...]")
     return table
 
 
@@ -253,27 +246,27 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
     for name, values in matrix.options.items():
         if name not in (*FLAGS, MACHINE) and not name.startswith(PREFIXES):
             known = (*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME")
-            raise UsageError(
+            raise errors.UsageError(
                 f"{where}: {name!r} is not an option that can be swept",
                 facts={"options": " ".join(known)},
-                fix=suggest(name, FLAGS),
+                fix=errors.suggest(name, FLAGS),
             )
         if not name.startswith("build."):
             continue
         key = name.removeprefix("build.")
         if key in SET_BY_SWEEP:
             message = f"{where}: {name} is set by the sweep itself"
-            raise UsageError(message, fix="--precision, --batch, ...")
+            raise errors.UsageError(message, fix="--precision, --batch, ...")
         for value in values:
             try:
                 RecipeFields(**build_settings({key: str(value)}))
-            except UsageError as problem:
+            except errors.UsageError as problem:
                 message = f"{where}: {name} = {value}: {problem.message}"
-                raise UsageError(message, facts=problem.facts, fix=problem.fix) from None
+                raise errors.UsageError(message, facts=problem.facts, fix=problem.fix) from None
     axes = [len(getattr(matrix, name)) for name in ("models", *AXES)]
     count = math.prod(max(1, each) for each in (*axes, *map(len, matrix.options.values())))
     if count > MOST_CASES:
-        raise UsageError(
+        raise errors.UsageError(
             f"{where}: the axes have too many combinations",
             facts={"cases": count, "maximum": MOST_CASES},
             fix="sweep fewer values at a time",
@@ -281,7 +274,7 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
     named = {name.rpartition(".")[2]: str(values) for name, values in matrix.options.items()}
     for name, value in mask_values(named).items():
         if value != named[name]:
-            raise UsageError(
+            raise errors.UsageError(
                 f"{where}: {name} looks like a secret, which a sweep would store",
                 fix="set it as an environment variable",
             )
@@ -294,7 +287,7 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
         (1 <= low <= best <= high, "batches of a profile must rise", "profile = [1, 128, 256]"),
     ):
         if not holds:
-            raise UsageError(f"{where}: {rule}", fix=fix)
+            raise errors.UsageError(f"{where}: {rule}", fix=fix)
 
 
 def is_library_model(model: str) -> bool:
@@ -311,13 +304,13 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         if isinstance(each, Mapping) or Path(each).suffix in MATRIX_FILES
     ]
     if len(whole) > 1 or (whole and request.preset):
-        raise UsageError("give only one matrix file or preset", fix="trtbench sweep --help")
+        raise errors.UsageError("give only one matrix file or preset", fix="trtbench sweep --help")
     matrix = Matrix()
     if name := request.preset:
         folder = Path(str(resources.files("trtbench.sweep") / "presets"))
         presets = sorted(path.stem for path in folder.glob("*.toml"))
         message = f"there is no preset {name!r}"
-        refuse_unknown(name, presets, message, listed="presets", flag="--preset")
+        errors.refuse_unknown(name, presets, message, listed="presets", flag="--preset")
         matrix = matrix_from_table(_read_table(folder / f"{name}.toml"), where=f"preset {name}")
     for each in whole:
         if isinstance(each, Mapping):
@@ -328,7 +321,7 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
     weights = None if request.weights == "default" else str(request.weights)
     for batch in scalars(request.batch):
         if not isinstance(batch, int) or isinstance(batch, bool) or batch < 0:
-            raise UsageError(f"--batch {batch} is not a number", fix="--batch 1,8,32")
+            raise errors.UsageError(f"--batch {batch} is not a number", fix="--batch 1,8,32")
     options = {
         "opt.weights": weights and [weights if weights == "none" else _absolute(weights)],
         "opt.factory": request.factory and [request.factory],
@@ -373,7 +366,7 @@ def refuse_flags_with_resume(request: SweepRequest) -> None:
     given = [each.name for each in groups if getattr(request, each.name)]
     given += [name for name, value in request.settings.items() if value is not None]
     if request.models or given or request.output:
-        raise UsageError(
+        raise errors.UsageError(
             "--resume cannot be combined with flags that change the sweep",
             fix="omit them, or start a new sweep",
         )
@@ -393,9 +386,9 @@ def check_where_and_best(where: str | None, best: str, matrix: Matrix) -> None:
     names = [*quantities(()), *matrix.options]
     if matrix.data is not None:  # names of scores are known only after the evaluation
         asked = _NAMES.findall(f"{where or ''} {best}")
-        names += [each for each in asked if near_miss(each, names) in (None, each)]
+        names += [each for each in asked if errors.near_miss(each, names) in (None, each)]
     message = f"--best {best} is not a quantity"
-    refuse_unknown(best, names, message, listed="quantities", flag="--best")
+    errors.refuse_unknown(best, names, message, listed="quantities", flag="--best")
     if where is not None:
         condition_from_text(where, names=names, kinds=kinds(names))
 
@@ -429,7 +422,7 @@ def cases_from_matrix(
             names = [key for key in own if key != "options"]
             for key in (key for each in matrix.exclude for key in each if key != "options"):
                 message = f"exclude: cases have no {key!r}"
-                refuse_unknown(key, names, message, listed="names")
+                errors.refuse_unknown(key, names, message, listed="names")
             if not any(
                 all(own[key] == value for key, value in each.items()) for each in matrix.exclude
             ):
@@ -448,7 +441,7 @@ def fill_shapes(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | N
             continue
         if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", text, re.ASCII):
             message = f"shape.{name} = {text} is not a shape"
-            raise UsageError(message, fix=f"shape.{name} = 1x3x224x224")
+            raise errors.UsageError(message, fix=f"shape.{name} = 1x3x224x224")
         found[name] = tuple(map(int, text.split("x")))
     for tensor in input_specs(load_onnx(onnx, weights=False)) if onnx and dims else ():
         if tensor.name not in found and any(dim in dims for dim in tensor.shape):
@@ -464,7 +457,7 @@ def _fill_dims(name: str, shape: tuple[int | str, ...], dims: Dims) -> tuple[int
     for dim in found:
         if not isinstance(dim, int):
             known = "x".join(str(each) if isinstance(each, int) else "1" for each in found)
-            raise UsageError(
+            raise errors.UsageError(
                 f"the dimension {dim!r} of the input {name!r} has no value",
                 facts={"shape": text_from_shape(shape)},
                 fix=f"--axis shape.{dim}=1,2,5, or --shape {name}:{known}",
@@ -489,10 +482,10 @@ def prepared_item_shapes(matrix: Matrix, onnx: Path | None) -> Shapes:
     try:
         source = task.open_source(settings_with_defaults(task.FLAGS, given), inputs)
         for place in range(len(source.names)) if source.preparation else ():
-            with suppress(InputError):
+            with suppress(errors.InputError):
                 item = source.prepare(source.load(place))
                 break
-    except TrtbenchError:
+    except errors.TrtbenchError:
         return {}
     return {
         each.name: (front if isinstance(front := each.shape[0], int) else 0, *item[each.name].shape)

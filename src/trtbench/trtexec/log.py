@@ -22,20 +22,7 @@ import msgspec
 
 from trtbench.core.errors import ParseError
 from trtbench.core.safety import mask, may_hold_secret
-from trtbench.trtexec.log_values import (
-    LONGEST_KEPT,
-    TAIL,
-    BuildFacts,
-    FactCollector,
-    LogRun,
-    LogSection,
-    LogText,
-    MessageCollector,
-    Outcome,
-    ProfileCollector,
-    SummaryCollector,
-    TraceCollector,
-)
+from trtbench.trtexec import log_values
 from trtbench.trtexec.version import number, version_from_digits, version_from_text
 
 MOST_UNPACKED = 512 << 20
@@ -603,10 +590,14 @@ _CUT_LABELS = frozenset((
     "Total Host", "Total GPU", "Total GPU Compute",
 ))  # fmt: skip
 """Labels whose line was broken, so that the next line would get a wrong label."""
-_OUTCOMES: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
+_OUTCOMES: dict[str, log_values.Outcome] = {
+    "PASSED": "passed",
+    "FAILED": "failed",
+    "WAIVED": "waived",
+}
 
 
-def log_from_text(data: Source, *, where: str) -> tuple[LogRun, ...]:
+def log_from_text(data: Source, *, where: str) -> tuple[log_values.LogRun, ...]:
     """Return every run in a log; a text without output of trtexec is a ``ParseError``."""
     found = read_log(data, where=where)
     if not found.runs:
@@ -621,7 +612,7 @@ def log_from_text(data: Source, *, where: str) -> tuple[LogRun, ...]:
     return found.runs
 
 
-def read_log(data: Source, *, where: str) -> LogText:
+def read_log(data: Source, *, where: str) -> log_values.LogText:
     """Return every run in a text of any kind, which may be none."""
     lines, as_in_file = read_text(data)
     reader = _LogReader(where=where)
@@ -630,7 +621,7 @@ def read_log(data: Source, *, where: str) -> LogText:
         for line in lines_from_line(raw):
             reader.add(clean(line), at)
     reader.next_run(at + 1)
-    return LogText(tuple(reader.runs), at, as_in_file)
+    return log_values.LogText(tuple(reader.runs), at, as_in_file)
 
 
 class _LogReader:
@@ -638,15 +629,14 @@ class _LogReader:
 
     def __init__(self, *, where: str) -> None:
         self.where = where
-        self.runs: list[LogRun] = []
+        self.runs: list[log_values.LogRun] = []
         self.current = _RunReader(where=where, line=1)
         self.prefixes, self.commands = Prefixes(), CommandLines()
         self.text_start: int | None = None
         """The first line of other text after the numbers of the last run."""
         self.title: str | None = None
         self.cut = False
-        self.devices: dict[int, str] = {}
-        """Devices that headings name, by the level of the heading."""
+        self.devices: dict[int, str] = {}  # devices that headings name, by the level of the heading
         self.devices_above: set[str] = set()
         """Devices that are named above the first numbers, for the whole text."""
         self.waiting: list[tuple[LogLine, str, int]] = []
@@ -813,18 +803,18 @@ class _RunReader:
     def __init__(self, *, where: str, line: int) -> None:
         self.where, self.line, self.last_line = where, line, line
         self.banner: Banner | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: log_values.Outcome | None = None
         self.version: str | None = None
         self.evidence = False
         self.sections: list[tuple[str, list[tuple[str, str]]]] = []
         self.mode: Literal["section", "profile", "prose", "help"] | None = None
         self.section_stamped = False
-        self.facts, self.summary = FactCollector(), SummaryCollector()
-        self.trace, self.messages = TraceCollector(), MessageCollector()
-        self.profile: ProfileCollector | None = None
+        self.facts, self.summary = log_values.FactCollector(), log_values.SummaryCollector()
+        self.trace, self.messages = log_values.TraceCollector(), log_values.MessageCollector()
+        self.profile: log_values.ProfileCollector | None = None
         self.counts: dict[str, Any] = {}
         self.tf32 = self.help_printed = False
-        self.last: deque[str] = deque(maxlen=TAIL)
+        self.last: deque[str] = deque(maxlen=log_values.TAIL)
         self.command: str | None = None
         """The command typed above the output; that of a banner has priority."""
         self.title: str | None = None
@@ -911,14 +901,14 @@ class _RunReader:
         if text.startswith("Average over"):
             return ended or self.closed or summary.printed
         if ended or self.closed:
-            return SummaryCollector().add(text)
+            return log_values.SummaryCollector().add(text)
         return summary.repeats(text)
 
     def add(self, line: LogLine, raw: str) -> None:
         """Add one line that is not a banner."""
         level = line.level
         if level or raw.strip():
-            self.last.append(raw[:LONGEST_KEPT])
+            self.last.append(raw[: log_values.LONGEST_KEPT])
         if self.outcome is not None:
             return
         if line.stamped:
@@ -948,7 +938,7 @@ class _RunReader:
             self.has_summary_heading = self.has_summary_heading or name == "Performance summary"
             if profile:
                 self.evidence, self.mode = True, "profile"
-                self.profile = ProfileCollector(iterations=int(profile[1]))
+                self.profile = log_values.ProfileCollector(iterations=int(profile[1]))
             elif name.endswith(" Options") or name == "Device Information":
                 self.evidence, self.mode, self.section_stamped = True, "section", bool(level)
                 self.sections.append((name, []))
@@ -1009,7 +999,7 @@ class _RunReader:
             if label.strip() in _LEGACY and self.sections[-1][0] == "Options":
                 self.sections[-1][1].append((label.strip(), value.strip()))
 
-    def run(self) -> LogRun:
+    def run(self) -> log_values.LogRun:
         banner, outcome = self.banner, self.outcome
         measured = self.summary.printed or self.summary.averages or self.profile is not None
         help_printed = self.help_printed and not measured and outcome in (None, "passed", "waived")
@@ -1019,7 +1009,7 @@ class _RunReader:
             crashed = not measured and _CRASH.search(" ".join(list(self.last)[-3:]))
             outcome = "crashed" if crashed else "cut"
         printed = banner.command if banner else None
-        return LogRun(
+        return log_values.LogRun(
             where=self.where,
             line=self.line,
             last_line=self.last_line,
@@ -1034,8 +1024,10 @@ class _RunReader:
             device=self.device,
             first_stamp=self.first_stamp,
             last_stamp=self.last_stamp,
-            sections=tuple(LogSection(name=name, entries=tuple(e)) for name, e in self.sections),
-            facts=BuildFacts(**self.facts.values, onnx=self.facts.onnx),
+            sections=tuple(
+                log_values.LogSection(name=name, entries=tuple(e)) for name, e in self.sections
+            ),
+            facts=log_values.BuildFacts(**self.facts.values, onnx=self.facts.onnx),
             trace=self.trace.trace(),
             inputs=tuple(self.facts.tensors["input"]),
             outputs=tuple(self.facts.tensors["output"]),
@@ -1050,7 +1042,7 @@ class _RunReader:
         )
 
 
-def time_of_log(run: LogRun) -> datetime.datetime | None:
+def time_of_log(run: log_values.LogRun) -> datetime.datetime | None:
     """Return the local time a run ended, if printed; TensorRT 6 counts months from 0."""
     match = _STAMP.fullmatch(run.last_stamp or "")
     if match is None:

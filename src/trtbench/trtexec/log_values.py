@@ -158,8 +158,7 @@ class LogRun(Value, frozen=True, kw_only=True):
     announced: bool = False  # whether the log has a `RUNNING` banner, so that it is not an excerpt
     pasted_command: bool = False
     title: str | None = None
-    device: str | None = None
-    """The device that the text above names; a printed one has priority."""
+    device: str | None = None  # the device that the text above names; a printed one has priority
     last_line: int | None = None
     first_stamp: str | None = None  # `03/04/2025-05:06:07`, in the local time of the machine
     last_stamp: str | None = None

@@ -34,27 +34,8 @@ from trtbench.core.units import (
     text_from_seconds,
     unit_for_seconds,
 )
+from trtbench.report import document as doc
 from trtbench.report.charts import Axis, Bars, Line, Mark, bar_group, curves, line
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Section,
-    Table,
-    Text,
-    Time,
-    Tone,
-    column,
-    document_from_blocks,
-    format_cell,
-    key_values,
-    note_lines,
-    optional_section,
-    score_column,
-    table,
-)
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import (
     headline_title,
@@ -83,17 +64,17 @@ BATCH_AXIS = Axis("Batch size", "items", "log2")
 RATE_AXIS = Axis("Throughput", "items/s", low=0)
 
 
-def make(runs: Sequence[Run]) -> list[Section]:
+def make(runs: Sequence[Run]) -> list[doc.Section]:
     """Show throughput against batch size, latency against arrival rate, and sweeps."""
     made = (
-        optional_section("throughput", "Throughput", _throughput(runs)),
-        optional_section("load", "Load", _load_blocks(runs)),
-        optional_section("sweep", "Sweep", _mean_time_bars(runs)),
+        doc.optional_section("throughput", "Throughput", _throughput(runs)),
+        doc.optional_section("load", "Load", _load_blocks(runs)),
+        doc.optional_section("sweep", "Sweep", _mean_time_bars(runs)),
     )
     return [section for section in made if section]
 
 
-def _throughput(runs: Sequence[Run]) -> Iterator[Figure]:
+def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     """Plot throughput for models that were measured at several batch sizes."""
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
@@ -124,10 +105,10 @@ def _throughput(runs: Sequence[Run]) -> Iterator[Figure]:
         more = len(lines) > MOST_CURVES
         caption = f"{MOST_CURVES} of {len(lines)} series; the summary has all." if more else None
         chart = curves(BATCH_AXIS, RATE_AXIS, lines[:MOST_CURVES])
-        yield Figure(id, title, chart, caption)
+        yield doc.Figure(id, title, chart, caption)
 
 
-def _load_blocks(runs: Sequence[Run]) -> Iterator[Block]:
+def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
     """Show load searches, and latency for models that were measured at several rates."""
     taken: set[str] = set()
     for run in runs:
@@ -153,18 +134,18 @@ def _load_blocks(runs: Sequence[Run]) -> Iterator[Block]:
             yield rate_table(points, statistic=STATISTIC, id=f"rates_{stem}", bounded=False)
 
 
-def document_from_load(search: LoadSearch, run: Run) -> Document:
+def document_from_load(search: LoadSearch, run: Run) -> doc.Document:
     """Describe a search for the highest rate that meets a latency bound."""
     parts = title_of_record(run.record).split(" · ")
     title = " · ".join([*parts[:-1], f"load, {run.record.spec.arrivals} arrivals"])
     created = run.record.created
-    return document_from_blocks("load", _search_blocks(search), title=title, created=created)
+    return doc.document_from_blocks("load", _search_blocks(search), title=title, created=created)
 
 
-def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Iterator[Block]:
+def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Iterator[doc.Block]:
     """Show the result, all rates, and the curve; ``stem`` makes ids unique."""
     end = f"_{stem}" if stem else ""
-    yield key_values(f"load{end}", _search_result(search))
+    yield doc.key_values(f"load{end}", _search_result(search))
     if not search.points:
         return
     statistic = search.slo.statistic
@@ -173,7 +154,7 @@ def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Ite
     yield rate_figure(search.points, statistic=statistic, limit_s=limit, id=id, name=name)
 
 
-def _search_result(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
+def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
     """Give the answer, its doubt, and what was measured near it."""
 
     def rate(value: float) -> str:
@@ -190,57 +171,59 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, Cell]]:
         lowest = f"{rate(place)} is the lowest rate tried"
         lone = f"{statistic} is {text_from_seconds(search.lone_s)} without load"
         text = f"no rate meets {bound}; {lowest if points else lone}"
-        yield "highest rate", Cell(None, text, "bad")
+        yield "highest rate", doc.Cell(None, text, "bad")
     elif search.at_least:
         text = f"{rate(likely)} or more meets {bound} (no higher rate was tried)"
-        yield "highest rate", Cell(likely, text, "good")
+        yield "highest rate", doc.Cell(likely, text, "good")
     else:
         doubt = f" ({rate(low)} to {rate(high)})" if high else ""
-        yield "highest rate", Cell(likely, f"about {rate(likely)} meets {bound}{doubt}", "good")
+        yield "highest rate", doc.Cell(likely, f"about {rate(likely)} meets {bound}{doubt}", "good")
     if near:
         times = [text_from_seconds(f(x.percentile_s for x in near), digits=3) for f in (min, max)]
         tried = [rate(near[0].rate_hz), rate(near[-1].rate_hz)]
         found, where = (" to ".join(dict.fromkeys(each)) for each in (times, tried))
-        yield statistic, Cell(None, f"{found} in {counted(len(near), 'probe')} at {where}")
+        yield statistic, doc.Cell(None, f"{found} in {counted(len(near), 'probe')} at {where}")
     if likely and high and not search.at_least and high - low > 2 * WIDE_DOUBT * likely:
         text = "wide: the machine is noisy, or the time too short (--resume continues the search)"
-        yield "doubt", Cell(None, text, "unclear")
+        yield "doubt", doc.Cell(None, text, "unclear")
     if not search.complete:
         text = "ended early; --resume continues it"
-        yield "search", Cell(None, text, "unclear")
+        yield "search", doc.Cell(None, text, "unclear")
     part = (likely or 0.0) / search.capacity_hz if search.capacity_hz else 0.0
     share = f"; the answer is {text_from_fraction(part, digits=0)} of it" if part else ""
     capacity = f"{text_from_rate(search.capacity_hz)}, back to back{share}"
-    yield "capacity", Cell(search.capacity_hz, capacity)
+    yield "capacity", doc.Cell(search.capacity_hz, capacity)
 
 
 def rate_table(
     points: Sequence[RatePoint], *, statistic: str, id: str = "rates", bounded: bool = True
-) -> Table:
+) -> doc.Table:
     """Return a table of rates with latencies, and whether each meets the bound."""
-    words: dict[Decision, tuple[str, Tone]] = {
+    words: dict[Decision, tuple[str, doc.Tone]] = {
         "accepted": ("met", "good"), "refused": ("missed", "bad"), "unclear": ("unclear",) * 2,
     }  # fmt: skip
 
-    def decision(each: RatePoint) -> Cell:
+    def decision(each: RatePoint) -> doc.Cell:
         word, tone = words[each.decision]
         text = "overloaded" if each.overloaded else word if bounded else "ok"
-        return Cell(each.decision, text, tone)
+        return doc.Cell(each.decision, text, tone)
 
     columns = [
-        column("rate_hz", "Rate", kind="rate"),
-        column("achieved_hz", "Served", kind="rate", rank=3),
-        column("median_s", rank=2),
-        column(f"{statistic}_s", statistic, lambda x: Time(x.percentile_s, x.interval), "right"),
-        column("decision", "Bound" if bounded else "Load", decision),
-        column("windows", "Windows", lambda each: len(each.windows), "right", rank=4),
-        column("samples", "Queries", kind="right", rank=5),
-        column("late_share", "Sent late", kind="percent", rank=6),
+        doc.column("rate_hz", "Rate", kind="rate"),
+        doc.column("achieved_hz", "Served", kind="rate", rank=3),
+        doc.column("median_s", rank=2),
+        doc.column(
+            f"{statistic}_s", statistic, lambda x: doc.Time(x.percentile_s, x.interval), "right"
+        ),
+        doc.column("decision", "Bound" if bounded else "Load", decision),
+        doc.column("windows", "Windows", lambda each: len(each.windows), "right", rank=4),
+        doc.column("samples", "Queries", kind="right", rank=5),
+        doc.column("late_share", "Sent late", kind="percent", rank=6),
     ]
     hidden = {"median_s"} if statistic == MEDIAN else set()
     hidden |= {"windows"} if all(len(each.windows) <= 1 for each in points) else set()
     shown = [each for each in columns if each[0].key not in hidden]
-    return table(id, points, shown, unit=common_unit(each.percentile_s for each in points))
+    return doc.table(id, points, shown, unit=common_unit(each.percentile_s for each in points))
 
 
 def rate_figure(
@@ -250,7 +233,7 @@ def rate_figure(
     limit_s: float | None = None,
     id: str = "latency_vs_rate",
     name: str = "",
-) -> Figure:
+) -> doc.Figure:
     """Plot the percentile and the median against the rate, without overloaded rates."""
     sustained = [each for each in points if not each.overloaded] or list(points)
     most_s = max(each.percentile_s for each in sustained)
@@ -267,13 +250,13 @@ def rate_figure(
     rates = Axis("Arrival rate", "queries/s", low=0)
     times = Axis("Latency from the scheduled time", unit, low=0)
     title = f"Latency against load: {name}" if name else "Latency against load"
-    return Figure(id, title, curves(rates, times, lines, marks=drawn))
+    return doc.Figure(id, title, curves(rates, times, lines, marks=drawn))
 
 
 MOST_BARS = 24
 
 
-def _mean_time_bars(runs: Sequence[Run]) -> Iterator[Figure]:
+def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     """Plot mean times by network, batch size and precision, if at least two of them differ."""
     chosen = [run for run in runs if summary_of(run).head]
     batches = {run.record.batch for run in chosen}
@@ -317,7 +300,7 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[Figure]:
     chart = Bars(axis, title, tuple(rows[:MOST_BARS]), groups, stacked=False)
     first = f"The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else None
     caption = " ".join(filter(None, (first, protocol_warning(runs)))) or None
-    yield Figure("inference_time_bar_all", "Inference time of all runs", chart, caption)
+    yield doc.Figure("inference_time_bar_all", "Inference time of all runs", chart, caption)
 
 
 # ---- the sweep command
@@ -330,134 +313,142 @@ def document_from_sweep(
     chosen: Chosen | None = None,
     where: str = "",
     by: str = "",
-) -> Document:
+) -> doc.Document:
     """Describe the cases of a sweep by model, and those that meet the condition ``where``."""
     if compares_models(rows):
-        sections = [optional_section("models", "", [_case_table("sweep", rows, models=True)])]
+        sections = [doc.optional_section("models", "", [_case_table("sweep", rows, models=True)])]
     else:
         sections = []
         for number, model in enumerate(dict.fromkeys(row.model for row in rows)):
             cases = _case_table(f"sweep_{number}", [row for row in rows if row.model == model])
-            sections.append(optional_section(f"model-{number}", model, [cases]))
-    sections.append(optional_section("remarks", "", _remarks(rows)))
+            sections.append(doc.optional_section(f"model-{number}", model, [cases]))
+    sections.append(doc.optional_section("remarks", "", _remarks(rows)))
     if chosen is not None:
-        blocks: list[Block] = []
+        blocks: list[doc.Block] = []
         if chosen.rows:
             blocks.append(_case_table("chosen", chosen.rows, models=True))
-            blocks.append(Text(f"best by {by}: {_case_name(chosen.rows[0])}", "good"))
+            blocks.append(doc.Text(f"best by {by}: {_case_name(chosen.rows[0])}", "good"))
         for name, number in chosen.unknown.items():
             how = "it needs longer runs" if name[:1] == "p" else "accuracies need --data"
-            blocks.append(Text(f"{name} is unknown for {number} rows: {how}", "unclear"))
+            blocks.append(doc.Text(f"{name} is unknown for {number} rows: {how}", "unclear"))
         measured = sum(row.reason is None for row in rows)
         words = f"where {where}: {len(chosen.rows)} of {measured}"
-        sections.append(Section("chosen", words, tuple(blocks)))
-    return Document(title=title, sections=tuple(each for each in sections if each))
+        sections.append(doc.Section("chosen", words, tuple(blocks)))
+    return doc.Document(title=title, sections=tuple(each for each in sections if each))
 
 
-def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Document:
+def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> doc.Document:
     """Describe the work of a planned sweep: its steps, cached results, and time."""
 
-    def time(each: KindEstimate) -> Cell:
+    def time(each: KindEstimate) -> doc.Cell:
         if each.count == each.cached:
-            return Cell()
+            return doc.Cell()
         if each.seconds is None:
-            return Cell(None, "unknown")
+            return doc.Cell(None, "unknown")
         basis = f"{each.guessed} estimated from settings" if each.guessed else "as before"
-        return Cell(each.seconds, f"{text_from_long_time(each.seconds)} ({basis})")
+        return doc.Cell(each.seconds, f"{text_from_long_time(each.seconds)} ({basis})")
 
     work = (
-        column("work", "Work", "kind"),
-        column("count", "Count", kind="right"),
-        column("kept", "Kept", "cached", "right", rank=1),
-        column("to_do", "To do", lambda each: each.count - each.cached, "right"),
-        column("time_s", "Time", time, fit="wrap"),
+        doc.column("work", "Work", "kind"),
+        doc.column("count", "Count", kind="right"),
+        doc.column("kept", "Kept", "cached", "right", rank=1),
+        doc.column("to_do", "To do", lambda each: each.count - each.cached, "right"),
+        doc.column("time_s", "Time", time, fit="wrap"),
     )
-    blocks: list[Block] = [table("work", kinds, work)]
+    blocks: list[doc.Block] = [doc.table("work", kinds, work)]
     if plan.elsewhere:
         words = (
             "Each case is quantized, built, measured and evaluated on the machine it is sent to."
         )
-        blocks.append(Text(words))
+        blocks.append(doc.Text(words))
     rounds = f", {plan.matrix.rounds} rounds" if plan.matrix.rounds > 1 else ""
-    blocks.append(Text(f"{len(plan.cases)} cases{rounds}:"))
+    blocks.append(doc.Text(f"{len(plan.cases)} cases{rounds}:"))
     rows = [each for each in plan.cases if not each.refused]
-    blocks.append(table("cases", rows, [column("case", "Case", "name", fit="wrap")]))
+    blocks.append(doc.table("cases", rows, [doc.column("case", "Case", "name", fit="wrap")]))
     for reason, count in Counter(plan.refused.values()).items():
-        blocks.append(Text(f"{count} cannot be measured: {reason}", "unclear"))
+        blocks.append(doc.Text(f"{count} cannot be measured: {reason}", "unclear"))
     known = [each.seconds for each in kinds if each.seconds is not None]
     bound = "" if len(known) == len(kinds) else "at least "
-    blocks.append(Text(f"time: {bound}{text_from_long_time(sum(known))}"))
-    return document_from_blocks("plan", blocks)
+    blocks.append(doc.Text(f"time: {bound}{text_from_long_time(sum(known))}"))
+    return doc.document_from_blocks("plan", blocks)
 
 
-def _case_table(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> Table:
+def _case_table(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> doc.Table:
     """Return a table of cases, without empty columns."""
     columns = list(_case_columns(rows))
     if models:
-        star = column("model", get=lambda row: row.model + (" ★" if row.on_front else ""))
+        star = doc.column("model", get=lambda row: row.model + (" ★" if row.on_front else ""))
         one = len({row.label for row in rows}) == 1
         columns = [star, *(each for each in columns if not one or each[0].key != "case")]
-    return table(id, rows, columns)
+    return doc.table(id, rows, columns)
 
 
-def _case_columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
-    def median(row: SweepRow) -> Cell | Time:
+def _case_columns(rows: Sequence[SweepRow]) -> Iterator[doc.Column]:
+    def median(row: SweepRow) -> doc.Cell | doc.Time:
         if row.head is None:
-            return Cell(None, "failed", "bad")
-        return Time(row.head.median, row.head.median_interval)
+            return doc.Cell(None, "failed", "bad")
+        return doc.Time(row.head.median, row.head.median_interval)
 
-    def mean_and_max(found: ColumnSummary | None) -> Cell:
+    def mean_and_max(found: ColumnSummary | None) -> doc.Cell:
         if found is None:
-            return Cell()
+            return doc.Cell()
         unit = unit_for_seconds(found.mean)
         ends = (text_from_duration(each, unit=unit) for each in (found.mean, found.max))
-        return Cell(found.mean, " / ".join(ends))
+        return doc.Cell(found.mean, " / ".join(ends))
 
-    def p99(row: SweepRow) -> Cell:
+    def p99(row: SweepRow) -> doc.Cell:
         head = row.head
-        return quantile_cell(head.quantile(0.99), unit_for_seconds(head.median)) if head else Cell()
+        return (
+            quantile_cell(head.quantile(0.99), unit_for_seconds(head.median))
+            if head
+            else doc.Cell()
+        )
 
-    def rate(row: SweepRow) -> Cell:
-        return format_cell(row.summary.items_per_s if row.summary else None, "rate")
+    def rate(row: SweepRow) -> doc.Cell:
+        return doc.format_cell(row.summary.items_per_s if row.summary else None, "rate")
 
-    def score(metric: str, row: SweepRow) -> Cell:
+    def score(metric: str, row: SweepRow) -> doc.Cell:
         found = row.scores.get(metric)
         if found is None:
-            return Cell()
+            return doc.Cell()
         share = found.declared.is_share
-        return Cell(found.value, f"{100 * found.value:.2f} %" if share else f"{found.value:.4g}")
+        return doc.Cell(
+            found.value, f"{100 * found.value:.2f} %" if share else f"{found.value:.4g}"
+        )
 
     if len({row.batch for row in rows}) > 1 or any(row.batch not in (None, 1) for row in rows):
-        yield column("batch")
-    yield column("case", "Case", lambda x: x.label + (" ★" if x.on_front else ""), fit="wrap")
-    yield column("median_s", get=median)
-    yield column("latency_s", "Latency", lambda row: mean_and_max(row.head), "right", rank=5)
+        yield doc.column("batch")
+    yield doc.column("case", "Case", lambda x: x.label + (" ★" if x.on_front else ""), fit="wrap")
+    yield doc.column("median_s", get=median)
+    yield doc.column("latency_s", "Latency", lambda row: mean_and_max(row.head), "right", rank=5)
     if any(row.column("gpu") for row in rows):
-        yield column("gpu_s", "GPU", lambda row: mean_and_max(row.column("gpu")), "right", rank=4)
-    yield column("p99_s", get=p99)
-    yield column("items_per_s", get=rate)
+        yield doc.column(
+            "gpu_s", "GPU", lambda row: mean_and_max(row.column("gpu")), "right", rank=4
+        )
+    yield doc.column("p99_s", get=p99)
+    yield doc.column("items_per_s", get=rate)
     if any(row.size_bytes for row in rows):
-        yield column("size_bytes")
+        yield doc.column("size_bytes")
     for place, metric in enumerate(dict.fromkeys(name for row in rows for name in row.scores)):
-        yield score_column(metric, place, partial(score, metric))
+        yield doc.score_column(metric, place, partial(score, metric))
     for name in ("layers", "parameters"):
         if any(getattr(row, name) is not None for row in rows):
-            yield column(name, name.capitalize(), kind="count", rank=8)
+            yield doc.column(name, name.capitalize(), kind="count", rank=8)
 
 
-def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
+def _remarks(rows: Sequence[SweepRow]) -> Iterator[doc.Text]:
     """Yield explanations of columns and marks, failures, and warnings."""
     if any(row.summary for row in rows):
         gpu = any(row.column("gpu") for row in rows)
         words = "Latency: mean / maximum per batch as the host sees it"
-        yield Text(words + ("; GPU: the same for GPU time." if gpu else "."))
+        yield doc.Text(words + ("; GPU: the same for GPU time." if gpu else "."))
     if any(row.on_front for row in rows):
         of = "the table" if compares_models(rows) else "the model"
-        yield Text(f"★ no other row of {of} beats it in all of latency, throughput, accuracy.")
+        yield doc.Text(f"★ no other row of {of} beats it in all of latency, throughput, accuracy.")
     for row in rows:
         if row.reason is not None:
-            yield Text(f"failed: {_case_name(row)}: {row.reason}", "bad")
-    yield from note_lines(dict.fromkeys(row.remark for row in rows if row.remark))
+            yield doc.Text(f"failed: {_case_name(row)}: {row.reason}", "bad")
+    yield from doc.note_lines(dict.fromkeys(row.remark for row in rows if row.remark))
     measured = [row for row in rows if row.reason is None]
     grave = group_findings(
         (str(place), each)
@@ -470,7 +461,7 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
             f"{item.finding.code} {short_title(item)} ({len(item.runs)} of {len(measured)} rows)"
             for item in grave.items
         )
-        yield Text(f"warnings: {', '.join(said)}; see the report.", "unclear")
+        yield doc.Text(f"warnings: {', '.join(said)}; see the report.", "unclear")
 
 
 def _case_name(row: SweepRow) -> str:
