@@ -11,7 +11,7 @@
 #   BASELINE_TAG     tag of the run to be held against (default: baseline)
 #   UPDATE_BASELINE  "true": an open gate makes the candidate the new baseline
 #
-# Leaves with the status of trtbench gate: 0 open, 3 closed.
+# Leaves with the status of trtbench gate: 0 PASS, 3 FAIL.
 set -euo pipefail
 : "${CANDIDATE:?CANDIDATE names the model to be held to rules}"
 store=${STORE:-.trtbench} output=${OUTPUT:-gate} tag=${BASELINE_TAG:-baseline}

@@ -94,6 +94,22 @@ def threshold_model(path: Path, *, above: float, batch: Dimension = "batch") -> 
     return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
 
 
+def linear_model(
+    path: Path, *, inputs: int = 16, outputs: int = 3, name: str = "y", divisor: float = 1.0
+) -> Path:
+    """Write y = x W + 0 / divisor: NaN for a divisor of zero."""
+    weight = np.linspace(-1, 1, inputs * outputs).reshape(inputs, outputs)
+    numbers = {"w": weight, "zero": np.zeros(1), "d": np.array([divisor])}
+    steps = [("MatMul", ["x", "w"], "p"), ("Div", ["zero", "d"], "q"), ("Add", ["p", "q"], name)]
+    return _save(
+        path,
+        nodes=[helper.make_node(op, given, [made]) for op, given, made in steps],
+        inputs=[_value("x", TensorProto.FLOAT, ["batch", inputs])],
+        outputs=[_value(name, TensorProto.FLOAT, ["batch", outputs])],
+        weights=[_weight(key, value.astype(np.float32)) for key, value in numbers.items()],
+    )
+
+
 def tiny_model(path: Path, *, batch: Dimension = "batch") -> Path:
     """Write one small product and a Relu, far below 50 µs: "x" [batch, 16] to "y" [batch, 4]."""
     rng = np.random.default_rng(0)

@@ -35,7 +35,7 @@ NOTE = re.compile(r"<!-- (file|not run|status|lines): (.*?) -->")
 LIMIT_S = 600
 
 MOODS = re.compile(
-    r"^(warnings?|notes?|assumptions|startup|repeats|interleaving|alone|detectable|speed-up) "
+    r"^(warnings?|notes?|assumptions|startup|repeats|interleaving|alone|detectable) "
     r"|^of means "
     r"|^(machine|versions|built on) "
     r"|^ +(→|fix:)|^(host|throughput|p\d+)\b.*: the interval|^\w+ H\d\d"
@@ -43,6 +43,8 @@ MOODS = re.compile(
 )
 """Lines that are there or not as the machine feels, or that name it."""
 WORDS = (
+    (r"^\S+ (is .*as fast as|and \S+ cannot be told apart yet).*", "ANSWER"),
+    (r"^PASS \(.*\)$", "PASS"),
     (r"\d{8}-\d{6}-[0-9a-f]{6}", "RUN"),
     (r"(sha256|commit) [0-9a-f]+", r"\1 HASH"),
     (r"needs (n=)?\d[\d ]*(samples)?", "#"),

@@ -284,10 +284,12 @@ def test_columns_with_equal_times_get_equal_verdicts() -> None:
     assert drift_from_records(record(), record(), metric="host").bound == 0.40
 
     def side(level: float, *, transfer: float = 0.0) -> Run:
-        times = np.full(50, level)
-        return Run(record=graph, times=IterationTimes(latency=times + transfer, gpu=times))
+        times, launch = np.full(50, level), np.repeat([0, 1], 25)
+        columns = IterationTimes(latency=times + transfer, gpu=times, launch=launch)
+        return Run(record=graph, times=columns)
 
     found = compare_apart(side(1.0), side(1.1))
+    assert found.verdict("gpu").range.startswith("with an assumed drift: ")
     assert {found.verdict(name).kind for name in ("latency", "gpu")} == {"slower"}
     apart = compare_apart(side(1.0, transfer=0.2), side(1.1, transfer=0.2))
     assert apart.verdict("gpu").kind == "slower"

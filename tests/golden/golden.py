@@ -123,8 +123,11 @@ VERDICTS = re.compile(r"\b(faster|slower|unclear|similar|same)\b|(?<=\s)–(?=\s
                       r"|\bneeds \d+ samples")  # fmt: skip
 NOISE = re.compile(
     r"^(warnings?|notes?|assumptions|repeats|unsteady|interleaving|alone|machine|versions|startup"
-    r"|speed-up|detectable|repeatability|disturbed)\b"
+    r"|detectable|repeatability|disturbed)\b"
     r"|^  → |^(latency|host|gpu|enqueue|h2d|d2h|throughput|p\d[\d.]*)(, \S+)*: |^warnings: "
+)
+ANSWER = re.compile(
+    r"^(\S+) (?:is .*as fast as (\S+?),? .*|and (\S+) cannot be told apart yet: .*)$"
 )
 PROGRESS = re.compile(
     r"^(import|site|check|compare|gate|eval|localize|sweep|bench|lottery|build|profile|explain"
@@ -146,6 +149,7 @@ def _loosen(lines: Iterable[str]) -> list[str]:
     for line in lines:
         if NOISE.search(line):
             continue
+        line = ANSWER.sub(lambda m: f"{m[1]} against {m[2] or m[3]}: an answer", line)
         line = re.sub(
             r"\bneeds (n=)?\d+( samples)?", " # ", VERDICTS.sub(" # ", line.replace(" ★", ""))
         )

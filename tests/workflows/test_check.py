@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import trtbench
-from models import conv_model, save_graph, threshold_model
+from models import conv_model, linear_model, save_graph, threshold_model
 from trtbench.accuracy.check import attach_checks, run_check
 from trtbench.analysis.check import Checked
 from trtbench.cli import run
@@ -71,21 +71,6 @@ def test_known_differences_are_found_and_the_last_short_batch_counts(
         assert worst["candidate/logits"] == pytest.approx(2 * worst["reference/logits"], rel=1e-4)
 
 
-def made_model(path: Path, *, outputs: int = 3, name: str = "y", divisor: float = 1.0) -> Path:
-    """Write y = 0 x W / divisor + x W: NaN for a divisor of zero."""
-    weight = np.linspace(-1, 1, 16 * outputs, dtype=np.float32).reshape(16, outputs)
-    numbers = {"w": weight, "zero": np.float32([0]), "d": np.float32([divisor])}
-    steps = [("MatMul", ["x", "w"], "p"), ("Mul", ["p", "zero"], "q"), ("Div", ["q", "d"], "r")]
-    nodes = [helper.make_node(op, given, [made]) for op, given, made in steps]
-    nodes.append(helper.make_node("Add", ["p", "r"], [name]))
-    x, y = (
-        helper.make_tensor_value_info(each, TensorProto.FLOAT, ["batch", size])
-        for each, size in (("x", 16), (name, outputs))
-    )
-    weights = [numpy_helper.from_array(value, key) for key, value in numbers.items()]
-    return save_graph(helper.make_graph(nodes, "g", [x], [y], weights), path)
-
-
 @pytest.mark.parametrize(
     ("candidate", "reason"),
     [
@@ -99,8 +84,8 @@ def test_a_check_passes_or_fails_by_itself(
     tmp_path: Path, place: Path, capsys: pytest.CaptureFixture[str],
     candidate: dict[str, object], reason: str,
 ) -> None:  # fmt: skip
-    one = made_model(tmp_path / "a.onnx")
-    two = made_model(tmp_path / "b.onnx", **candidate)  # type: ignore[arg-type]
+    one = linear_model(tmp_path / "a.onnx")
+    two = linear_model(tmp_path / "b.onnx", **candidate)  # type: ignore[arg-type]
     status = run(["check", str(one), str(two), "--random", "40", "--floor", "off"])
     first = " ".join(capsys.readouterr().out.splitlines()[:2])
     assert (status, first[:4]) == ((3, "FAIL") if reason else (0, "PASS")), first
@@ -113,7 +98,7 @@ def test_a_check_passes_or_fails_by_itself(
 def test_values_that_are_not_finite_count_on_both_sides(
     tmp_path: Path, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nan = str(made_model(tmp_path / "nan.onnx", divisor=0.0))
+    nan = str(linear_model(tmp_path / "nan.onnx", divisor=0.0))
     few = ["--random", "40", "--floor", "off"]
     assert run(["check", nan, nan, *few]) == 3
     assert "120 NaN, 0 Inf, 120 of them in the reference" in capsys.readouterr().out

@@ -13,10 +13,12 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from models import conv_model, tiny_model
+import trtbench
+from models import conv_model, linear_model, tiny_model
+from trtbench.cli import run as run_command
 from trtbench.compare.compare import compare, comparison_from_runs
 from trtbench.compare.turns import Duet, Sides, pair_design
-from trtbench.core.errors import InputError, StoreError, UsageError
+from trtbench.core.errors import IncomparableError, InputError, StoreError, UsageError
 from trtbench.core.results import Compared
 from trtbench.core.run import Run
 from trtbench.core.spec import RunSpec
@@ -54,6 +56,46 @@ def duet(
 def asked(baseline: str, *candidates: str, **changes: object) -> CompareRequest:
     settings = {"launches": 4, "max_launches": 4, "pairs": 30, **QUICK, **changes}
     return CompareRequest(baseline=baseline, candidates=candidates, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("place")
+def test_what_cannot_be_compared_is_said_before_measuring_and_opens_no_gate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, how in (("a", {}), ("wide", {"inputs": 32}), ("nan", {"divisor": 0.0})):
+        linear_model(Path(f"{name}.onnx"), **how)  # type: ignore[arg-type]
+    quick = ["--duration", "20ms", "--launches", "1"]
+
+    def say(*words: str) -> tuple[int, str]:
+        status, said = run_command([*words]), capsys.readouterr()
+        return status, " ".join((said.out or said.err).split())
+
+    status, said = say("compare", "a.onnx", "wide.onnx")
+    assert (status, "not comparable: input shapes or types differ" in said) == (3, True)
+    with pytest.raises(IncomparableError):
+        trtbench.compare("a.onnx", "wide.onnx")
+    lenient = ["--on-unclear", "pass", "--max-slowdown", "900%"]
+    assert say("gate", "wide.onnx", "--against", "a.onnx", *lenient)[0] == 3
+    assert not len(trtbench.runs()), "nothing was measured"
+    for name in ("a", "wide", "nan"):
+        assert say("bench", f"{name}.onnx", "--tag", name, *quick)[0] == 0
+    assert "H03" in {each.code for each in trtbench.bench("nan.onnx", duration="20ms").findings}
+    for stored, fresh in (("tag:a", "wide.onnx"), ("wide.onnx", "tag:a"), ("tag:a", "tag:wide")):
+        status, said = say("gate", stored, "--against", fresh, *lenient, *quick)
+        assert (status, said.startswith("FAIL: slowdown<=900%: not comparable")) == (3, True), said
+    status, said = say("gate", "nan.onnx", "--metric", "p50<1min", *quick)
+    assert (status, said.startswith("FAIL: finite outputs: ")) == (3, True)
+    status, said = say("gate", "a.onnx", "--metric", "median<1min", "--metric", "max>=0s", *quick)
+    assert (status, said[:19]) == (0, "PASS (2 of 2 rules)"), said
+    status, said = say("compare", "tag:a", "tag:wide")
+    assert (status, "wide.onnx and a.onnx cannot be compared: input shapes" in said) == (3, True)
+    assert say("bench", "a.onnx", "--tag", "again", *quick)[0] == 0
+    status, said = say("compare", "tag:a", "tag:again")
+    assert (status, "no interval over launches; measure both in turn: trtbench" in said) == (
+        0,
+        True,
+    )
+    assert {each.interval for each in trtbench.compare("tag:a", "tag:again").verdicts} == {None}
 
 
 @pytest.mark.parametrize(

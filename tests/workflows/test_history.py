@@ -190,7 +190,7 @@ def test_a_gate_is_held_against_the_best_run_of_its_series(
     gate = ["gate", ids[-1], "--max-slowdown", "3%", "-o", str(tmp_path / "gate")]
     # The new level is 10 % slower, or at the least not shown to be within 3 %.
     assert cli([*gate, "--baseline", "best"]) == 3
-    assert summary.read_text().startswith("before\n## Gate closed")
+    assert summary.read_text().startswith("before\n## FAIL: ")
     assert (tmp_path / "gate" / "gate.junit.xml").is_file()
 
 

@@ -101,7 +101,7 @@ def test_compare_builds_by_command_and_in_python(
     assert record["spec"]["workspace_bytes"] == 64 * 2**20
     versions = ["--python", sys.executable, "--python", sys.executable]
     assert command(["compare", *versions, model, *quick, *here, "-r", "trtexec"]) == 0
-    assert "net.onnx against net.onnx" in capsys.readouterr().out
+    assert "baseline: net.onnx" in capsys.readouterr().out
     found = trtbench.compare_builds(
         model, builds=2, launches=1, duration="50ms", output=trtexec.folder / "out"
     )

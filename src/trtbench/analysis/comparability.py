@@ -8,7 +8,7 @@ is listed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from trtbench.core.errors import refuse_unknown
 from trtbench.core.properties import (
@@ -20,7 +20,7 @@ from trtbench.core.properties import (
     variables_of,
 )
 from trtbench.core.run import UNKNOWN, Fact, RunRecord, gpu_of, precision_of
-from trtbench.core.spec import Value
+from trtbench.core.spec import TensorSpec, Value
 
 CLOCK_TOLERANCE = 0.01  # SM clocks that differ by more are a difference
 
@@ -153,22 +153,29 @@ def _models(a: RunRecord, b: RunRecord) -> _Found:
     return left, right, f"different networks, by their names: {left} against {right}", False
 
 
-def _inputs(a: RunRecord, b: RunRecord) -> _Found:
+def compare_inputs(a: Sequence[TensorSpec], b: Sequence[TensorSpec]) -> _Found:
     """Compare shapes and types; a type that was not recorded matches any."""
     one, other = (
-        ", ".join(f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
-        or "unknown"
-        for record in (a, b)
+        ", ".join(f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in side) or "unknown"
+        for side in (a, b)
     )
-    if not a.inputs or not b.inputs:
+    if not a or not b:
         unknown = (one, other, "the input shapes of one side are unknown", False)
-        return unknown if a.inputs or b.inputs else None
-    if len(a.inputs) == len(b.inputs) and all(
+        return unknown if a or b else None
+    if len(a) == len(b) and all(
         x.shape == y.shape and (x.dtype == y.dtype or UNKNOWN in (x.dtype, y.dtype))
-        for x, y in zip(a.inputs, b.inputs, strict=True)
+        for x, y in zip(a, b, strict=True)
     ):
         return None
     return one, other, f"input shapes or types differ: {one} against {other}", True
+
+
+def inputs_reason(
+    a: Sequence[TensorSpec], b: Sequence[TensorSpec], *, accept: Collection[str]
+) -> str | None:
+    """Return why sides with these inputs cannot be compared; ``None`` if they can."""
+    found = compare_inputs(a, b)
+    return found[2] if found is not None and found[3] and "inputs" not in accept else None
 
 
 def _batches(a: RunRecord, b: RunRecord) -> _Found:
@@ -276,7 +283,8 @@ def _text(fact: Fact | None) -> str:
 
 
 _COMPARISONS: Mapping[str, Callable[[RunRecord, RunRecord], _Found]] = {
-    "model": _models, "inputs": _inputs, "batch": _batches, "protocol": _protocol,
+    "model": _models, "inputs": lambda a, b: compare_inputs(a.inputs, b.inputs),
+    "batch": _batches, "protocol": _protocol,
     "rate_hz": _rates, "precision": _precisions, "variables": _variables, "threads": _threads,
     "arguments": _arguments, "versions": _versions, "host": _hosts, "gpu_uuid": _gpu_uuids,
     "clock": _clocks,

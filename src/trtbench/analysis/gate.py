@@ -42,6 +42,7 @@ _HOLDS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 PERCENTILES = tuple(f"p{100 * q:g}" for q in QUANTILES)
 STATISTICS = ("median", "mean", "min", "max", "std", "mad", "cov", *PERCENTILES)
 RATES = ("throughput", "items")
+NOT_MEASURED = "nothing was measured"
 EXAMPLE = "p99<5ms, gpu.median<=0.2ms or throughput>=100/s"
 
 
@@ -151,14 +152,14 @@ def _evaluate(
         own = verdicts.get(rule.metric)
         return slowdown_result(rule, headline if rule.metric == "headline" else own)
     if summary is None or rule.relation == "expect":
-        return _unclear(rule, "nothing was measured")
+        return _failed(rule, NOT_MEASURED)
     if rule.metric in RATES:
         rate = summary.queries_per_s if rule.metric == "throughput" else summary.items_per_s
         return _limit_result(rule, rate, interval=None, launches=summary.launches)
     try:
         column = summary.column(summary.headline if rule.metric == "headline" else rule.metric)
     except KeyError:
-        return _unclear(rule, f"{rule.metric} was not measured")
+        return _failed(rule, f"{rule.metric} was not measured")
     interval = column.median_interval if rule.statistic == "median" else None
     value, needed = column.statistic(rule.statistic), None
     if rule.statistic in PERCENTILES:
@@ -167,7 +168,7 @@ def _evaluate(
     if column.reported and value is None:
         named = ("min", "median", "mean", "max", *PERCENTILES)
         known = " ".join(name for name in named if column.statistic(name) is not None)
-        return _unclear(rule, f"{rule.statistic} was not printed; known: {known}")
+        return _failed(rule, f"{rule.statistic} was not printed; known: {known}")
     if column.reported:
         result = _limit_result(rule, value, interval=None, launches=1)
         return result.having(message=f"{result.message}, reported")
@@ -182,7 +183,7 @@ def _limit_result(
 ) -> GateResult:
     """Compare a value with a limit; unclear if the interval over launches contains the limit."""
     if value is None:
-        return _unclear(rule, "unknown")
+        return _failed(rule, "unknown")
 
     def meets(number: float) -> bool:
         return bool(_HOLDS[rule.relation](number, rule.limit))
@@ -204,11 +205,16 @@ def _limit_result(
 
 
 def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
-    """Evaluate a slowdown rule: pass or fail if the whole interval is on one side of the limit."""
+    """Evaluate a slowdown rule: pass or fail if the whole interval is on one side of the limit.
+
+    It fails if the sides cannot be compared: no launches would decide it.
+    """
     if verdict is None:
-        return _unclear(rule, "there is no comparison with a baseline")
+        return _failed(rule, "there is no comparison with a baseline")
     if verdict.across_devices is not None:
-        return _unclear(rule, f"the sides ran on two devices: {verdict.across_devices}")
+        return _failed(rule, f"not comparable: two devices, {verdict.across_devices}")
+    if verdict.kind == "incomparable":
+        return _failed(rule, f"not comparable: {verdict.reason}")
     if verdict.interval is None or verdict.ratio is None:
         return _unclear(rule, verdict.reason, needed=verdict.launches_needed)
     ratio, low, high = verdict.ratio, verdict.interval.low, verdict.interval.high
@@ -226,7 +232,7 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
     return GateResult(
         rule=rule,
         outcome=outcome,
-        message=f"{change}, {verdict.interval.level * 100:g} % between {' and '.join(ends)}",
+        message=f"{change}, {verdict.interval.words} between {' and '.join(ends)}",
         value=ratio - 1,
         interval=verdict.interval,
         launches_needed=needed,
@@ -237,6 +243,41 @@ def passed(results: Sequence[GateResult], *, on_unclear: Literal["fail", "pass"]
     """Whether all rules pass; ``on_unclear`` says whether unclear ones do."""
     allowed = ("pass", "unclear") if on_unclear == "pass" else ("pass",)
     return all(result.outcome in allowed for result in results)
+
+
+def standing_results(
+    sides: Mapping[str, Run], verdict: Verdict | None, rules: Sequence[GateRule]
+) -> tuple[GateResult, ...]:
+    """Return what fails a gate whatever its rules are: wrong outputs, and other conditions."""
+    wrong = [side for side, run in sides.items() if run.record.facts.get("outputs_finite") is False]
+    found = [
+        ("finite outputs", f"the outputs of the {side} hold NaN or infinity") for side in wrong
+    ]
+    judged = any(rule.relation == "slowdown" for rule in rules)
+    if verdict is not None and verdict.kind == "incomparable" and not judged:
+        found.append(("same conditions", f"not comparable: {verdict.reason}"))
+    return tuple(
+        _failed(GateRule(text=text, metric="outputs", relation="expect", limit=0.0), message)
+        for text, message in found
+    )
+
+
+def gate_answer(results: Sequence[GateResult], *, passed: bool) -> str:
+    """Return the answer of a gate in one line: how many rules are met, or the first that is not."""
+    count = Counter(result.outcome for result in results)
+    if passed:
+        unclear = f", {count['unclear']} unclear" if count["unclear"] else ""
+        return f"PASS ({count['pass']} of {len(results)} rules{unclear})"
+    first, *others = sorted(
+        (each for each in results if each.outcome != "pass"), key=lambda each: each.outcome
+    )
+    is_unclear = " is unclear" if first.outcome == "unclear" else ""
+    more = f" (and {len(others)} more)" if others else ""
+    return f"FAIL: {first.rule.text}{is_unclear}: {first.message}{more}"
+
+
+def _failed(rule: GateRule, message: str) -> GateResult:
+    return GateResult(rule=rule, outcome="fail", message=message)
 
 
 def _unclear(rule: GateRule, message: str, *, needed: int | None = None) -> GateResult:

@@ -36,7 +36,7 @@ from trtbench.analysis.verdict import (
 from trtbench.core.properties import property_named
 from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import Run, RunRecord, known_value, precision_of
-from trtbench.core.samples import DURATIONS, Column
+from trtbench.core.samples import ASSUMED_DRIFT, DURATIONS, Column
 from trtbench.core.spec import Value
 from trtbench.core.units import text_from_fraction, text_from_seconds
 from trtbench.layers.table import EngineFacts, facts_from_run
@@ -44,6 +44,7 @@ from trtbench.layers.table import EngineFacts, facts_from_run
 CPU_DRIFT = 0.40  # measured: p99 of adjacent launches on a shared virtual machine
 ENQUEUE_DRIFT = 0.30  # GPU work launched kernel by kernel differs by 10 to 30 % between runs
 GRAPH_DRIFT = 0.01  # CUDA graphs repeat within 0.2 %; five times that on other days
+ONE_LAUNCH = "one launch on a side has no interval over launches"
 MIN_SESSIONS = 5  # stored sessions needed before their spread replaces these constants
 
 
@@ -52,6 +53,7 @@ class Drift(Value, frozen=True, kw_only=True):
 
     bound: float
     source: str
+    measured: bool = False
 
 
 def drift_from_history(medians: Sequence[float]) -> Drift | None:
@@ -61,7 +63,7 @@ def drift_from_history(medians: Sequence[float]) -> Drift | None:
     logs = np.log(np.asarray(medians))
     t = t_quantile((1 + LEVEL) / 2, df=len(logs) - 1)
     bound = math.expm1(t * math.sqrt(2) * float(logs.std(ddof=1)))
-    return Drift(bound=bound, source=f"{len(logs)} recorded sessions")
+    return Drift(bound=bound, source=f"{len(logs)} recorded sessions", measured=True)
 
 
 def drift_from_records(baseline: RunRecord, candidate: RunRecord, *, metric: str) -> Drift:
@@ -143,11 +145,18 @@ def _verdict_apart(
     estimate, widen = trimmed_difference(*logs), math.log1p(drift.bound)
     percent = f"±{100 * drift.bound:.1f} %"
     if estimate is not None:
-        meaning = f"99 % over launches, widened by a drift of {percent} ({drift.source})"
+        bound = f"a drift of {percent}" if drift.measured else f"{ASSUMED_DRIFT} of {percent}"
+        meaning = f"99 % over launches, widened by {bound} ({drift.source})"
         how = {"widen": widen, "margin": margin}
         return judge(estimate, metric=metric, design="apart", meaning=meaning, **how)
-    # One launch on a side: only effects larger than the drift count, and "same" is impossible.
     effect = float(np.median(logs[1]) - np.median(logs[0]))
+    count = min(map(len, logs))
+    if not drift.measured:
+        return Verdict(
+            metric=metric, kind="unclear", ratio=math.exp(effect), reason=ONE_LAUNCH,
+            launches=count, design="apart",
+        )  # fmt: skip
+    # One launch on a side: only effects larger than the drift count, and "same" is impossible.
     low, high = effect - widen, effect + widen
     kind, _ = decide(metric, effect, low, high, margin=0.0)
     clear = kind in ("faster", "slower")
@@ -157,9 +166,9 @@ def _verdict_apart(
         metric=metric,
         kind=kind if clear else "unclear",
         ratio=math.exp(effect),
-        interval=ratio_interval(low, high, meaning=f"drift bound only: {drift.source}"),
+        interval=ratio_interval(low, high, meaning=f"drift only: {drift.source}"),
         reason=f"one launch on a side; {said} ({drift.source})",
-        launches=min(map(len, logs)),
+        launches=count,
         design="apart",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,18 @@ import numpy as np
 
 from trtbench.analysis import stored_comparison as stored
 from trtbench.analysis import verdict as judge
-from trtbench.analysis.comparability import CLOCK_TOLERANCE, blocking_reasons, differences
+from trtbench.analysis.comparability import (
+    CLOCK_TOLERANCE,
+    blocking_reasons,
+    differences,
+    inputs_reason,
+)
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.compare import turns
 from trtbench.convert.steps import with_engines
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import StoreError, UsageError
+from trtbench.core.errors import IncomparableError, StoreError, UsageError
 from trtbench.core.results import Compared, Comparison, VerdictKind
 from trtbench.core.run import Run, RunRecord
 from trtbench.core.safety import file_name_from_text
@@ -28,6 +33,7 @@ from trtbench.core.units import instant_from_text
 from trtbench.executors.contract import Turns
 from trtbench.host.files import write_output
 from trtbench.measure.bench import add_returned_run, run_bench
+from trtbench.measure.model_facts import planned_inputs
 from trtbench.measure.remote import InputFiles, job_from_spec, send_job
 from trtbench.models.identity import raise_if_changed
 from trtbench.models.torch_models import is_library_model
@@ -58,34 +64,23 @@ def compare(
     engines = partial(
         with_engines, build=request.build, store=store, config=settings, execution=execution
     )
-
-    def compare_one(number: int) -> Compared:
-        places = ((0, len(names)), (number, len(names)))
-        count = len(names) - 1
-        name = f"candidate {number}/{count}" if count > 1 else ""
-        own = execution.part((number - 1) / count, number / count, name=name)
-        first, second = (stored_run(names[place], store) for place, _ in places)
-        if first is not None and second is not None:
-            return compare_runs(first, second, request, store=store)
-        if first is None and second is None:
-            both = [side_in_turn(request, names[p[0]], settings, place=p) for p in places]
-            sides = turns.Sides.of(*engines(both))
-            return measure_in_turn(sides, store=store, request=request, execution=own)
-        # The side that is a file is measured with the batch of the stored run.
-        fresh, known = (0, second) if first is None else (1, first)
-        assert known is not None
-        batch = known.record.spec.batch if request.batch is None else request.batch
-        request_alone, (place, _) = replace(request, batch=batch), places[fresh]
-        launches = request.launches or LAUNCHES
-        side = side_alone(
-            request_alone, names[place], settings, place=places[fresh], launches=launches
-        )
-        [(spec, python)] = engines([side])
-        run = run_bench(spec, store=store, execution=replace(own, python=python))
-        pair = (run, known) if fresh == 0 else (known, run)
-        return compare_runs(*pair, request_alone, store=store)
-
-    found = [compare_one(number) for number in range(1, len(names))]
+    count = len(names)
+    pairs = [
+        plan_pair(request, (names[0], names[n]), store, settings, places=((0, count), (n, count)))
+        for n in range(1, count)
+    ]
+    for pair in pairs:
+        if reason := refused_pair(pair, request.accept):
+            raise IncomparableError(
+                f"not comparable: {reason}",
+                facts=dict(zip(("baseline", "candidate"), names_of_pair(pair), strict=True)),
+                fix="--shape or --batch for both sides; --accept inputs compares anyway",
+            )
+    found = []
+    for number, pair in enumerate(pairs):
+        name = f"candidate {number + 1}/{len(pairs)}" if len(pairs) > 1 else ""
+        part = execution.part(number / len(pairs), (number + 1) / len(pairs), name=name)
+        found.append(compare_pair(pair, request, engines, store=store, execution=part))
     heads = [each.comparison.verdicts[0] for each in found]
     if len(found) > 1:  # several comparisons need a stricter level each
         heads = judge.correct_for_many(heads)
@@ -98,6 +93,76 @@ def compare(
         )
         results.append(replace(each, comparison=comparison))
     return results
+
+
+Planned = Run | turns.Side  # a stored run, or a model that is going to be measured
+
+
+def plan_pair(
+    request: PairFields,
+    names: tuple[str, str],
+    store: Store,
+    config: Config,
+    *,
+    places: tuple[tuple[int, int], tuple[int, int]] = ((0, 2), (1, 2)),
+) -> tuple[Planned, Planned]:
+    """Load the sides that are stored runs; the others are measured, in turn if both are models.
+
+    Beside a stored run, a model is measured with the batch of that run.
+    """
+    runs = [stored_run(name, store) for name in names]
+    known = next((run for run in runs if run is not None), None)
+    own = request
+    if known is not None and request.batch is None:
+        own = replace(request, batch=known.record.spec.batch)
+
+    def planned(side: int) -> Planned:
+        if (run := runs[side]) is not None:
+            return run
+        if known is None:
+            return side_in_turn(own, names[side], config, place=places[side])
+        launches = request.launches or LAUNCHES
+        return side_alone(own, names[side], config, place=places[side], launches=launches)
+
+    return planned(0), planned(1)
+
+
+def names_of_pair(pair: tuple[Planned, Planned]) -> list[str]:
+    specs = (side.record.spec if isinstance(side, Run) else side[0] for side in pair)
+    return [spec.model.name for spec in specs]
+
+
+def refused_pair(pair: tuple[Planned, Planned], accept: Collection[str]) -> str | None:
+    """Return why two sides cannot be compared, as far as it is known before one is measured."""
+    if all(isinstance(side, Run) for side in pair):
+        return None
+    one, other = (
+        side.record.inputs if isinstance(side, Run) else planned_inputs(side[0]) for side in pair
+    )
+    return inputs_reason(one, other, accept=accept)
+
+
+def compare_pair(
+    pair: tuple[Planned, Planned],
+    request: PairFields,
+    engines: Callable[[Sequence[turns.Side]], Sequence[turns.Side]],
+    *,
+    store: Store,
+    execution: Execution,
+) -> Compared:
+    """Measure what is not stored, and compare; ``engines`` builds what has to be built."""
+    first, second = pair
+    if not isinstance(first, Run) and not isinstance(second, Run):
+        sides = turns.Sides.of(*engines([first, second]))
+        return measure_in_turn(sides, store=store, request=request, execution=execution)
+
+    def measured(side: Planned) -> Run:
+        if isinstance(side, Run):
+            return side
+        [(spec, python)] = engines([side])
+        return run_bench(spec, store=store, execution=replace(execution, python=python))
+
+    return compare_runs(measured(first), measured(second), request, store=store)
 
 
 def measure_in_turn(
@@ -141,6 +206,7 @@ def measure_in_turn(
         raise_if_changed(own.candidate.model)
         fields = ("launches", "max_launches", "pairs", "margin", "seed")
         asked = {"mode": mode, **{name: getattr(request, name) for name in fields}}
+        asked["accept"] = [*request.accept]
         spec = files.add_spec(own.candidate)
         first_side = replace(execution, python=own.pythons[0])
         job = job_from_spec(own.baseline, directory.new_id(), first_side, files)

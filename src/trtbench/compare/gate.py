@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trtbench.analysis.gate import (
+    NOT_MEASURED,
     Suite,
     evaluate,
     junit_from_suites,
@@ -17,8 +18,10 @@ from trtbench.analysis.gate import (
     rules_from_table,
     rules_from_text,
     slowdown_rule,
+    standing_results,
 )
 from trtbench.analysis.summary import summary_from_run
+from trtbench.analysis.verdict import incomparable
 from trtbench.compare import compare
 from trtbench.compare.turns import WARMUP, Duet, Sides, headline_verdict
 from trtbench.convert.steps import with_engines
@@ -156,7 +159,7 @@ def _measure_once(
         began = time.monotonic()
         duet.measure(request.launches)
         slowdowns = [rule for rule in rules if rule.relation == "slowdown"]
-        while slowdowns and duet.launches < request.most_launches:
+        while slowdowns and duet.launches < request.most_launches and not duet.incomparable:
             verdict = headline_verdict(duet, margin=request.margin_part)
             results = evaluate(slowdowns, verdicts={verdict.metric: verdict, "headline": verdict})
             decided = all(result.outcome != "unclear" for result in results)
@@ -171,13 +174,23 @@ def _measure_once(
     run = compare.stored_run(candidate, store)
     baseline = compare.stored_run(against, store) if against is not None else None
     sides: Sides | None = None
-    if run is None and against is not None:
+    compared, profiled, verdicts = None, None, {}
+    if run is not None and baseline is None and against is not None:
+        pair = compare.plan_pair(request, (against, candidate), store, config)
+        if (reason := compare.refused_pair(pair, request.accept)) is not None:
+            return _refuse(candidate, rules, reason)
+        compared = compare.compare_pair(pair, request, engines, store=store, execution=execution)
+    elif run is None and against is not None:
         second = compare.side_in_turn(request, candidate, config, place=(1, 2))
-        if baseline is None:
-            first = compare.side_in_turn(request, against, config, place=(0, 2))
+        first: compare.Planned = baseline or compare.side_in_turn(
+            request, against, config, place=(0, 2)
+        )
+        if (reason := compare.refused_pair((first, second), request.accept)) is not None:
+            return _refuse(candidate, rules, reason)
+        if not isinstance(first, Run):
             sides = Sides.of(*engines([first, second]))
-        elif model := kept_model(store, baseline.record.spec.model):
-            [second], recorded = engines([second]), baseline.record.spec
+        elif model := kept_model(store, first.record.spec.model):
+            [second], recorded = engines([second]), first.record.spec
             known = RUNTIMES.load(recorded.runtime).CONDITIONS
             stored, left = conditions_of_stored(recorded, second[0], options=known)
             stored = stored.having(model=model, warmup=WARMUP, launches=1)
@@ -188,7 +201,6 @@ def _measure_once(
             sides = Sides.of((stored, python), second)
         else:
             execution.listen(Event(kind="note", text=MEASURED_APART))
-    compared, profiled, verdicts = None, None, {}
     if sides is not None:
         compared = compare.measure_in_turn(
             sides, store=store, request=request, execution=execution, measure=measure_until_clear
@@ -198,13 +210,25 @@ def _measure_once(
         profiled = bench(1) if wants_layers else None
     run = run or bench(request.launches or ALONE_LAUNCHES)
     if sides is None and baseline is not None:
-        compared = compare.compare_runs(baseline, run, request)
+        compared = compare.compare_runs(baseline, run, request, store=store)
+    both = {"candidate": run}
     if compared is not None:
+        both["baseline"] = compared.baseline
         verdicts = {verdict.metric: verdict for verdict in compared.comparison.verdicts}
         verdicts["headline"] = compared.comparison.verdicts[0]
     results = evaluate(rules, summary=summary_from_run(run), verdicts=verdicts, run=profiled or run)
+    results += standing_results(both, verdicts.get("headline"), rules)
     name, is_open = model_name(run.record), passed(results)
     return Gate(name=name, results=tuple(results), open=is_open, candidate=run, compared=compared)
+
+
+def _refuse(candidate: str, rules: Sequence[GateRule], reason: str) -> Gate:
+    """Return a gate that fails before anything is measured, because nothing can be compared."""
+    verdict = incomparable("headline", reason=reason)
+    results = evaluate(rules, verdicts={"headline": verdict})
+    results += standing_results({}, verdict, rules)
+    first = sorted(results, key=lambda each: each.message == NOT_MEASURED)
+    return Gate(name=Path(candidate).name, results=tuple(first), open=False, candidate=None)
 
 
 def failure_reasons(results: Sequence[GateResult], *, on_unclear: str) -> tuple[str, ...]:
@@ -220,6 +244,11 @@ def failure_reasons(results: Sequence[GateResult], *, on_unclear: str) -> tuple[
         elif each.outcome == "unclear":
             remedy = "unclear; --against FILE measures both in turn, "
             remedy += "--on-unclear pass lets it through"
+        elif each.rule.relation == "slowdown" and each.value is None:
+            remedy = "cannot be compared; give both sides the same inputs (--shape, --batch), "
+            remedy += "or --accept NAME"
+        elif each.value is None:
+            remedy = each.message
         elif each.rule.relation == "slowdown":
             remedy = "too slow; trtbench diff BASELINE CANDIDATE --why shows where"
         else:

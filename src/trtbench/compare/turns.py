@@ -14,13 +14,14 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from typing import Literal
 
 from trtbench.analysis import verdict as judge
+from trtbench.analysis.comparability import inputs_reason
 from trtbench.analysis.pacing import pairs_for_noise
 from trtbench.core.errors import UsageError
 from trtbench.core.jobs import NO_MEMORY, BenchJob, DuetJob, JobEnd
@@ -234,6 +235,7 @@ class Duet:
         pairs: int | None = None,
         seed: int = 0,
         limit_s: float | None = None,
+        accept: Collection[str] = (),
     ) -> None:
         for spec, python in zip(sides.both, sides.pythons, strict=True):
             if python is not None:
@@ -242,7 +244,7 @@ class Duet:
         self.sides = sides
         self.mode = resolve_mode(mode, sides)
         self._store, self._execution = store, execution
-        self._pairs, self._seed, self._limit_s = pairs, seed, limit_s
+        self._pairs, self._seed, self._limit_s, self._accept = pairs, seed, limit_s, accept
         self._launches: tuple[list[bench.Launch], list[bench.Launch]] = ([], [])
         self.most_launches = 0  # that may be measured, with those added while it is unclear
         self._next_launch = self._goal = 0
@@ -290,6 +292,12 @@ class Duet:
             return math.inf
         return (self._limit_s - self.seconds) / (self.seconds / self.launches)
 
+    @property
+    def incomparable(self) -> bool:
+        """Whether the first launch showed that the sides have different inputs."""
+        inputs = (each[0].outcome.inputs for each in self._launches if each)
+        return self.launches > 0 and inputs_reason(*inputs, accept=self._accept) is not None
+
     def column_pairs(self, name: str = "host") -> list[tuple[Column, Column]]:
         both = zip(*self._launches, strict=True)
         return [(getattr(a.times, name), getattr(b.times, name)) for a, b in both]
@@ -321,7 +329,8 @@ class Duet:
                     self._measure_wave(goal - self.launches)
                 else:
                     self._measure_launch()
-                if self.launches - done >= least and self._elapsed() > FIRST_LAUNCHES_S:
+                enough = self.launches - done >= least and self._elapsed() > FIRST_LAUNCHES_S
+                if enough or self.incomparable:
                     break
             self.seconds += self._elapsed()
             self._contention = counters_between(before, read_counters())
@@ -532,8 +541,9 @@ def make_duet(sides: Sides, *, store: Store, request: PairFields, execution: Exe
     limit_s = BURSTS_LIMIT_S if resolve_mode(mode, sides) == "bursts" else LIMIT_S
     limit, pairs, seed = limit_s if free else None, request.pairs, request.seed
     return Duet(
-        sides, store=store, execution=execution, mode=mode, pairs=pairs, seed=seed, limit_s=limit
-    )
+        sides, store=store, execution=execution, mode=mode, pairs=pairs, seed=seed, limit_s=limit,
+        accept=request.accept,
+    )  # fmt: skip
 
 
 def measure_until_clear(duet: Duet, request: TurnFields) -> None:
@@ -551,6 +561,8 @@ def measure_until_clear(duet: Duet, request: TurnFields) -> None:
     duet.on_results, duet.most_launches = judge_gpu_time, request.most_launches
     duet.measure(request.launches)
     while duet.launches < request.most_launches and not duet.out_of_time:
+        if duet.incomparable:
+            break
         # While there are bursts, GPU time is not decided yet.
         if not duet.bursts and is_decided(headline_verdict(duet, margin=margin)):
             break

@@ -88,6 +88,12 @@ class BrokenRuleError(TrtbenchError):
     exit_status = EXIT_BROKEN
 
 
+class IncomparableError(TrtbenchError):
+    """Two sides cannot be compared, which is known before anything is measured."""
+
+    exit_status = EXIT_BROKEN
+
+
 ERROR_KINDS: dict[str, type[TrtbenchError]] = {"TrtbenchError": TrtbenchError}
 for _parent in (TrtbenchError, InputError, JobError):
     ERROR_KINDS |= {kind.__name__: kind for kind in _parent.__subclasses__()}

@@ -68,7 +68,7 @@ class Verdict(Value, frozen=True, kw_only=True):
         if (found := self.interval) is None:
             return ""
         low, high = (text_from_fraction(each - 1, signed=True) for each in (found.low, found.high))
-        return f"{100 * found.level:g} %: {low} to {high}"
+        return f"{found.words}: {low} to {high}"
 
 
 class Comparison(Value, frozen=True, kw_only=True):

@@ -17,6 +17,9 @@ DURATIONS = ("host", "latency", "enqueue", "h2d", "gpu", "d2h", "end_to_end")
 """Columns that are durations, in the order in which tables show them."""
 
 
+ASSUMED_DRIFT = "an assumed drift"
+
+
 class Interval(Value, frozen=True, kw_only=True):
     """A confidence interval: its bounds, its level, and what it is an interval of."""
 
@@ -24,6 +27,13 @@ class Interval(Value, frozen=True, kw_only=True):
     high: float
     level: float
     meaning: str
+
+    @property
+    def words(self) -> str:
+        """Its level: ``99 %``, or that it rests on an assumption, which has no level."""
+        return (
+            f"with {ASSUMED_DRIFT}" if ASSUMED_DRIFT in self.meaning else f"{100 * self.level:g} %"
+        )
 
     @property
     def half_width(self) -> float:

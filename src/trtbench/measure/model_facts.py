@@ -34,7 +34,7 @@ from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models import identity
 from trtbench.models.onnx_model import load_onnx, read_onnx
 from trtbench.models.onnx_outline import outline_of
-from trtbench.runtimes._session import assumed_dimensions, check_random_types
+from trtbench.runtimes._session import assumed_dimensions, check_random_types, resolve_shapes
 from trtbench.store.store import Store
 
 LARGEST_COUNTED_BYTES = 1 << 30
@@ -59,6 +59,16 @@ def assumed_of_model(spec: RunSpec) -> str | None:
     assumed = assumed_dimensions(tensors, spec)
     check_random_types(tensors, spec)
     return assumed
+
+
+def planned_inputs(spec: RunSpec) -> tuple[TensorSpec, ...]:
+    """Return the inputs that an ONNX file will run on; empty if they are not known yet."""
+    if spec.model.format != "onnx" or spec.inputs.source is not None:
+        return ()
+    try:
+        return resolve_shapes(outline_of(Path(spec.model.path)).inputs, spec)
+    except TrtbenchError:  # the run says what is wrong
+        return ()
 
 
 def conditions_of_model(model: ModelRef) -> dict[str, Fact]:

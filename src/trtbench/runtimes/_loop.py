@@ -35,6 +35,7 @@ from trtbench.models.inputs import assumption
 from trtbench.runtimes._session import (
     Session,
     Spans,
+    are_finite,
     given_shapes,
     inputs_error,
     items_per_query,
@@ -75,7 +76,15 @@ class PreparedSession:
     def outcome_of(self, facts: LaunchFacts, warm: LaunchFacts) -> BenchOutcome:
         warmed = {"warmup_s": warm.warmup_s, "warmup_iterations": warm.warmup_iterations}
         loaded = {"load_s": self.load_s, "first_s": self.first_s, "steady": warm.steady}
-        return self.outcome.having(facts=facts.having(**warmed, **loaded))
+        return self.look(self.outcome.having(facts=facts.having(**warmed, **loaded)))
+
+    def look(self, outcome: BenchOutcome) -> BenchOutcome:
+        """Return the outcome with whether outputs are finite, by one more query after the timed."""
+        if "outputs_finite" in outcome.evidence:
+            return outcome
+        finite = are_finite(self.session.fetch())
+        found = {} if finite is None else {"outputs_finite": finite}
+        return outcome.having(evidence={**outcome.evidence, **found})
 
 
 def bench_session(

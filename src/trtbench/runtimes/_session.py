@@ -138,6 +138,13 @@ class Session(ABC):
         """Free resources outside the memory of this process."""
 
 
+def are_finite(outputs: Mapping[str, object]) -> bool | None:
+    """Return whether all floating-point outputs are finite; ``None`` if there are none."""
+    arrays = [each for each in outputs.values() if isinstance(each, np.ndarray) and each.size]
+    floating = [each for each in arrays if each.dtype.kind == "f"]
+    return all(bool(np.isfinite(each).all()) for each in floating) if floating else None
+
+
 _MEMORY_WORDS = re.compile(r"bad_alloc|bad allocation|out of memory|failed to allocate", re.I)
 
 
@@ -157,7 +164,7 @@ def resolve_inputs(
     """
     _check_inputs(tensors, spec)
     if spec.inputs.source is None:
-        resolved = _resolve_shapes(tensors, spec)
+        resolved = resolve_shapes(tensors, spec)
         limits = limits or index_limits(spec.model, resolved)
         return resolved, _random_arrays(resolved, spec, limits)
     resolved = given_shapes(tensors, spec)
@@ -187,7 +194,7 @@ def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str,
     _check_inputs(tensors, spec)
     return {
         after.name: tuple(dim for dim in after.shape if isinstance(dim, int))
-        for before, after in zip(tensors, _resolve_shapes(tensors, spec), strict=True)
+        for before, after in zip(tensors, resolve_shapes(tensors, spec), strict=True)
         if not before.is_static
     }
 
@@ -292,7 +299,7 @@ def with_batch(tensor: TensorSpec, batch: int | None) -> TensorSpec:
     return tensor.having(shape=(*tensor.shape[:place], batch, *tensor.shape[place + 1 :]))
 
 
-def _resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec, ...]:
+def resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec, ...]:
     """Return tensors with all shapes known: as given, else as the names of dimensions suggest.
 
     Dimensions in front of the batch are resolved first.

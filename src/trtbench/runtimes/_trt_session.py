@@ -208,7 +208,7 @@ def output_evidence(
     floating = [name for name, array in before.items() if array.dtype.kind == "f" and array.size]
     if not floating:
         return {}
-    finite = all(bool(np.isfinite(before[name]).all()) for name in floating)
+    finite = _session.are_finite(before)
     varies = any(before[name].tobytes() != after[name].tobytes() for name in floating)
     return {"outputs_finite": finite, **({"outputs_vary": varies} if changed else {})}
 

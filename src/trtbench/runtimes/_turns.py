@@ -262,8 +262,8 @@ def _run_side_on_gpu(
                 "burst_clock_hz": sum(known_hz) / len(known_hz) if known_hz else None,
             }
         times, facts = _series(prepared, partner, first=first)
+        outcome = prepared.outcome_of(facts.having(load_order=job.load_order, **bursts), warm)
         neighbours.finish()
-    outcome = prepared.outcome_of(facts.having(load_order=job.load_order, **bursts), warm)
     bursts_done = f"{plan.turns} bursts of {plan.size} queries"
     how = f"two processes: {bursts_done}, and {SERIES} series of queries, in turn"
     return outcome.having(  # load times are not valid, because other launches loaded too
@@ -494,7 +494,7 @@ def _result_of_side(
         alone_s=tuple(float(each) for each in blocks),
         timer_floor_s=timer_floor_s(),
     )
-    outcome = prepared.outcome.having(facts=facts)
+    outcome = prepared.look(prepared.outcome.having(facts=facts))
     conditions = {**outcome.conditions, "interleaved": Fact(value=how)}
     return outcome.having(conditions=conditions), times
 

@@ -2,7 +2,8 @@
 
 Files are measured now, both sides in turn, in several fresh launches; stored runs are compared as
 they are. -r and --python are given once for all sides or once per side, in order; without a
-candidate, all sides use the same model.
+candidate, all sides use the same model. The first line is the answer; -v shows how it was measured.
+Sides with other inputs or conditions cannot be compared: exit status 3.
 
 With --builds N, ONNX files are built N times: a builder chooses kernels by timing them, so builds
 of one model differ. One model alone: reports whether bytes, layers, kernels and latency differ
@@ -36,7 +37,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from trtbench.core.errors import UsageError
+from trtbench.core.errors import EXIT_BROKEN, UsageError
 from trtbench.requests.fields import option
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.stored import ExplainRequest
@@ -72,6 +73,7 @@ class CompareView(JsonView):
     output_name: str | None = option(
         None, "Name of the table (default: <base>_vs_<cand>.csv).", metavar="NAME"
     )
+    verbose: bool = option(False, "Also show how the sides were measured.", ("-v", "--verbose"))
 
 
 def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Ladder:
@@ -111,7 +113,7 @@ def explain_difference(request: ExplainRequest, caller: Caller) -> Ladder:
     return ladder_from_runs(*(load_run(str(e), store) for e in (request.run, request.against)))
 
 
-def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView) -> None:
+def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView) -> int | None:
     from trtbench.analysis.builds import Lottery, NetworksCompared
     from trtbench.analysis.stored_comparison import Ladder
     from trtbench.compare.compare import csv_name, write_comparison
@@ -119,14 +121,14 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
 
     if isinstance(found, Lottery):
         show_value(found, verdicts.document_from_lottery, as_json=view.as_json)
-        return
+        return None
     if isinstance(found, Ladder):
         from trtbench.workflows.engines import engine_labels
 
         labels = engine_labels(str(request.baseline), str(request.candidates[0]))
         document = verdicts.document_from_ladder(found, labels)
         print_json(document.data) if view.as_json else draw(document)
-        return
+        return None
     networks = [each for each in found if isinstance(each, NetworksCompared)]
     pairs = [each for each in found if not isinstance(each, NetworksCompared)]
     if view.as_json:
@@ -143,7 +145,7 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
     elif networks:
         draw(verdicts.document_from_networks(networks))
     else:
-        draw(verdicts.document_from_comparisons(pairs))
+        draw(verdicts.document_from_comparisons(pairs, verbose=view.verbose))
     if view.output_name and len(pairs) > 1:
         raise UsageError(
             "--output-name names one table, and there are several candidates",
@@ -158,6 +160,8 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
         taken.add(name)
         path = write_comparison(pair, folder / name)
         say(f"table {path}, runs {pair.baseline.id} and {pair.candidate.id}")
+    heads = [each.comparison.verdicts[0].kind for each in found]
+    return EXIT_BROKEN if "incomparable" in heads else None
 
 
 def first_comparison(request: CompareRequest, caller: Caller) -> Comparison:

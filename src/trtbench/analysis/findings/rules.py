@@ -84,12 +84,13 @@ def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 @rule("H03", "outputs wrong or not computed", "error")
 def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """a non-finite output, or equal outputs for two different inputs; a warning when a CUDA
-    graph, replayed on new inputs, gave other outputs than the model and was not used.
+    """a non-finite output (by one more query after the measurement; not with trtexec), or equal
+    outputs for two different inputs; a warning when a CUDA graph, replayed on new inputs, gave
+    other outputs than the model and was not used.
     Source: a wrong result has no speed."""
     if e.recorded("outputs_finite") is False:
         message = "the outputs hold NaN or infinity: the time of a wrong result means nothing"
-        yield Hit(message, {"outputs_finite": False}, "trtbench check MODEL ENGINE")
+        yield Hit(message, {"outputs_finite": False}, "trtbench check REFERENCE MODEL")
     if e.recorded("outputs_vary") is False:
         yield Hit(
             "two different inputs gave identical outputs: either nothing was computed, or "

@@ -6,12 +6,13 @@ is a sequence of ``Comparison`` values with the run as candidate.
 
 from __future__ import annotations
 
-from collections import Counter
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from trtbench.analysis.builds import Aspect, Draw, Lottery
+from trtbench.analysis.gate import gate_answer
 from trtbench.analysis.stored_comparison import CERTAIN, Ladder
 from trtbench.analysis.verdict import in_cycles, launches_hint, sentence
 from trtbench.core.properties import model_name, title_of_record
@@ -144,8 +145,8 @@ def _headline(
     change = text_from_change(verdict.ratio - 1, digits=1)
     facts = [f"{change} {verdict.metric} {'' if rate else 'time'}"]
     if verdict.interval is not None:
-        level = f"{verdict.interval.level * 100:g} % interval"
-        facts.append(f"{level} {interval_text(verdict, digits=1)}")
+        level = verdict.interval.words
+        facts.append(f"{level} interval {interval_text(verdict, digits=1)}")
     facts.append(f"measured {DESIGNS[comparison.design]}, {verdict.launches} launches")
     value = "as fast" if verdict.kind == "same" else times
     return Text(f"{title}: {value} ({'; '.join((*facts, *accuracy))})", TONES[verdict.kind])
@@ -154,24 +155,80 @@ def _headline(
 # ---- comparisons
 
 
-def document_from_comparisons(found: Sequence[Compared]) -> Document:
-    """Describe every candidate against the baseline; several are also ranked in a table."""
+def document_from_comparisons(found: Sequence[Compared], *, verbose: bool = False) -> Document:
+    """Say which side is faster, then give all verdicts; several candidates are ranked first.
+
+    ``verbose`` adds how the sides were measured.
+    """
 
     def typical(each: Compared) -> Time | None:
         head = summary_of(each.candidate).head
         return Time(head.typical, head.median_interval) if head else None
 
-    sections = [_comparison(each, number) for number, each in enumerate(found)]
+    ranked = sorted(found, key=lambda each: -_speed(each.comparison.verdicts[0]))
+    blocks: list[Block] = []
+    for place, each in enumerate(ranked, start=1):
+        head, names = each.comparison.verdicts[0], _side_names(each)
+        command = _turns_command(each) if head.kind == "unclear" else ""
+        words = f"{f'{place}. ' if len(found) > 1 else ''}{speed_sentence(head, *names)}{command}"
+        blocks.append(Text(words, TONES.get(head.kind, "unclear")))
     if len(found) > 1:
         columns = (
             column("candidate", "Candidate", lambda each: _side_names(each)[0], fit="shorten"),
+            column(
+                "baseline", "Baseline", lambda each: _side_names(each)[1], fit="shorten", rank=2
+            ),
             column("median_s", get=typical),
             *_verdict_columns(lambda each: each.comparison.verdicts[0]),
         )
-        blocks = (table("ranking", found, columns),)
-        sections.append(Section("ranking", "Against the baseline", blocks))
+        blocks.append(table("ranking", ranked, columns))
+    sections = [Section("answer", "", tuple(blocks))]
+    for number, each in enumerate(found):
+        title = " against ".join(_side_names(each)) if len(found) > 1 else ""
+        details = tuple(_comparison(each, number, verbose=verbose))
+        sections.append(Section(f"comparison-{number}", title, details))
     created = max(each.candidate.record.created for each in found)
     return Document(created=created, sections=tuple(sections))
+
+
+def _speed(verdict: Verdict) -> float:
+    """Return how many times as fast as the baseline the candidate is; 0 if it is unknown."""
+    if verdict.ratio is None:
+        return 0.0
+    return verdict.ratio if verdict.metric == "throughput" else 1 / verdict.ratio
+
+
+def speed_sentence(verdict: Verdict, candidate: str, baseline: str) -> str:
+    """Return the answer in one sentence: ``b is 1.52x as fast as a (1.49x to 1.55x, 99 %)``."""
+    if verdict.kind == "incomparable":
+        return f"{candidate} and {baseline} cannot be compared: {verdict.reason}"
+    if verdict.kind == "unclear" or verdict.interval is None:
+        hint = launches_hint(verdict.launches_needed)
+        return f"{candidate} and {baseline} cannot be told apart yet: {verdict.reason}{hint}"
+    speed, ends = _speed(verdict), (verdict.interval.low, verdict.interval.high)
+    digits = 2 if abs(speed - 1) >= 0.1 else 3
+    what = f" in {verdict.metric.upper()} time" if verdict.metric == "gpu" else ""
+    if verdict.kind == "same":
+        span = interval_text(verdict, digits=1)
+        return f"{candidate} is as fast as {baseline}{what}, {verdict.reason} ({span}, 99 %)"
+    if verdict.metric != "throughput":
+        ends = (1 / ends[1], 1 / ends[0])
+    low, high = (f"{end:.{digits}f}x" for end in ends)
+    times = f"{speed:.{digits}f}x as fast as {baseline}{what} ({low} to {high}, "
+    slower = "slower: " if verdict.kind == "slower" else ""
+    return f"{candidate} is {slower}{times}{verdict.interval.words})"
+
+
+def _turns_command(compared: Compared) -> str:
+    """Return the command that measures both sides of stored runs in turn; empty if they were."""
+    specs = [run.record.spec for run in (compared.baseline, compared.candidate)]
+    if compared.comparison.design != "apart":
+        return ""
+    words = [*(shlex.quote(spec.model.path) for spec in specs)]
+    if len({spec.runtime for spec in specs}) > 1:
+        words += [word for spec in specs for word in ("-r", spec.runtime)]
+    batch = f" --batch {specs[0].batch}" if specs[0].batch else ""
+    return f"; measure both in turn: trtbench compare {' '.join(words)}{batch}"
 
 
 def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table:
@@ -193,7 +250,7 @@ def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator
 
     def interval(row: Any) -> Cell:
         verdict = of(row)
-        level = f"{verdict.interval.level * 100:g} %: " if verdict.interval else ""
+        level = f"{verdict.interval.words}: " if verdict.interval else ""
         return Cell(None, level + interval_text(verdict))
 
     yield column("verdict", "Verdict", kind)
@@ -221,7 +278,7 @@ def undecided_reasons(verdicts: Sequence[Verdict], *, what: str = "launches") ->
         yield Text(f"{', '.join(names)}: {words}", "unclear")
 
 
-def _comparison(compared: Compared, number: int) -> Section:
+def _comparison(compared: Compared, number: int, *, verbose: bool) -> Iterator[Block]:
     sides = {"baseline": compared.baseline, "candidate": compared.candidate}
     verdicts = compared.comparison.verdicts
     titles = ((side, title_of_record(run.record)) for side, run in sides.items())
@@ -231,12 +288,7 @@ def _comparison(compared: Compared, number: int) -> Section:
         for finding in run.findings
         if finding.severity == "error"
     )
-    # The speed-up, and the smallest detectable difference.
     facts = []
-    head = verdicts[0]
-    if head.kind in ("faster", "slower") and head.ratio and head.interval is not None:
-        low, high = sorted(1 / end for end in (head.interval.low, head.interval.high))
-        facts.append(("speed-up", f"{1 / head.ratio:.3f}x, {low:.3f}x to {high:.3f}x"))
     times = [run.times.host for run in sides.values()]
     rates = {verdict.kind for verdict in verdicts if verdict.metric == "throughput"}
     if times[0] is not None and times[1] is not None and rates & {"faster", "slower"}:
@@ -246,16 +298,12 @@ def _comparison(compared: Compared, number: int) -> Section:
     if compared.comparison.detectable is not None:
         size = text_from_fraction(compared.comparison.detectable)
         facts.append(("detectable", f"smallest detectable difference {size} (80 % power)"))
-    blocks: list[Block] = [
-        key_values(f"sides_{number}", [*titles, *_design_facts(compared)]),
-        *statistics_blocks(sides, id=f"statistics_{number}"),
-        verdict_table(verdicts, id=f"verdicts_{number}"),
-        *undecided_reasons(verdicts),
-        *([key_values(f"worth_{number}", facts)] if facts else []),
-        *finding_blocks((*errors, *compared.comparison.findings)),
-    ]
-    candidate, baseline = _side_names(compared)
-    return Section(f"comparison-{number}", f"{candidate} against {baseline}", tuple(blocks))
+    yield verdict_table(verdicts, id=f"verdicts_{number}")
+    yield from undecided_reasons(verdicts)
+    yield from statistics_blocks(sides, id=f"statistics_{number}")
+    yield from finding_blocks((*errors, *compared.comparison.findings))
+    if verbose:
+        yield key_values(f"sides_{number}", [*titles, *_design_facts(compared), *facts])
 
 
 def _side_names(compared: Compared) -> list[str]:
@@ -263,7 +311,12 @@ def _side_names(compared: Compared) -> list[str]:
     sides = (compared.candidate, compared.baseline)
     devices = device_names(sides)
     differ = len(set(devices.values())) > 1
-    return [model_name(run.record) + (f" on {devices[run.id]}" if differ else "") for run in sides]
+    names = [model_name(run.record) + (f" on {devices[run.id]}" if differ else "") for run in sides]
+    if len({*names}) == 1:  # one model, run in two ways
+        found = [name for name, _ in labelled(sides)]
+        alike = found[0].endswith(" (1)")
+        names = [n if alike or n in f else f"{n} ({f})" for n, f in zip(names, found, strict=True)]
+    return names
 
 
 def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
@@ -330,13 +383,15 @@ def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
     """Describe comparisons of networks by several builds of each."""
     sections = []
     for number, each in enumerate(found):
+        names = [_file_name(side.model) for side in (each.candidate, each.baseline)]
         blocks = (
+            Text(speed_sentence(each.comparison.verdicts[0], *names)),
             verdict_table(each.comparison.verdicts, id=f"verdict_{number}"),
             *undecided_reasons(each.comparison.verdicts, what="builds"),
             Text(f"based on {each.mode}, {len(each.baseline.draws)} of each side"),
             *_build_sides(each.baseline, each.candidate, number),
         )
-        title = f"{_file_name(each.candidate.model)} against {_file_name(each.baseline.model)}"
+        title = " against ".join(names) if len(found) > 1 else ""
         sections.append(Section(f"networks_{number}", title, blocks))
     return Document(sections=tuple(sections))
 
@@ -413,18 +468,12 @@ def rule_table(results: Sequence[GateResult]) -> Table:
 
 def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) -> Document:
     """Describe the outcomes of gates, and the errors of runs that failed."""
-
-    def title_of_gate(gate: Gate) -> str:
-        count: Counter[str] = Counter(result.outcome for result in gate.results)
-        outcomes = ("pass", "fail", "unclear")
-        tally = ", ".join(f"{count[key]} {key}" for key in outcomes if count[key]) or "no rules"
-        return f"Gate {'open' if gate.open else 'closed'}: {gate.name}: {tally}"
-
     alone = len(found) + len(failed) == 1
     sections = []
     for each in found:
         blocks: list[Block] = [rule_table(each.results)]
-        blocks += [Text(f"closed by {reason}", "bad") for reason in each.closed_by]
+        told = tuple(result.message for result in each.results)
+        blocks += [Text(reason, "bad") for reason in each.closed_by if not reason.endswith(told)]
         if each.candidate is not None:
             sides = {"candidate": each.candidate}
             if each.compared is not None:
@@ -436,17 +485,21 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
             facts.append(("machine", ", ".join(filter(None, names))))
             blocks += [key_values("facts", facts), *statistics_blocks(sides)]
             blocks += finding_blocks(e for e in each.candidate.findings if e.severity == "error")
-        id, title = ("gate", "") if alone else (f"gate_{each.name}", title_of_gate(each))
+        answer = gate_answer(each.results, passed=each.open)
+        id, title = ("gate", "") if alone else (f"gate_{each.name}", f"{each.name}: {answer}")
         sections.append(Section(id, title, tuple(blocks)))
     for broken in failed:
         reason = broken.facts.get("reason")
         words = f"not measured: {broken.reason}{f': {reason}' if reason else ''}"
         block = Text(words, "bad")
-        sections.append(Section(f"gate_{broken.model}", f"Gate closed: {broken.model}", (block,)))
+        sections.append(Section(f"gate_{broken.model}", f"{broken.model}: FAIL", (block,)))
     closed = [each.name for each in found if not each.open] + [each.model for each in failed]
-    state = f"closed by {', '.join(closed)}" if closed else "open"
-    several = f"Gate {state}: {len(found) + len(failed)} models"
-    title = title_of_gate(found[0]) if alone and found else several
+    count = len(found) + len(failed)
+    title = f"PASS ({count} of {count} models)"
+    if closed:
+        title = f"FAIL: {len(closed)} of {count} models: {', '.join(closed)}"
+    if alone and found:
+        title = gate_answer(found[0].results, passed=found[0].open)
     return Document(title=title, sections=tuple(sections))
 
 
