@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from trtbench.analysis.load import PROBES, Window, point_from_windows, slo_from_text
+from trtbench.analysis.load import PROBES, point_from_queries, slo_from_text
 from trtbench.core.errors import UsageError
 from trtbench.core.jobs import Stage
 from trtbench.core.run import LoadSearch
@@ -20,9 +20,8 @@ from trtbench.runtimes.contract import bench_session
 SLO = slo_from_text("p99<10ms")
 
 
-def windows(count: int, *, served: float = 1.0, grows: bool = False) -> list[Window]:
-    told = {"offered_hz": 100.0, "achieved_hz": 100.0 * served, "queue_grows": grows}
-    return [Window(run=str(number), **told) for number in range(count)]
+def windows(count: int, *, served: float = 1.0, grows: bool = False) -> list[dict]:
+    return [{"offered_hz": 100.0, "achieved_hz": 100.0 * served, "queue_grows": grows}] * count
 
 
 def latencies(p99: float, count: int = 2, seed: int = 0) -> list[np.ndarray]:
@@ -63,11 +62,11 @@ def test_a_bound_is_a_percentile_of_what_a_caller_waits() -> None:
     ],
 )
 def test_a_rate_is_decided_by_the_whole_interval(
-    seen: list[Window], p99: float, decision: str
+    seen: list[dict], p99: float, decision: str
 ) -> None:
-    point = point_from_windows(1.0, seen, latencies(p99, len(seen)), SLO)
+    point = point_from_queries(1.0, seen, latencies(p99, len(seen)), SLO)
     assert point.decision == decision
-    assert point.overloaded == any(each.queue_grows for each in seen)
+    assert point.overloaded == any(each["queue_grows"] for each in seen)
 
 
 class Clock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,32 +13,37 @@ from models import tiny_model
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Run
 from trtbench.measure import bench
-from trtbench.measure.bench import plan_search, run_bench
+from trtbench.measure.bench import run_bench
 from trtbench.report.sections.sweep import document_from_load
-from trtbench.requests.execution import Event, Execution
+from trtbench.requests.execution import Event
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import Config, cached_from_run, load_config
+from trtbench.requests.settings import Config, cached_from_run
 from trtbench.store.directory import read_run, run_directories
 from trtbench.store.store import Store
+from trtbench.verbs._verb import Caller
+from trtbench.verbs.bench import run
 
 
 def test_a_search_that_is_interrupted_keeps_what_it_found_and_is_continued(tmp_path: Path) -> None:
     store, tried = Store(tmp_path / "s"), list[str]()
     asked = {"slo": "median<5s", "protocol": "server", "threads": 1, "until_steady": False}
     request = BenchRequest(
-        model=tiny_model(tmp_path / "tiny.onnx"), warmup="10ms", duration="300ms", **asked
+        model=tiny_model(tmp_path / "tiny.onnx"),
+        warmup="10ms",
+        duration="300ms",
+        time_limit="1h",
+        store=store.root,
+        **asked,
     )
-    spec = run_spec(request, load_config())
 
     def listen(event: Event) -> None:
         tried.append(event.text)
         if sum("trying" in text for text in tried) == 3:
             raise KeyboardInterrupt
 
-    planned, search = plan_search(spec, "median<5s", budget_s=3600.0, probe_s=0.3)
     with pytest.raises(KeyboardInterrupt):
-        run_bench(planned, store=store, execution=Execution(listen=listen), search=search)
+        run(request, Caller(progress=lambda title: nullcontext(listen)))
     kept = store.load(tried[-1].rpartition(" ")[2])
     assert kept.load is not None
     assert (kept.load.complete, len(kept.load.points)) == (False, 2)

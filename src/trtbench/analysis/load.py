@@ -18,7 +18,7 @@ from trtbench.analysis.distributions import normal_quantile, t_quantile
 from trtbench.analysis.summary import effective_samples_at, nearest_rank, order_interval
 from trtbench.core.conditions import condition_from_text, limits_of
 from trtbench.core.errors import UsageError
-from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Scalar, Slo, Window
+from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Scalar, Slo
 from trtbench.core.samples import Column
 
 _ODDS = np.geomspace(1 / 63, 200, 100)
@@ -58,10 +58,10 @@ def slo_from_text(text: str) -> Slo:
     return Slo(text=text.strip(), statistic=f"p{percent:g}", q=q, limit_s=limits[0].value)
 
 
-def point_from_windows(
-    rate_hz: float, windows: Sequence[Window], columns: Sequence[Column], slo: Slo
+def point_from_queries(
+    rate_hz: float, facts: Sequence[Mapping[str, Scalar]], columns: Sequence[Column], slo: Slo
 ) -> RatePoint:
-    """Combine the windows of a rate, and decide whether it meets the bound."""
+    """Combine queries that were sent at one rate, and decide whether it meets the bound."""
     pooled = np.sort(np.concatenate(columns))
     # Queries that wait in the same cluster count as one.
     shares = (slo.q, 1 - min(0.5, CLUSTER_FACTOR * (1 - slo.q)))
@@ -70,10 +70,15 @@ def point_from_windows(
         for each in columns
     )
     interval = order_interval(pooled, slo.q, effective=effective, meaning=MEANING)
-    offered = float(np.mean([each.offered_hz for each in windows]))
-    served = float(np.mean([each.achieved_hz for each in windows]))
-    grows = [each.queue_grows for each in windows]
-    overloaded = all(grows) or (any(grows) and served < MIN_SERVED * offered)
+    offered, served, late = (
+        np.array([float(each.get(name) or 0.0) for each in facts])
+        for name in ("offered_hz", "achieved_hz", "late_share")
+    )
+    too_slow = served < MIN_SERVED * offered
+    # Too few queries do not show in their waiting times whether the queue grows.
+    told = [each.get("queue_grows") for each in facts]
+    grows = [too_slow[n] if each is None else bool(each) for n, each in enumerate(told)]
+    overloaded = all(grows) or (any(grows) and served.mean() < MIN_SERVED * offered.mean())
     decision: Decision = "unclear"
     if overloaded or (interval and interval.low > slo.limit_s):
         decision = "refused"
@@ -82,14 +87,13 @@ def point_from_windows(
     return RatePoint(
         rate_hz=rate_hz,
         decision=decision,
-        overloaded=overloaded,
+        overloaded=bool(overloaded),
         samples=len(pooled),
         median_s=float(np.median(pooled)),
         percentile_s=nearest_rank(pooled, slo.q),
         interval=interval,
-        achieved_hz=served,
-        late_share=max(each.late_share for each in windows),
-        windows=tuple(windows),
+        achieved_hz=float(served.mean()),
+        late_share=float(late.max()),
     )
 
 
@@ -98,17 +102,7 @@ def point_from_runs(runs: Sequence[Run]) -> RatePoint:
     slo = Slo(text="", statistic="p99", q=0.99, limit_s=math.inf)
     columns = [run.times.host for run in runs if run.times.host is not None]
     rate = runs[0].record.spec.rate_hz or 0.0
-    windows = [window_from_facts(run.record.facts, run=run.id) for run in runs]
-    return point_from_windows(rate, windows, columns, slo)
-
-
-def window_from_facts(facts: Mapping[str, Scalar], *, run: str = "") -> Window:
-    """Return what queries sent on schedule tell about the load."""
-    rates = {name: float(facts.get(name) or 0.0) for name in ("offered_hz", "achieved_hz")}
-    late, grows = float(facts.get("late_share") or 0.0), facts.get("queue_grows")
-    if grows is None:  # too few queries to see it in their waiting times
-        grows = rates["achieved_hz"] < MIN_SERVED * rates["offered_hz"]
-    return Window(run=run, queue_grows=bool(grows), late_share=late, **rates)
+    return point_from_queries(rate, [run.record.facts for run in runs], columns, slo)
 
 
 def with_capacity(search: LoadSearch, busy: Column, host: Column, *, poisson: bool) -> LoadSearch:

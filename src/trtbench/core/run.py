@@ -141,16 +141,6 @@ class Slo(Value, frozen=True, kw_only=True):
     limit_s: float
 
 
-class Window(Value, frozen=True, kw_only=True):
-    """One measurement at a rate; latency counts from the scheduled start of a query."""
-
-    run: str = ""  # the run that it is, where a search kept each as one
-    offered_hz: float
-    achieved_hz: float
-    queue_grows: bool = False
-    late_share: float = 0.0
-
-
 class RatePoint(Value, frozen=True, kw_only=True):
     rate_hz: float
     decision: Decision
@@ -160,8 +150,7 @@ class RatePoint(Value, frozen=True, kw_only=True):
     percentile_s: float
     interval: Interval | None  # of the percentile; `None` where there are too few samples
     achieved_hz: float
-    late_share: float  # share of queries that the sender sent late, in the worst window
-    windows: tuple[Window, ...] = ()
+    late_share: float  # share of queries that the sender sent late, at worst
     replayed: tuple[float, ...] = ()
     """Share of its queries above the limit, had they come at the rates of `analysis.load`."""
 
@@ -180,7 +169,6 @@ class LoadSearch(Value, frozen=True, kw_only=True):
     likely_hz: float | None = None  # where the percentile reaches the limit; `None`: at no rate
     highest_hz: float | None = None  # lower end of the doubt: meets the limit; `None`: no rate
     broken_hz: float | None = None  # upper end of the doubt: exceeds the limit
-    next_hz: float | None = None  # in searches of older versions: the lowest unclear rate
     kept_hz: float | None = None  # the rate whose samples the run has
     at_least: bool = False  # the highest rate to try meets the limit: there may be higher ones
     points: tuple[RatePoint, ...] = ()

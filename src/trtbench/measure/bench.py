@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from trtbench.analysis import load as load_search
 from trtbench.analysis.findings import findings_from_run
 from trtbench.core import jobs
 from trtbench.core.codec import value_from_json
@@ -43,7 +42,7 @@ from trtbench.core.run import (
     without_secrets,
 )
 from trtbench.core.samples import IterationTimes, TelemetrySample, join_launches
-from trtbench.core.spec import Length, ModelRef, RunSpec
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.formats.toolkit import SERIES_ROWS, data_files
 from trtbench.host.files import write_whole
 from trtbench.host.locks import hold
@@ -757,35 +756,3 @@ def command_for_layer_times(run: Run) -> str:
     if not RUNTIMES.load(spec.runtime).TIMES_LAYERS:
         return "trtbench build MODEL.onnx, then trtbench profile MODEL.engine"
     return f"trtbench profile {shlex.quote(spec.model.path)} -r {spec.runtime}"
-
-
-def plan_search(
-    spec: RunSpec,
-    slo: str,
-    *,
-    budget_s: float,
-    probe_s: float | None = None,
-    known: LoadSearch | None = None,
-) -> tuple[RunSpec, LoadSearch]:
-    """Return a search for the highest rate that meets a bound, and the spec of its run.
-
-    ``known`` is a search of the same model and bound to continue. Raises if the spec does not
-    allow a search.
-    """
-    if spec.protocol != "server":
-        raise UsageError("--slo needs --protocol server", fix=f"--protocol server --slo {slo!r}")
-    if spec.gap_s:
-        raise UsageError("--slo has its own arrival times, without --gap", fix="leave out --gap")
-    bound = load_search.slo_from_text(slo)
-    if known is not None and known.slo.having(text=bound.text) != bound:
-        raise UsageError(
-            f"the stored search has another bound: {known.slo.text}",
-            fix=f"--slo {known.slo.text!r}",
-        )
-    search = (known or LoadSearch(slo=bound)).having(
-        budget_s=budget_s, probe_s=probe_s, most_hz=spec.rate_hz
-    )
-    spec = spec.having(
-        rate_hz=spec.rate_hz or 1.0, stop=Length(iterations=1), profile=False, telemetry_s=None
-    )
-    return spec, search

@@ -471,8 +471,7 @@ def _search_rate(
             evidence, columns = load_evidence(
                 scheduled=each.scheduled, starts=each.starts, ends=each.ends, rate_hz=rate
             )
-            window = load.window_from_facts(evidence)
-            point = load.point_from_windows(rate, [window], [columns["host"]], search.slo)
+            point = load.point_from_queries(rate, [evidence], [columns["host"]], search.slo)
             row = load.replay(each.busy_s, search, poisson=poisson, seed=seed)
             search = load.with_point(search, point.having(replayed=row))
             best = search.likely_hz or 0.0

@@ -79,21 +79,32 @@ def _plan_search(
     request: BenchRequest, spec: RunSpec, caller: Caller, config: Config
 ) -> tuple[RunSpec, LoadSearch]:
     """Return the search of a request, which may continue a stored one, and the spec of its run."""
-    from trtbench.measure.bench import plan_search
+    from trtbench.analysis.load import slo_from_text
+    from trtbench.core.run import LoadSearch
+    from trtbench.core.spec import Length
     from trtbench.store.directory import demand_finished
 
-    known = None
+    slo = request.slo or ""
+    if spec.protocol != "server":
+        raise UsageError("--slo needs --protocol server", fix=f"--protocol server --slo {slo!r}")
+    if spec.gap_s:
+        raise UsageError("--slo has its own arrival times, without --gap", fix="leave out --gap")
+    search = LoadSearch(slo=slo_from_text(slo))
     if request.resume is not None:
         run = demand_finished(caller.store(config).load(request.resume))
-        known, same = run.load, run.record.spec.model.sha256 == spec.model.sha256
-        if known is None or not same:
+        known = run.load
+        if known is None or run.record.spec.model.sha256 != spec.model.sha256:
             what = "is of another model" if known else "has no search for a rate"
             raise UsageError(f"the run {run.id} {what}", fix="leave out --resume")
-    return plan_search(
-        spec, request.slo or "", known=known,
-        budget_s=seconds(request.time_limit or "30s"),
-        probe_s=None if request.duration is None else seconds(request.duration),
-    )  # fmt: skip
+        if known.slo.having(text=search.slo.text) != search.slo:
+            text = known.slo.text
+            raise UsageError(f"the stored search has another bound: {text}", fix=f"--slo {text!r}")
+        search = known
+    budget_s = seconds(request.time_limit or "30s")
+    probe_s = None if request.duration is None else seconds(request.duration)
+    search = search.having(budget_s=budget_s, probe_s=probe_s, most_hz=spec.rate_hz)
+    bare = spec.having(stop=Length(iterations=1), profile=False, telemetry_s=None)
+    return bare.having(rate_hz=spec.rate_hz or 1.0), search
 
 
 def show(run: Run, request: BenchRequest, view: BenchView) -> None:

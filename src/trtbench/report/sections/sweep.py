@@ -162,10 +162,11 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
 
     statistic, bound, points = search.slo.statistic, search.slo.text, search.points
     likely = search.likely_hz or search.highest_hz
-    low, high = search.highest_hz or 0.0, search.broken_hz or search.next_hz
+    low, high = search.highest_hz or 0.0, search.broken_hz
     place = likely or (points[0].rate_hz if points else 0.0)
-    wide = (NEAR_ANSWER if likely else 0.0) * place
-    ends = min(low or place, place - wide), max(high if likely and high else place, place + wide)
+    wide, ends = NEAR_ANSWER * place, (place, place)
+    if likely is not None:
+        ends = min(low, place - wide), max(high or place, place + wide)
     near = [each for each in points if ends[0] <= each.rate_hz <= ends[1]]
     if likely is None:
         lowest = f"{rate(place)} is the lowest rate tried"
@@ -216,13 +217,10 @@ def rate_table(
             f"{statistic}_s", statistic, lambda x: doc.Time(x.percentile_s, x.interval), "right"
         ),
         doc.column("decision", "Bound" if bounded else "Load", decision),
-        doc.column("windows", "Windows", lambda each: len(each.windows), "right", rank=4),
         doc.column("samples", "Queries", kind="right", rank=5),
         doc.column("late_share", "Sent late", kind="percent", rank=6),
     ]
-    hidden = {"median_s"} if statistic == MEDIAN else set()
-    hidden |= {"windows"} if all(len(each.windows) <= 1 for each in points) else set()
-    shown = [each for each in columns if each[0].key not in hidden]
+    shown = columns[:2] + columns[3:] if statistic == MEDIAN else columns
     return doc.table(id, points, shown, unit=common_unit(each.percentile_s for each in points))
 
 
