@@ -37,6 +37,11 @@ def trtbench(
     )  # fmt: skip
 
 
+def files(folder: Path) -> set[str]:
+    """The names of all files below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
 @dataclass(frozen=True)
 class Done:
     """What a command left on the screen."""

@@ -19,3 +19,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    """Somebody's folder, closed to others, with a file in it."""
+    folder = tmp_path / "precious"
+    folder.mkdir(mode=0o700)
+    (folder / "thesis.tex").write_text("years of work")
+    (folder / "thesis.tex").chmod(0o600)
+    return folder

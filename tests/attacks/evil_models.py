@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 from pathlib import Path
 
@@ -37,3 +38,14 @@ def tar_with_header(size: int, *, times: int = 1) -> bytes:
     header.type, header.size = tarfile.XHDTYPE, size
     blocks = (header.tobuf(tarfile.USTAR_FORMAT), body, bytes(-size % 512))
     return b"".join(blocks) * times + member.tobuf(tarfile.USTAR_FORMAT) + bytes(1024)
+
+
+def tar_of(*names: str, data: bytes = b"evil", link: str = "") -> bytes:
+    """A tar file with members of these names, which are files or links."""
+    with tarfile.open(fileobj=(made := io.BytesIO()), mode="w") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = 0 if link else len(data)
+            member.type, member.linkname = (tarfile.SYMTYPE if link else tarfile.REGTYPE), link
+            archive.addfile(member, None if link else io.BytesIO(data))
+    return made.getvalue()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-import io
 import os
 import subprocess
 import sys
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import typed
-from evil_models import model_with_weights_at
+from commands import files, typed
+from evil_models import model_with_weights_at, tar_of, tar_with_header
 
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, StoreError
@@ -132,23 +132,12 @@ def test_a_request_that_arrives_writes_nothing_outside_its_folder(
     folder = home / "cache" / "work"
     folder.mkdir(parents=True)
     (folder / "up").symlink_to(home)
-    before = _files(home)
+    before = files(home)
     upload, content = _evil_upload(name.format(home=home))
     transfer.store_blob(home / "cache", upload.files[0].sha256, [content])
     with pytest.raises(InputError):
         transfer.place_upload(upload, cache=home / "cache", folder=folder)
-    assert _files(home) - before == {f"cache/blobs/{upload.files[0].sha256}"}
-
-
-def _tar(name: str, *, link: str = "") -> bytes:
-    """Pack one member that leads out, by its name or by what it points to."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        member = tarfile.TarInfo(name)
-        member.size = 0 if link else 1
-        member.type, member.linkname = (tarfile.SYMTYPE if link else tarfile.REGTYPE), link
-        archive.addfile(member, None if link else io.BytesIO(b"x"))
-    return packed.getvalue()
+    assert files(home) - before == {f"cache/blobs/{upload.files[0].sha256}"}
 
 
 def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Path) -> None:
@@ -157,14 +146,14 @@ def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Pat
     (home / "precious").write_text("x")
     upload, content = _evil_upload("../../../.bash_profile")
     transfer.store_blob(here, upload.files[0].sha256, [content])
-    before = _files(home)
+    before = files(home)
     for words, data in (
         (["place", "work/r"], json_from_value(upload)),
         (["place", "../../evil"], json_from_value(upload)),
         (["keep", "../../../.bash_profile"], content),
         (["missing"], b"../../../precious\n"),
-        (["keep-all"], _tar("../../../.bash_profile")),
-        (["keep-all"], _tar("a" * 64, link=str(home / "precious"))),
+        (["keep-all"], tar_of("../../../.bash_profile")),
+        (["keep-all"], tar_of("a" * 64, link=str(home / "precious"))),
         (["pack", "../.."], b""),
         (["remove", "../.."], b""),
         (["remove", str(home)], b""),
@@ -175,7 +164,7 @@ def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Pat
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
         assert done.returncode != 0, words
-        assert _files(home) == before, words
+        assert files(home) == before, words
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil-{pid}", "up/evil", "run/../../evil"])
@@ -183,19 +172,16 @@ def test_what_comes_back_writes_nothing_outside_its_folder(tmp_path: Path, name:
     folder = tmp_path / "left"
     folder.mkdir()
     (folder / "up").symlink_to(tmp_path)
-    with tarfile.open(tmp_path / "left.tar", "w") as archive:
-        member = tarfile.TarInfo(name.format(pid=os.getpid()))
-        member.size = 4
-        archive.addfile(member, io.BytesIO(b"evil"))
-    before = _files(tmp_path)
+    (tmp_path / "left.tar").write_bytes(tar_of(name.format(pid=os.getpid())))
+    before = files(tmp_path)
     with pytest.raises(InputError):
         transfer.unpack(tmp_path / "left.tar", folder)
-    assert _files(tmp_path) == before
+    assert files(tmp_path) == before
     assert not Path(f"/tmp/evil-{os.getpid()}").exists()
 
 
-def _sparse(path: Path) -> None:
-    """Write an archive of one kilobyte whose only file is said to have a terabyte."""
+def sparse() -> bytes:
+    """An archive of one kilobyte whose only file is said to have a terabyte."""
     member = tarfile.TarInfo("run.json")
     member.type = tarfile.GNUTYPE_SPARSE
     header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
@@ -203,23 +189,26 @@ def _sparse(path: Path) -> None:
     header[483:495] = b"\x80" + (1 << 40).to_bytes(11, "big")
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header[:512])
-    path.write_bytes(bytes(header) + bytes(1024))
+    return bytes(header) + bytes(1024)
 
 
-def test_what_comes_back_damaged_or_swollen_is_refused_in_words(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "cut.tar", "w") as archive:
-        member = tarfile.TarInfo("run.json")
-        member.size = 10_000
-        archive.addfile(member, io.BytesIO(bytes(10_000)))
-    (tmp_path / "cut.tar").write_bytes((tmp_path / "cut.tar").read_bytes()[:3000])
-    (tmp_path / "empty.tar").write_bytes(b"")
-    (tmp_path / "noise.tar").write_bytes(os.urandom(5000))
-    with tarfile.open(tmp_path / "packed.tar", "w:gz") as archive:
-        archive.addfile(tarfile.TarInfo("run.json"))
-    _sparse(tmp_path / "sparse.tar")
-    for path in tmp_path.glob("*.tar"):
-        with pytest.raises(StoreError, match=r"the archive|did not send back"):
-            transfer.unpack(path, tmp_path / "left")
+TRAPS = (
+    (tar_of("run.json", data=bytes(10_000))[:3000], "archive is damaged"),
+    (b"", "archive is damaged"), (b"noise" * 1000, "archive is damaged"),
+    (gzip.compress(tar_of("run.json")), "archive is damaged"), (sparse(), "did not send back"),
+    (tar_of("run", "run/run.json"), "cannot be written"), (tar_of(*"abcd"), "more than 3 files"),
+    (tar_with_header(250_000), "is damaged"), (tar_with_header(9, times=2000), "is damaged"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "said"), TRAPS, ids=range(len(TRAPS)))
+def test_an_archive_that_is_a_trap_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, said: str
+) -> None:
+    monkeypatch.setattr(transfer, "MOST_RETURNED", 3)
+    (tmp_path / "left.tar").write_bytes(sent)
+    with pytest.raises(StoreError, match=said):
+        transfer.unpack(tmp_path / "left.tar", tmp_path / "left")
     assert sum(each.stat().st_size for each in (tmp_path / "left").rglob("*")) < 10**6
 
 
@@ -236,7 +225,3 @@ def test_a_link_among_the_inputs_uploads_nothing_from_elsewhere(home: Path) -> N
     group = FileGroup(folder=str(home), names=("inputs",))
     with pytest.raises(InputError, match="leads out"):
         transfer.upload_from_job(RemoteJob(id="r", files={"0": group}))
-
-
-def _files(folder: Path) -> set[str]:
-    return {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}

@@ -80,14 +80,6 @@ def point_at(store: Store, run_id: str, path: object) -> None:
         index.execute("UPDATE runs SET path = ? WHERE id = ?", (str(path), run_id))
 
 
-@pytest.fixture
-def precious(tmp_path: Path) -> Path:
-    folder = tmp_path / "precious"
-    folder.mkdir()
-    (folder / "thesis.tex").write_text("years of work")
-    return folder
-
-
 @pytest.mark.parametrize("how", ["absolute", "upwards", "link", "another run"])
 def test_a_folder_that_the_index_names_and_is_not_the_runs_stays(
     tmp_path: Path, precious: Path, how: str

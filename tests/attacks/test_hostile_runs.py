@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -148,6 +149,40 @@ def test_documents_show_hostile_texts_and_obey_none(poisoned_store: Store) -> No
             assert "<script" not in prose, path
             assert "\n[a](javascript" not in prose.replace("\\[", ""), path
     assert seen >= {".html", ".md", ".json", ".tex", ".csv"}
+
+
+@pytest.mark.parametrize("text", ["a\0b", "x" * 20_000, "/\0", "y/" * 10_000])
+def test_nul_and_endless_texts_in_a_record_or_an_entry_hide_no_run(world: Path, text: str) -> None:
+    """Each text of a record, then each column of the index, is one that no file can have."""
+    folder = records.add(Store(world / "store"), records.record("r1"))
+    records.add(Store(world / "store"), records.record("r2"))
+    good, index = (folder / "run.json").read_text(), world / "store" / "index.sqlite"
+    for *way, last in leaves(json.loads(good)):
+        holder = raw = json.loads(good)
+        for key in way:
+            holder = holder[key]
+        holder[last] = text
+        (folder / "run.json").write_text(json.dumps(raw))
+        index.unlink(missing_ok=True)
+        check_that_others_are_read((*way, last))
+    (folder / "run.json").write_text(good)
+    kept = index.read_bytes()
+    for name in ("model", "host", "path", "tag", "created", "sha256", "id"):
+        index.write_bytes(kept)
+        with sqlite3.connect(index) as database:
+            table, key = ("tags", "run") if name == "tag" else ("runs", "id")
+            database.execute(f"UPDATE {table} SET {name} = ? WHERE {key} = 'r1'", (text,))
+        check_that_others_are_read(name)
+
+
+def check_that_others_are_read(where: object) -> None:
+    for words in ("", "show r1", "show r2"):
+        done = typed("runs", *words.split())
+        assert "Traceback" not in done.stderr, where
+        assert done.returncode in ((0, 1, 2) if words == "show r1" else (0,)), (where, done.stderr)
+        assert words or "r2" in done.stdout, where
+        assert len(done.stdout + done.stderr) < 200_000
+        assert "\0" not in done.stdout + done.stderr
 
 
 def test_a_run_shows_hostile_texts_in_python_and_notebooks(poisoned_store: Store) -> None:

@@ -17,15 +17,6 @@ from trtbench.host import locks
 DEVICE = "cpu"
 
 
-@pytest.fixture
-def precious(tmp_path: Path) -> Path:
-    folder = tmp_path / "precious"
-    folder.mkdir(mode=0o700)
-    (folder / "thesis.tex").write_text("years of work")
-    (folder / "thesis.tex").chmod(0o600)
-    return folder
-
-
 def untouched(precious: Path) -> bool:
     file = precious / "thesis.tex"
     return (

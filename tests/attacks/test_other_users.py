@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import records
-from commands import as_another_user, trtbench, typed
+from commands import as_another_user, files, trtbench, typed
 
 import models
 from trtbench.store.store import Store
@@ -42,28 +42,24 @@ def mine(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return world / "home"
 
 
-def names(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("words", OUTPUTS, ids=lambda words: words.split()[0])
 def test_a_link_of_another_user_leads_no_output_elsewhere(mine: Path, words: str) -> None:
     def run(folder: str) -> tuple[int, str]:
         done = typed(*words.replace("OUT", folder).split())
-        assert names(mine) == {"mine.txt"}, done.stderr
+        assert files(mine) == {"mine.txt"}, done.stderr
         assert (mine / "mine.txt").read_text() == "precious"
         return done.returncode, done.stderr
 
     world = mine.parent
     status, said = run("first")
-    made = names(world / "first")
+    made = files(world / "first")
     assert made, said
     (world / "out").mkdir()
     for name in {name.partition("/")[0] for name in made} - {"run", "sweep.json", "journal.jsonl"}:
         target = mine / "mine.txt" if name in made else mine
         as_another_user("ln", "-s", target, name, folder=world / "out")
     assert run("out")[0] == status
-    assert names(world / "out") >= made - {"q.json"}
+    assert files(world / "out") >= made - {"q.json"}
     as_another_user("ln", "-s", mine, "link", folder=world)
     for folder in ("link", "link/deeper"):
         status, said = run(folder)
@@ -80,7 +76,7 @@ def test_a_link_of_another_user_in_a_store_is_not_followed(mine: Path, name: str
     words = OUTPUTS[5].replace("OUT", "eval") if name == "judged" else f"bench m.onnx {QUICK}"
     keep = ("--keep-model",) if name == "models" else ()
     done = typed(*words.split(), *keep, "--store", store)
-    assert names(mine) == {"mine.txt"}
+    assert files(mine) == {"mine.txt"}
     assert (done.returncode, "is a link of nobody" in done.stderr) == (1, True), done.stderr
 
 

@@ -26,7 +26,7 @@ from trtbench.core.run import Environment, Scalar
 from trtbench.core.safety import mask, mask_values, mask_words
 from trtbench.core.spec import BuildSpec, ShapeProfile
 from trtbench.core.units import text_from_shape
-from trtbench.host.files import make_folder, remove_abandoned, scratch_directory, write_whole
+from trtbench.host.files import make_folder, scratch_directory, write_whole
 from trtbench.host.locks import hold
 from trtbench.host.tensorrt import preparation_of_scales
 from trtbench.host.workers import check_interpreter
@@ -257,14 +257,12 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
     engine, environment = Path(spec.output), bench.environment_of(execution)
     device = BUILDERS.load(spec.runtime).device(spec)
     what = execution.command or f"trtbench build {engine.name}"
-    with errors.writing(engine):
-        make_folder(engine.parent)
-        remove_abandoned(engine.parent)
-        with (
-            hold(device, what=what, wait=execution.wait),
-            scratch_directory(engine.parent) as folder,
-        ):
-            return _build_in(folder, spec, environment, execution)
+    with (
+        errors.writing(engine),
+        scratch_directory(engine.parent) as folder,
+        hold(device, what=what, wait=execution.wait),
+    ):
+        return _build_in(folder, spec, environment, execution)
 
 
 def _build_in(

@@ -25,7 +25,7 @@ from trtbench.core.jobs import ConversionJob, ExportJob, JobEnd, QuantizeJob, Ve
 from trtbench.core.run import Scalar
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
-from trtbench.host.files import make_folder, remove_abandoned, scratch_directory, write_whole
+from trtbench.host.files import scratch_directory, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.measure.remote import run_verb_remotely
@@ -136,13 +136,10 @@ def _output(given: object, usual: Path, source: Path | None) -> Path:
 def _made(output: Path) -> Iterator[tuple[Path, list[results.Sidecar]]]:
     """Yield a temporary folder; after the block the file and its record are moved in place."""
     records: list[results.Sidecar] = []
-    with writing(output):
-        make_folder(output.parent)
-        remove_abandoned(output.parent)
-        with scratch_directory(output.parent) as folder:
-            (folder / "work").mkdir()
-            yield folder, records
-            put_in_place(folder / "work" / output.name, output)
+    with writing(output), scratch_directory(output.parent) as folder:
+        (folder / "work").mkdir()
+        yield folder, records
+        put_in_place(folder / "work" / output.name, output)
     _write_sidecar(records[0], output)
 
 

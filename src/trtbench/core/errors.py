@@ -14,6 +14,7 @@ EXIT_BROKEN = 3
 EXIT_UNAVAILABLE = 4
 EXIT_INTERRUPTED = 130
 EXIT_UNREAD = 141
+LONGEST = 2000  # characters of a message, which may quote a file
 
 
 class TrtbenchError(Exception):
@@ -30,6 +31,7 @@ class TrtbenchError(Exception):
         log_tail: tuple[str, ...] = (),
         program_status: int | None = None,
     ) -> None:
+        message = message if len(message) <= LONGEST else f"{message[:LONGEST]}…"
         super().__init__(message)
         self.message = message
         self.facts = {str(k): str(v) for k, v in (facts or {}).items()}

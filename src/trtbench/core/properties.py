@@ -28,6 +28,7 @@ from trtbench.core.run import (
     precision_of,
     types_of,
 )
+from trtbench.core.safety import mask_values
 from trtbench.core.spec import RunSpec
 from trtbench.core.units import counted, text_from_rate, text_from_seconds, text_from_shape
 from trtbench.core.words import CudaGraph, Protocol
@@ -75,7 +76,7 @@ def cuda_graph_of(record: AnyRecord) -> CudaGraph:
 
 
 def options_of(record: AnyRecord) -> dict[str, str]:
-    """Return options with the values that ran, and arguments that no setting covers."""
+    """Return options with the values that ran, and arguments that no setting covers, masked."""
     found = {**record.spec.options, **arguments_of(record)}
     reported = record.conditions if isinstance(record, RunRecord) else {}
     # Options of runtimes whose real value sessions report: a requested one may have no effect.
@@ -83,7 +84,7 @@ def options_of(record: AnyRecord) -> dict[str, str]:
         ran = known_value(reported.get(key))
         if ran is not None:
             found[key] = {True: "on", False: "off"}.get(ran, str(ran))  # type: ignore[call-overload]
-    return found
+    return mask_values(found)
 
 
 def arguments_of(record: AnyRecord) -> dict[str, str]:

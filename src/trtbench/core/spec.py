@@ -77,7 +77,7 @@ class ModelRef(Value, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return self.path.replace("\\", "/").rsplit("/", 1)[-1]
+        return self.path.replace("\\", "/").rsplit("/", 1)[-1][:255]  # no file has a longer one
 
 
 class InputSpec(Value, frozen=True, kw_only=True):

@@ -218,7 +218,11 @@ def fields_of(path: Path, *, separator: str | None = None) -> dict[str, str]:
 
 
 def scratch_directory(parent: Path) -> contextlib.AbstractContextManager[Path]:
-    """Create a hidden folder in ``parent`` for the block, and remove it at the end."""
+    """Create a hidden folder in ``parent``, which is made, for the block, and remove it after it.
+
+    Folders that killed processes left there are removed, too.
+    """
+    remove_abandoned(make_folder(parent))
     return new_directory(partial_name(parent))
 
 

@@ -29,7 +29,7 @@ from trtbench.core.run import (
 )
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.host.files import make_folder, scratch_directory
+from trtbench.host.files import scratch_directory
 from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models import identity
 from trtbench.models.onnx_model import load_onnx, read_onnx
@@ -196,7 +196,7 @@ def keep_model(store: Store, model: ModelRef) -> Path:
     target = _path_in_store(store, model)
     if target.is_file():
         return target
-    with writing(target), scratch_directory(make_folder(target.parent.parent)) as folder:
+    with writing(target), scratch_directory(target.parent.parent) as folder:
         work = folder / "model"
         work.mkdir()
         for name in (source.name, *identity.external_files(source)):

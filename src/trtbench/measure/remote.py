@@ -26,7 +26,7 @@ from trtbench.core.spec import InputSpec, ModelRef, RunSpec
 from trtbench.core.words import Scalar
 from trtbench.executors import ANSWER, FILE_MARK, with_local_paths
 from trtbench.executors.contract import AGAIN, WAITING, FileGroup, Needs, RemoteJob
-from trtbench.host.files import make_folder, remove_abandoned, scratch_directory, temporary_folder
+from trtbench.host.files import scratch_directory, temporary_folder
 from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import (
     files_elsewhere,
@@ -453,15 +453,12 @@ def _copy_output(source: Path, output: Path) -> None:
             )
     if not names:
         return
-    with writing(output):
-        make_folder(output.parent)
-        remove_abandoned(output.parent)
-        with scratch_directory(output.parent) as folder:
-            for name in sorted(names, reverse=True):
-                first, *rest = Path(name).parts
-                target = output.with_name(first)
-                if rest:
-                    target = boundary.inside(target, str(Path(*rest)), what="file", where=output)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source / name, folder / "file")
-                (folder / "file").replace(target)
+    with writing(output), scratch_directory(output.parent) as folder:
+        for name in sorted(names, reverse=True):
+            first, *rest = Path(name).parts
+            target = output.with_name(first)
+            if rest:
+                target = boundary.inside(target, str(Path(*rest)), what="file", where=output)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, folder / "file")
+            (folder / "file").replace(target)

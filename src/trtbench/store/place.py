@@ -234,7 +234,8 @@ class RemoteRuns:
             except (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError):
                 raise InputError(f"files of the run {run_id} cannot be fetched") from None
             finally:
-                temporary.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # not there, or below another file
+                    temporary.unlink()
 
     def _listing(self, run_id: str) -> dict[str, int]:
         there = f"{self._root}/{run_id}"

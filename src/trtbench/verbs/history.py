@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 def run(request: HistoryRequest, caller: Caller) -> History:
-    from trtbench.core.errors import writing
-    from trtbench.host.files import make_folder
     from trtbench.report.compose import write_document
     from trtbench.report.sections.history import document_from_series
     from trtbench.workflows.runs import read_history
@@ -37,10 +35,7 @@ def run(request: HistoryRequest, caller: Caller) -> History:
     found = read_history(request, store=store)
     if request.output is not None and found.series:
         folder, formats = Path(request.output), words_from_text(request.format)
-        with writing(folder):
-            paths = write_document(
-                document_from_series(found.series), make_folder(folder), formats=formats
-            )
+        paths = write_document(document_from_series(found.series), folder, formats=formats)
         caller.say(f"wrote {', '.join(map(str, paths))}")
     return found
 

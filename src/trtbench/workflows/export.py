@@ -18,7 +18,7 @@ from trtbench.core.run import FailedRun, Run, gpu_of
 from trtbench.core.safety import clean_line, mask
 from trtbench.core.samples import DURATIONS
 from trtbench.core.units import instant_from_text
-from trtbench.host.files import make_folder, scratch_directory
+from trtbench.host.files import scratch_directory
 from trtbench.requests.execution import Event, Listener, silent
 from trtbench.store.directory import Entry, own_files
 from trtbench.store.store import Store
@@ -145,7 +145,7 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     rows: list[Row] = []
     columns = [(name, arrow.float64()) for name in ("start", *DURATIONS)]
     schema = arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
-    with writing(folder), scratch_directory(make_folder(folder)) as work:
+    with writing(folder), scratch_directory(folder) as work:
         with parquet.ParquetWriter(work / SAMPLES, schema, compression="zstd") as writer:
             for entry, run in _load_each(entries, store, problems, listen):
                 rows.append(row_from_run(entry, run))

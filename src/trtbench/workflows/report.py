@@ -20,7 +20,7 @@ from trtbench.core.results import Comparison, ShortView
 from trtbench.core.run import FailedRun, Run
 from trtbench.core.spec import Value
 from trtbench.formats.toolkit import report_keys
-from trtbench.host.files import make_folder, make_subfolder, write_output
+from trtbench.host.files import make_subfolder, write_output
 from trtbench.models.identity import kept_value
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
 from trtbench.report.listings import document_from_entries
@@ -148,8 +148,7 @@ def write_report(
         carriers.append(replace(run, record=record, extra={**run.extra, "comparisons": mine}))
     document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
     document = document.having(brief=brief)
-    with writing(folder):
-        return write_document(document, make_folder(folder), formats=formats)
+    return write_document(document, folder, formats=formats)
 
 
 def _read_json(path: Path) -> object | None:

@@ -30,6 +30,7 @@ from trtbench.core.run import (
     precision_of,
     types_of,
 )
+from trtbench.core.safety import mask_values
 from trtbench.core.units import instant_from_text, text_from_seconds
 from trtbench.layers.join import count_layer_types
 
@@ -564,7 +565,8 @@ def contradictions(record: RunRecord) -> list[Contradiction]:
             value = False if value == "off" else None
         if not is_set_by_arguments(record, key):
             found.append((key, value, known_value(record.conditions.get(key))))
-    found += [(key, value, options_of(record)[key]) for key, value in spec.options.items()]
+    options = mask_values(spec.options)
+    found += [(key, value, options_of(record)[key]) for key, value in options.items()]
     silent = checked if record.provenance == "measured" else [*checked, "batch", "precision"]
     return [
         Contradiction(what, str(asked), None if value is None else str(value))
