@@ -35,7 +35,7 @@ NOTE = re.compile(r"<!-- (file|not run|status|lines): (.*?) -->")
 LIMIT_S = 600
 
 MOODS = re.compile(
-    r"^(warnings?|notes?|assumptions|startup|repeats|interleaving|alone|detectable) "
+    r"^(warnings?|notes?|findings|spread|startup|repeats|interleaving|alone|detectable) "
     r"|^of means "
     r"|^(machine|versions|built on) "
     r"|^ +(→|fix:)|^(host|throughput|p\d+)\b.*: the interval|^\w+ H\d\d"

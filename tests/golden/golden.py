@@ -122,9 +122,10 @@ NUMBER = re.compile(
 VERDICTS = re.compile(r"\b(faster|slower|unclear|similar|same)\b|(?<=\s)–(?=\s|$)|[▁▂▃▄▅▆▇█]+"
                       r"|\bneeds \d+ samples")  # fmt: skip
 NOISE = re.compile(
-    r"^(warnings?|notes?|assumptions|repeats|unsteady|interleaving|alone|machine|versions|startup"
-    r"|detectable|repeatability|disturbed)\b"
-    r"|^  → |^(latency|host|gpu|enqueue|h2d|d2h|throughput|p\d[\d.]*)(, \S+)*: |^warnings: "
+    r"^(warnings?|notes?|findings|spread|repeats|unsteady|interleaving|alone|machine|versions"
+    r"|startup|detectable|repeatability|disturbed)\b"
+    r"|^(GPU time|host time|latency) +\d.* to |^  → "
+    r"|^(latency|host|gpu|enqueue|h2d|d2h|throughput|p\d[\d.]*)(, \S+)*: |^warnings: "
 )
 ANSWER = re.compile(
     r"^(\S+) (?:is .*as fast as (\S+?),? .*|and (\S+) cannot be told apart yet: .*)$"

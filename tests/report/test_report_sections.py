@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,13 @@ from trtbench.core.spec import TensorSpec
 from trtbench.report import document as documents
 from trtbench.report.charts import Lines
 from trtbench.report.compose import SECTIONS, document_from_runs
+from trtbench.report.renderers.terminal import text
 from trtbench.report.run_facts import (
     device_names,
     joules_per_item,
     labels_from_runs,
 )
-from trtbench.report.sections.summary import facts_of
+from trtbench.report.sections.summary import document_from_run, facts_of
 
 
 def ids(document: documents.Document) -> list[str]:
@@ -237,6 +239,30 @@ def test_a_verdict_says_that_a_side_was_wrong() -> None:
     first = document.sections[0].blocks[0]
     assert isinstance(first, documents.Text)
     assert "H03 found in the candidate" in first.text
+
+
+def test_findings_stand_beside_the_number_they_concern_and_are_explained() -> None:
+    gpu = made_run(times=phased_times(), findings=(
+        Finding(code="H09", severity="warning", message="load 9", concerns="host",
+                evidence={"pressure": 0.36, "wait_ms": 1.5}, remedy="stop other work"),
+        Finding(code="H08", severity="warning", message="2 others", concerns="gpu"),
+    ))  # fmt: skip
+    first, *shown = text(document_from_run(gpu, brief=True), width=None).splitlines()
+    number = r"[\d .]+ µs"
+    answer = (
+        f"net.onnx: {number} GPU time, {number} host time per batch of 4 \\(medians\\), .* items/s"
+    )
+    assert re.fullmatch(answer, first)
+    assert [line[:12].strip() for line in shown] == [
+        "GPU time",
+        "host time",
+        "measured",
+        "findings",
+    ]
+    assert shown[-1].endswith("  the GPU is shared; host time: the CPU is contended (--explain)")
+    words = " ".join(text(document_from_run(gpu, brief=True, explain=True), width=80).split())
+    assert "warning H09 (host time): the CPU is contended found load 9 meaning waiting for" in words
+    assert "evidence pressure 36.0 %, wait 1.500 ms remedy stop other work" in words
 
 
 def test_nothing_is_told_per_item_where_nobody_knows_how_many_there_were() -> None:

@@ -49,6 +49,9 @@ PHASES = {
     "end_to_end": "End to end",
 }
 """Titles of time columns."""
+FRACTIONS = ("steal", "pressure", "change", "drop", "cov", "largest_change", "share_of_peak",
+             "last_third_vs_first", "utilisation_before")  # fmt: skip
+"""Keys of facts that are fractions though their names do not end so."""
 REPORTED = "Reported: printed by another tool; there are no samples to verify it."
 
 _SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
@@ -94,6 +97,12 @@ def column_title(column: ColumnSummary) -> str:
     if not column.reported:
         return name
     return f"{name} (reported)" if column.typical_of == "median" else f"{name} mean (reported)"
+
+
+def number_name(column: str) -> str:
+    """Return a time column, or another quantity, as it is called in a sentence."""
+    names = {"host": "host time", "gpu": "GPU time", "enqueue": "enqueue time"}
+    return names.get(column, PHASES.get(column, column)).replace("Latency", "latency")
 
 
 def headline_title(runs: Sequence[Run]) -> str:
@@ -241,7 +250,7 @@ def title_of_key(key: str) -> str:
     """Return the title of a fact: its key without the unit."""
     if key.endswith("_per_s"):
         return key.removesuffix("_per_s").replace("_", " ") + "/s"
-    return re.sub(r"_(s|bytes|fraction)$", "", key).replace("_", " ")
+    return re.sub(r"_(s|ms|us|mhz|hz|bytes|fraction)$", "", key).replace("_", " ")
 
 
 def value_text(key: str, value: Scalar) -> str:
@@ -256,10 +265,15 @@ def value_text(key: str, value: Scalar) -> str:
         return f"{value:,.1f}".replace(",", " ")
     if key.endswith(("_s", "_s_so_far")):
         return units.text_from_seconds(value)
+    _, _, unit = key.rpartition("_")
+    if unit in ("ms", "us"):
+        return units.text_from_seconds(value * units.SECONDS[unit])
+    if unit in ("mhz", "hz", "median"):
+        return units.text_from_number(value) + {"mhz": " MHz", "hz": "/s", "median": " times"}[unit]
     if key == "flops":
         power = min(int(math.log10(value)) // 3, 4) if value >= 1 else 0
         return f"{value / 1000**power:.3g} {' kMGT'[power]}".rstrip()
-    if "fraction" in key or key.endswith(("share", "utilisation")):
+    if "fraction" in key or key.endswith(("share", "utilisation")) or key in FRACTIONS:
         return units.text_from_fraction(value, digits=1)
     return f"{value:.4g}" if isinstance(value, float) else units.text_from_count(value)
 

@@ -48,6 +48,9 @@ class BenchView(PlanView):
     """What is printed of a run."""
 
     explain: bool = option(False, "Explain every finding: its meaning, evidence and remedy.")
+    verbose: bool = option(
+        False, "Also print all statistics, start-up and memory.", ("-v", "--verbose")
+    )
 
 
 def run(request: BenchRequest, caller: Caller) -> Run:
@@ -108,7 +111,7 @@ def _plan_search(
 
 
 def show(run: Run, request: BenchRequest, view: BenchView) -> None:
-    show_run(run, as_json=view.as_json, explain=view.explain)
+    show_run(run, as_json=view.as_json, brief=not view.verbose, explain=view.explain)
     for note in run.record.notes:
         say(f"note: {note}")
     if request.executor is not None:
@@ -116,8 +119,8 @@ def show(run: Run, request: BenchRequest, view: BenchView) -> None:
     say(f"run {run.id} in {run.path}")
 
 
-def show_run(run: Run, *, as_json: bool, explain: bool = True, alone: bool = True) -> None:
-    """Print a run; a search for the highest rate is printed in its place, or before it."""
+def show_run(run: Run, *, as_json: bool, brief: bool = False, explain: bool = False) -> None:
+    """Print a run; a search for the highest rate is printed before it, or ``brief`` alone."""
     if as_json:
         from trtbench.analysis.summary import summary_from_run
 
@@ -128,11 +131,11 @@ def show_run(run: Run, *, as_json: bool, explain: bool = True, alone: bool = Tru
         from trtbench.report.sections.sweep import document_from_load
 
         draw(document_from_load(run.load, run))
-        if alone:
+        if brief:
             return
     from trtbench.report.sections.summary import document_from_run
 
-    draw(document_from_run(run, explain=explain))
+    draw(document_from_run(run, brief=brief, explain=explain))
 
 
 def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:

@@ -77,7 +77,7 @@ def show_one(run: Run | FailedRun, request: NameRequest, view: JsonView) -> None
     if not isinstance(run, Run):
         show_value(run, document_from_failure, as_json=view.as_json)
         return
-    show_run(run, as_json=view.as_json, explain=True, alone=False)
+    show_run(run, as_json=view.as_json)
     if not view.as_json:
         for note in run.record.notes:
             say(f"note: {note}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.analysis.findings import rules
-from trtbench.analysis.findings.evidence import Evidence, Rule, evidence_from_run, spaced
+from trtbench.analysis.findings.evidence import Evidence, Rule, evidence_from_run
 from trtbench.analysis.summary import Summary
 from trtbench.core.properties import series_key
 from trtbench.core.run import Finding, Run
@@ -59,10 +59,8 @@ def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]
 
 def rule_table() -> str:
     """Return the table of all rules in Markdown."""
-    rows = ["| id | what | severity | fires when | source |", "|---|---|---|---|---|"]
+    rows = ["| id | what | severity | fires when | means | source |", "|---|---|---|---|---|---|"]
     for rule in RULES:
-        words = " ".join((rule.check.__doc__ or "").split()).partition(" Source: ")
-        condition, source = words[0].removesuffix("."), words[2].removesuffix(".")
-        fires = spaced(condition.format(**rule.limits))
-        rows.append(f"| {rule.code} | {rule.title} | {rule.severity} | {fires} | {source} |")
+        parts = " | ".join(map(rule.part, ("Fires", "Means", "Source")))
+        rows.append(f"| {rule.code} | {rule.title} | {rule.severity} | {parts} |")
     return "\n".join(rows) + "\n"

@@ -137,6 +137,13 @@ class Rule:
     limits: dict[str, float]
     check: RuleCheck  # its docstring is the condition, with limits in braces, and the source
 
+    def part(self, name: str) -> str:
+        """Return a part of the docstring: ``Fires`` when, ``Source`` or ``Means``."""
+        words = " ".join(f"Fires: {self.check.__doc__ or ''}".split())
+        parts = re.split(r" ?\b(Fires|Source|Means): ", words)
+        found = dict(zip(parts[1::2], parts[2::2], strict=True)).get(name, "").removesuffix(".")
+        return spaced(found.format(**self.limits))
+
     def findings(self, evidence: Evidence) -> list[core.Finding]:
         return [
             core.Finding(

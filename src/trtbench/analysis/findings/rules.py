@@ -39,7 +39,8 @@ from trtbench.layers.join import count_layer_types
 def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
     """FLOP/s above {flops:.0%} of the device's peak, or weights read at more than {bytes:.0%} of
     its bandwidth (weights larger than L2).
-    Source: roofline; ArtTRT implied 1000 TFLOP/s."""
+    Source: roofline; ArtTRT implied 1000 TFLOP/s. Means: the clock did not cover all of the work;
+    the number is not a time of this model."""
     column = "gpu" if e.median("gpu") else (e.summary.headline if e.summary else "host")
     time_s, (flops_per_s, bytes_per_s) = e.median(column), e.peaks()
     weights, cache = e.fact("weight_bytes") or 0, (e.gpu.l2_bytes if e.gpu else 0) or 0
@@ -60,7 +61,8 @@ def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
     """median host time below {identity:.0%} of median GPU time, or, one query at a time, more
     than {slack_us:.0f} µs below the sum of copies and GPU work; a warning when latency stays
     within {flat:.0%} over {batches:.0f} times the batch at more than {peak:.0%} of the peak.
-    Source: TensorRT issue 3493; ArtTRT's 6 ms at every batch."""
+    Source: TensorRT issue 3493; ArtTRT's 6 ms at every batch. Means: work was still running when
+    the clock stopped; the number is too small."""
     remedy = "wait for the stream before reading the clock: --protocol serve"
     points, (peak, _) = sorted(e.batches), e.peaks()
     if len(points) > 1 and (flops := points[0][2]) and peak:
@@ -88,7 +90,8 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
     """a non-finite output (by one more query after the measurement; not with trtexec), or equal
     outputs for two different inputs; a warning when a CUDA graph, replayed on new inputs, gave
     other outputs than the model and was not used.
-    Source: a wrong result has no speed."""
+    Source: a wrong result has no speed. Means: the time of a wrong result says nothing about the
+    model."""
     if e.recorded("outputs_finite") is False:
         message = "the outputs hold NaN or infinity: the time of a wrong result means nothing"
         yield Hit(message, {"outputs_finite": False}, "trtbench check REFERENCE MODEL")
@@ -124,7 +127,8 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
 def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
     """median below {floor:.0f} times the timer's floor, or more than {equal:.0%} equal values in
     steps above {quantum:.1%} of the median (columns above {share:.0%} of the headline).
-    Source: pyperf; CUDA events 0.5 µs; trtexec's float32."""
+    Source: pyperf; CUDA events 0.5 µs; trtexec's float32. Means: the clock's own error is a visible
+    part of the number."""
     host = e.median("host")
     floor = max(known(launch.timer_floor_s for launch in e.launches), default=0.0)
     if host is not None and host < at["floor"] * floor:
@@ -147,7 +151,8 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
 def host_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
     """median enqueue above {enqueue:.0%} of median GPU time, or more than {rest:.0%} of host time
     outside copies and GPU work.
-    Source: trtexec 0.8."""
+    Source: trtexec 0.8. Means: the GPU waits for the host: the number depends on the CPU and the
+    launching program."""
     gpu, enqueue, host = e.median("gpu"), e.median("enqueue"), e.median("host")
     graph = e.condition("cuda_graph") is True
     remedy = "fewer, larger layers or a larger --batch" if graph else "--cuda-graph on"
@@ -164,7 +169,7 @@ def host_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
 def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
     """a copy takes at least as long as the GPU work; a note above {share:.0%} of host time, or
     with pageable memory.
-    Source: trtexec."""
+    Source: trtexec. Means: copies, not the network, decide the latency."""
     gpu, host = e.median("gpu"), e.median("host") or e.median("latency")
     copies = {name: copy for name in ("h2d", "d2h") if (copy := e.median(name)) is not None}
     for name, copy in copies.items():
@@ -183,7 +188,8 @@ def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
 def layer_sum(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the sum of layer times differs from GPU time by more than {note:.0%}; a warning above
     {warning:.0%}.
-    Source: TensorRT IProfiler."""
+    Source: TensorRT IProfiler. Means: times of layers and the time of the whole run were taken
+    under different conditions."""
     gpu = e.median("gpu")
     total = sum(layer.typical_s for layer in e.layers.layers) if e.layers else 0.0
     off = total / gpu - 1 if gpu and total else 0.0
@@ -199,7 +205,7 @@ def layer_sum(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H23", "the profiler changed the run", "note", "layers", share=0.05)
 def profiler_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
     """GPU time with the profiler attached differs by more than {share:.0%}.
-    Source: TensorRT IProfiler."""
+    Source: TensorRT IProfiler. Means: times of layers are those of a slower or faster run."""
     gpu, profiled = e.median("gpu"), known(launch.profiled_gpu_s for launch in e.launches)
     off = float(np.median(profiled)) / gpu - 1 if gpu and profiled else 0.0
     if abs(off) > at["share"]:
@@ -211,7 +217,8 @@ def profiler_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
 def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
     """a percentile needs more effective samples than there are (its cell stays empty); a warning
     with two or more but fewer than {launches:.0f} launches, or launches of a comparison.
-    Source: order statistics; Student's t."""
+    Source: order statistics; Student's t. Means: a percentile, or an interval over launches, would
+    be mostly chance."""
     comparison = e.pair.comparison if e.pair else None
     counted: list[tuple[int, str | None]] = []
     if e.summary is not None and e.summary.columns:
@@ -236,11 +243,12 @@ def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H14", "one launch only", "warning")
 def one_launch(e: Evidence, at: Limits) -> Iterator[Hit]:
     """all samples come from a single process.
-    Source: 97 to 99 % of the variance lies between launches, measured."""
+    Source: 97 to 99 % of the variance lies between launches, measured. Means: another launch can
+    have another level, and nothing here shows by how much."""
     if e.summary is not None and e.summary.columns and e.summary.launches == 1:
         message = "one launch: another one may differ by more than any interval within it"
         evidence = {"launches": 1, "samples": e.summary.columns[0].count}
-        yield Hit(message, evidence, "--launches 5", e.summary.headline)
+        yield Hit(message, evidence, "--launches 5")
 
 
 @rule("H15", "not stationary", "warning", change=0.01, thirds=0.02)
@@ -248,7 +256,8 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the level changes by more than {change:.0%} within the measured part, the last third
     differs from the first by more than {thirds:.0%}, or warm-up ended at its cap (a note when
     sides were interleaved).
-    Source: Barrett et al. 2017."""
+    Source: Barrett et al. 2017. Means: the median depends on when the measurement began and how
+    long it took."""
     column = e.summary.headline if e.summary else None
     comparison = e.pair.comparison if e.pair else None
     duet = comparison is not None and comparison.design == "duet"  # drift affects both sides
@@ -282,7 +291,8 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
 def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Otsu's split between p0.5 and p98 has Ashman's D above {separation:.0f}, at least
     {minor:.0%} in the smaller group, and a gap above {gap:.0%} of the median.
-    Source: calibrated: no false alarm on five unimodal families."""
+    Source: calibrated: no false alarm on five unimodal families. Means: the median describes one of
+    two states, and which one can change from run to run."""
     if e.times is None or not len(e.times):
         return
     splits = (modes(part) for part in e.times.by_launch(e.times.headline))
@@ -301,7 +311,8 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H18", "heavy tail", "note", "p99", p99=1.5, max=5)
 def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
     """p99 above {p99} times the median, or the maximum above {max:.0f} times.
-    Source: pyperf ±50 %."""
+    Source: pyperf ±50 %. Means: a few queries are much slower; a service with a deadline meets
+    them."""
     if e.summary is None or e.times is None or not len(e.times):
         return
     head = e.summary.column(e.summary.headline)
@@ -318,7 +329,8 @@ def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H19", "samples are not independent", "note", tau=10)
 def autocorrelated(e: Evidence, at: Limits) -> Iterator[Hit]:
     """a correlation time above {tau:.0f} samples.
-    Source: 16 to 21 is usual on a shared machine, measured."""
+    Source: 16 to 21 is usual on a shared machine, measured. Means: neighbouring samples repeat one
+    another: intervals rest on fewer samples than were taken."""
     if e.summary is None or not e.summary.columns:
         return
     head = e.summary.column(e.summary.headline)
@@ -333,7 +345,8 @@ def autocorrelated(e: Evidence, at: Limits) -> Iterator[Hit]:
 def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the first {first:.0f} measured iterations take more than {times} times the median; or
     TensorRT-RTX without a runtime cache.
-    Source: CUDA lazy loading; TensorRT-RTX background compilation."""
+    Source: CUDA lazy loading; TensorRT-RTX background compilation. Means: the number includes work
+    that happens once, not with every query."""
     first, ratios = int(at["first"]), [0.0]
     for part in e.times.by_launch(e.times.headline) if e.times and len(e.times) else ():
         if len(part) >= 10 * first and (median := float(np.median(part))) > 0:
@@ -354,7 +367,8 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     """fewer than {share:.0%} of the layers run in the precision of the label, no layer runs in the
     one that the model's record file names, or ONNX Runtime computes in none of the file's types; a
     note if only the record file names a precision.
-    Source: TensorRT 11 is strongly typed."""
+    Source: TensorRT 11 is strongly typed. Means: the number belongs to another precision than the
+    name of the model says."""
     if e.record is None:
         return
     label = precision_of(e.record) or e.record.spec.precision
@@ -390,7 +404,8 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H29", "part of the model ran elsewhere", "warning", "host")
 def fallback(e: Evidence, at: Limits) -> Iterator[Hit]:
     """nodes not on the requested device, or graph breaks in PyTorch.
-    Source: ONNX Runtime."""
+    Source: ONNX Runtime. Means: the number includes parts on another device, and the copies between
+    the two."""
     nodes, breaks = e.fact("fallback_nodes"), e.fact("graph_breaks")
     if nodes:
         message = f"{nodes:.0f} nodes ran on the CPU instead of the requested device"
@@ -405,7 +420,8 @@ def fallback(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H30", "unrealistic input", "note")
 def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
     """random or constant input, the same buffer every time.
-    Source: power and sparsity depend on data."""
+    Source: power and sparsity depend on data. Means: power, sparsity and branches depend on the
+    values; other inputs can be slower or faster."""
     if e.record is None or e.record.provenance != "measured":
         return
     constant = e.recorded("inputs_constant")
@@ -421,7 +437,8 @@ def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
 def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
     """closed-loop latency; in an open loop a warning when more than {late:.0%} of requests were
     dispatched late.
-    Source: wrk2; perf_analyzer 1 %."""
+    Source: wrk2; perf_analyzer 1 %. Means: in a service, queries wait for one another; this latency
+    is the lower limit."""
     late = e.fact("late_share") or 0.0
     if e.fact("offered_hz") is not None and late > at["late"]:
         message = f"{late:.1%} of the requests were sent late, which adds to their latency"
@@ -437,7 +454,8 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
 def overloaded(e: Evidence, at: Limits) -> Iterator[Hit]:
     """queue time grows or, with too few queries to see that, less than {achieved:.0%} of the
     offered rate was achieved.
-    Source: open-loop queueing."""
+    Source: open-loop queueing. Means: requests arrive faster than they are served, so latency grows
+    as long as it is measured."""
     offered, achieved = e.fact("offered_hz"), e.fact("achieved_hz")
     if not offered or achieved is None:
         return
@@ -452,7 +470,8 @@ def overloaded(e: Evidence, at: Limits) -> Iterator[Hit]:
 def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
     """window below {updates:.0f} counter updates, counter and integrated power more than
     {apart:.0%} apart, or a sensor that only samples part of the time.
-    Source: arXiv 2312.02741."""
+    Source: arXiv 2312.02741. Means: the energy per query can be wrong by as much as the window or
+    the sensor is."""
     window_s, update_s = e.fact("energy_window_s"), e.fact("energy_update_s")
     counter_j, integral_j = e.fact("energy_counter_j"), e.fact("energy_integral_j")
     if window_s is None:
@@ -474,7 +493,8 @@ def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H39", "memory of the whole device", "note", "memory")
 def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
     """telemetry holds the memory of the whole device.
-    Source: NVML counts per process and per device."""
+    Source: NVML counts per process and per device. Means: other processes count in this memory,
+    too."""
     if any(each.memory_used_bytes is not None for each in e.telemetry):
         message = "the memory in the telemetry is that of the whole device, not of the engine"
         evidence = {"scope": "device"}
@@ -485,7 +505,8 @@ def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
 def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
     """an imported run without its version or effective flags, or with enqueue times in steps
     above {step:.0%}.
-    Source: trtexec's source: float32 milliseconds since start."""
+    Source: trtexec's source: float32 milliseconds since start. Means: conditions that change the
+    number are unknown, so it may not be comparable."""
     if e.record is None or e.record.provenance != "imported":
         return
     unknown = sorted(key for key, fact in e.record.conditions.items() if known_value(fact) is None)
@@ -510,7 +531,7 @@ def tool_warned(e: Evidence, at: Limits) -> Iterator[Hit]:
     """trtexec printed a warning about the numbers themselves (unstable times, bound by the host
     or by copies, a graph that was not captured, lowered clocks); a note on how the engine was
     made.
-    Source: trtexec's own report."""
+    Source: trtexec's own report. Means: the tool that measured doubts its own number."""
     facts = e.record.facts if e.record is not None else {}
     for key, value in facts.items():
         if not key.startswith(_WARNED) or not isinstance(value, str):
@@ -579,7 +600,8 @@ def contradictions(record: RunRecord) -> list[Contradiction]:
 def asked_and_ran(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the batch, precision, shapes, protocol, streams, threads, transfers or spinning that ran
     differ from what was requested, or are unknown; labels show what ran.
-    Source: what the session or the program reports."""
+    Source: what the session or the program reports. Means: the number answers another question than
+    the one that was asked."""
     for what, asked, ran in contradictions(e.record) if e.record is not None else ():
         reason = f"{ran} ran" if ran is not None else "what ran is unknown"
         message = f"{what} {asked} was requested, but {reason}"
@@ -638,7 +660,8 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
     """an environment variable changes what is computed or measured
     (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING, ORT_TENSORRT_*, ...); a note if it only sets
     threads or memory.
-    Source: the documentation of CUDA, cuDNN, oneDNN, OpenMP, ONNX Runtime and PyTorch."""
+    Source: the documentation of CUDA, cuDNN, oneDNN, OpenMP, ONNX Runtime and PyTorch. Means:
+    another shell, with other variables, measures another number."""
     facts = variables_of(e.record) if e.record is not None else {}
     known = [(each, f"{name}={facts[name]}") for name in facts if (each := variable_of(name))]
     for decides in (True, False):
@@ -659,7 +682,8 @@ LIMITING_REASONS = 0xE8  # HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, po
 def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
     """limit counters grew for more than {warning:.0%} of the time (error above {error:.0%}), or a
     slowdown reason was seen.
-    Source: NVML violation counters."""
+    Source: NVML violation counters. Means: the GPU ran slower than it can; cooler or less loaded it
+    is faster."""
     shares: dict[str, float] = {}
     for launch in e.launches:
         # `low_utilization` and `sync_boost` also grow on an idle GPU.
@@ -685,7 +709,7 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the SM clock changed by more than {note:.0%} of its median with telemetry (warning above
     {warning:.0%}), or fell by more than {warning:.0%} while a launch was timed (warning); an
     error below {least:.0%} of the default clock.
-    Source: nvbench 75 %; depth-anything-win 5 %."""
+    Source: nvbench 75 %; depth-anything-win 5 %. Means: the number mixes several clocks."""
     drop, longer = e.fact("sm_clock_drop") or 0.0, f"{LOCK}, or warm up longer: --warmup 5s"
     if drop > at["warning"]:
         message = f"the SM clock fell by {drop:.0%} while the times were taken"
@@ -710,7 +734,7 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H07", "clocks not locked", "note", "gpu", cov=0.025)
 def clocks_unlocked(e: Evidence, at: Limits) -> Iterator[Hit]:
     """clocks are not locked and the CoV of GPU time exceeds {cov:.1%}.
-    Source: trtexec 2.5 %."""
+    Source: trtexec 2.5 %. Means: part of the spread is the GPU's clock, not the network."""
     columns = e.summary.columns if e.summary else ()
     cov = next((each.cov for each in columns if each.column == "gpu"), 0.0)
     if e.gpu is not None and e.gpu.clocks_locked is False and cov > at["cov"]:
@@ -721,7 +745,7 @@ def clocks_unlocked(e: Evidence, at: Limits) -> Iterator[Hit]:
 def gpu_shared(e: Evidence, at: Limits) -> Iterator[Hit]:
     """other processes on the GPU, more than {util:.0%} utilisation before the start, or MIG, MPS
     or a display.
-    Source: NVML; TensorRT issue 2289."""
+    Source: NVML; TensorRT issue 2289. Means: work of others is in the number."""
     mine = f"gpu{gpu_number(e.record) if e.record else 0}"
     others, before = e.fact(f"{mine}_processes"), e.fact(f"{mine}_utilisation") or 0.0
     why = [name for name in ("display", "mig", "mps") if e.recorded(f"{mine}_{name}")]
@@ -741,7 +765,8 @@ def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
     """more than {switches:.0f} involuntary context switches per second, steal above {steal:.0%},
     load above cores - 1, CPU pressure above {pressure:.0%}, or a container's CPU quota
     stopped the process.
-    Source: /proc/stat, getrusage, /proc/pressure, cpu.stat."""
+    Source: /proc/stat, getrusage, /proc/pressure, cpu.stat. Means: waiting for other processes is
+    in the number: it is longer and varies more than alone."""
     machine = e.record.environment if e.record else None
     cores = (machine.cpu_cores if machine else None) or math.inf
     rates = (
@@ -778,7 +803,8 @@ def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
 def cpu_frequency(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the governor is not 'performance', turbo is on, cores share SMT siblings, the frequency is
     unknown, or the machine is virtual.
-    Source: pyperf system; launch CV of 18 % on a shared virtual machine."""
+    Source: pyperf system; launch CV of 18 % on a shared virtual machine. Means: the same work can
+    take longer or shorter as the CPU changes its clock."""
     if e.record is None or e.record.provenance != "measured":
         return
     machine = e.record.environment
@@ -799,7 +825,8 @@ def cpu_frequency(e: Evidence, at: Limits) -> Iterator[Hit]:
 def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
     """more threads than physical cores, two spinning pools in one process, or different thread
     counts on the two sides.
-    Source: a false difference of 35 %, measured."""
+    Source: a false difference of 35 %, measured. Means: threads wait for one another, which costs
+    time that the network does not need."""
     cores = e.record.environment.cpu_physical_cores if e.record else None
     count = (e.record.spec.threads if e.record else None) or 0
     if cores and count > cores:

@@ -10,18 +10,9 @@ from trtbench.report.document import FindingGroup, FindingList, Section
 from trtbench.report.run_facts import labels_from_runs
 
 TITLES = {rule.code: rule.title for rule in RULES}
+MEANINGS = {rule.code: rule.part("Means") for rule in RULES}
 DEFAULT_NOTES = {"H30": "random input", "H36": "back-to-back, closed loop"}
 """Notes that apply to every run with default flags; they are shown in one line."""
-
-
-def is_default_note(finding: Finding) -> bool:
-    """Return whether a finding only notes a default condition."""
-    return finding.code in DEFAULT_NOTES and finding.severity == "note"
-
-
-def default_conditions(codes: Iterable[str]) -> str:
-    known = set(codes)
-    return ", ".join(said for code, said in DEFAULT_NOTES.items() if code in known)
 
 
 def group_findings(found: Iterable[tuple[str, Finding]]) -> FindingList | None:
@@ -40,13 +31,14 @@ def group_findings(found: Iterable[tuple[str, Finding]]) -> FindingList | None:
             items.append(FindingGroup(worst, runs, TITLES.get(worst.code), cases))
     items.sort(key=lambda item: (SEVERITIES.index(item.finding.severity), item.finding.code))
     # Several notes on default conditions become one entry.
-    default = [each for each in items if is_default_note(each.finding)]
+    notes = {each.finding.code: each for each in items if each.finding.severity == "note"}
+    default = [notes[code] for code in DEFAULT_NOTES if code in notes]
     if len(default) > 1:
         codes = [each.finding.code for each in default]
-        message = f"default conditions: {default_conditions(codes)}"
+        message = f"default conditions: {', '.join(map(DEFAULT_NOTES.__getitem__, codes))}"
         joint = Finding(code=", ".join(codes), severity="note", message=message)
         runs = tuple(dict.fromkeys(name for each in default for name in each.runs))
-        items = [each for each in items if not is_default_note(each.finding)]
+        items = [each for each in items if each not in default]
         items.append(FindingGroup(joint, runs))
     return FindingList(tuple(items)) if items else None
 

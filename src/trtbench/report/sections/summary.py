@@ -14,6 +14,7 @@ from trtbench.core.units import (
     counted,
     text_from_bytes,
     text_from_count,
+    text_from_duration,
     text_from_number,
     text_from_rate,
     text_from_seconds,
@@ -29,6 +30,7 @@ from trtbench.report.document import (
     Section,
     Text,
     Time,
+    Tone,
     column,
     document_from_blocks,
     duration_cell,
@@ -42,12 +44,15 @@ from trtbench.report.run_facts import (
     column_title,
     device_names,
     headline,
+    number_name,
     protocol_warning,
     quantile,
     quantile_cell,
     summary_of,
+    title_of_key,
+    value_text,
 )
-from trtbench.report.sections.findings import TITLES, default_conditions, is_default_note
+from trtbench.report.sections.findings import MEANINGS, TITLES
 
 ORDER = 10
 
@@ -56,6 +61,7 @@ SCREEN_QUANTILES = {0.9: 1, 0.95: 8, 0.99: 2}
 CHANGED_SETTING = "H46"
 """The finding that something else ran than was requested; its message is always shown."""
 SEVERITIES = ("error", "warning", "note")
+TONES: dict[str, Tone] = {"error": "bad", "warning": "unclear", "note": "plain"}
 
 
 def make(runs: Sequence[Run]) -> Section | None:
@@ -113,14 +119,52 @@ def make(runs: Sequence[Run]) -> Section | None:
 # ---- one run
 
 
-def document_from_run(run: Run, *, explain: bool = True) -> Document:
-    """Describe a finished run; without ``explain``, its findings take at most three lines."""
-    facts = list(facts_of(run))
-    found = finding_blocks(run.findings) if explain else brief_findings(run.findings)
-    listed = [key_values("facts", facts)] if facts else []
-    blocks = [*statistics_blocks({"": run}), *listed, *found]
-    title, created = title_of_record(run.record), run.record.created
-    return document_from_blocks("run", blocks, title=title, created=created)
+def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -> Document:
+    """Describe a finished run and its findings; ``brief``, only the answer and their names.
+
+    ``explain`` adds the meaning, the evidence and the remedy of every finding.
+    """
+    title, head = title_of_record(run.record), summary_of(run).head
+    if brief and head is not None:
+        title, blocks = _answer(run, head)
+    else:
+        facts = list(facts_of(run))
+        blocks = [*statistics_blocks({"": run}), *([key_values("facts", facts)] if facts else ())]
+        blocks += () if explain else finding_blocks(run.findings)
+    for each in by_severity(run.findings) if explain else ():
+        blocks += explained(each)
+    return document_from_blocks("run", blocks, title=title, created=run.record.created)
+
+
+def _answer(run: Run, head: ColumnSummary) -> tuple[str, list[Block]]:
+    """Return the result of a run in one line; then spread, conditions, and names of findings."""
+    summary, times, pairs = summary_of(run), [], []
+    numbers = [each for each in summary.columns if each.column == "gpu" != head.column]
+    unit = common_unit([(numbers or [head])[0].typical])
+    for each in [*numbers, head]:
+        name, bounds = number_name(each.column), each.median_interval
+        times.append(f"{text_from_duration(each.typical, bounds=bounds, unit=unit)} {name}")
+        low, high, tail = (each.quantile(q).value for q in (0.1, 0.9, 0.99))
+        which = "p10 to p90"
+        if low is None or high is None:
+            low, high, which = each.min, each.max, "minimum to maximum"
+        first, last, p99 = (text_from_duration(end, unit=unit) for end in (low, high, tail))
+        words = f"{first.rpartition(' ')[0]} to {last} ({which}){f', p99 {p99}' if tail else ''}"
+        pairs.append((name if numbers else "spread", words))
+    batch = f" per batch of {items}" if (items := summary.items_per_query or 1) > 1 else ""
+    rate = f", {text_from_rate(summary.items_per_s, what='items')}" if summary.items_per_s else ""
+    answer = f"{', '.join(times)}{batch} (median{'s' if numbers else ''}){rate}"
+    launches = counted(summary.launches, "launch", "launches")
+    if (interval := summary.interval) is not None:
+        ends = f"{text_from_seconds(interval.low)} to {text_from_seconds(interval.high)}"
+        launches += f" (median {ends}, {100 * interval.level:.0f} %)"
+    pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]}; {counted(head.count, 'sample')}, {launches}")
+    pairs.append(("measured", title_of_record(run.record).partition(" · ")[2]))
+    pairs += [(key, fact) for key, fact in facts_of(run) if key in ("GPU", "energy")]
+    if named := finding_names(run.findings, beside=head.column if numbers else None):
+        pairs.append(("findings", f"{named} (--explain)"))
+    errors = finding_blocks(each for each in run.findings if each.severity == "error")
+    return f"{model_name(run.record)}: {answer}", [*errors, key_values("answer", pairs)]
 
 
 def document_from_failure(failed: FailedRun) -> Document:
@@ -199,36 +243,40 @@ def statistics_blocks(
             yield Text(f"{side_name}: no samples" if side_name else "no samples")
 
 
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, most severe first."""
+    return sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
+
+
 def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:
     """Return the findings of one run, most severe first."""
-    ordered = sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
+    ordered = by_severity(findings)
     return (FindingList(tuple(map(FindingGroup, ordered))),) if ordered else ()
 
 
-def brief_findings(findings: Sequence[Finding]) -> tuple[Block, ...]:
-    """Return the findings in one line per severity; errors are shown in full."""
-    lines = []
-    for severity in ("warning", "note"):
-        shown = [e for e in findings if e.severity == severity and not is_default_note(e)]
-        # Changed settings come first; findings that do not fit in the line are counted.
-        shown.sort(key=lambda each: each.code != CHANGED_SETTING)
-        titles = dict.fromkeys(
-            each.message if each.code == CHANGED_SETTING else TITLES.get(each.code, each.message)
-            for each in shown
-        )
-        if titles:
-            said = list(titles)
-            while len(said) > 1 and len(", ".join(said)) > 58:  # characters that fit
-                said.pop()
-            more = [f"{len(titles) - len(said)} more"] if len(titles) > len(said) else []
-            lines.append((f"{severity}s", ", ".join([*said, *more])))
-    if defaults := [each.code for each in findings if is_default_note(each)]:
-        lines.append(("assumptions", default_conditions(defaults)))
-    if lines:
-        name, words = lines[-1]
-        lines[-1] = (name, f"{words}; --explain says more")
-    errors = finding_blocks(each for each in findings if each.severity == "error")
-    return (*errors, *((key_values("findings", lines),) if lines else ()))
+def explained(finding: Finding) -> Iterator[Block]:
+    """Explain a finding: what was found, what it means, the evidence, and a remedy."""
+    beside = f" ({number_name(finding.concerns)})" if finding.concerns else ""
+    name = TITLES.get(finding.code, finding.message)
+    yield Text(f"{finding.severity} {finding.code}{beside}: {name}", TONES[finding.severity])
+    evidence = (f"{title_of_key(k)} {value_text(k, v)}" for k, v in finding.evidence.items())
+    facts = {"found": finding.message, "meaning": MEANINGS.get(finding.code)}
+    facts |= {"evidence": ", ".join(evidence), "remedy": finding.remedy}
+    yield key_values("finding", ((key, text) for key, text in facts.items() if text))
+
+
+def finding_names(findings: Sequence[Finding], *, beside: str | None) -> str:
+    """Return warnings by name, those of the time ``beside`` apart, and the number of notes."""
+    groups: dict[str, dict[str, None]] = {"": {}}
+    # Changed settings come first.
+    for each in sorted(findings, key=lambda each: each.code != CHANGED_SETTING):
+        known = None if each.code == CHANGED_SETTING else TITLES.get(each.code)
+        time = f"{number_name(beside)}: " if beside and each.concerns == beside else ""
+        if each.severity == "warning":
+            groups.setdefault(time, {})[known or each.message] = None
+    notes = sum(each.severity == "note" for each in findings)
+    parts = [time + ", ".join(names) for time, names in groups.items() if names]
+    return "; ".join([*parts, *([counted(notes, "note")] if notes else ())])
 
 
 def facts_of(run: Run) -> Iterator[tuple[str, str]]:
