@@ -387,13 +387,8 @@ class SweepPlan:
             self._contents[model] = content_hash(model)
         return self._contents[model]
 
-    def bench_spec(
-        self, place: int, model: Path | str, reference: ModelRef | None = None
-    ) -> RunSpec:
-        """Return the spec to measure a case; with accuracy on a GPU, telemetry is on by default.
-
-        ``reference`` stands for a model that is not made yet.
-        """
+    def bench_spec(self, place: int, model: Path | str | ModelRef) -> RunSpec:
+        """Return the spec to measure a case; with accuracy on a GPU, telemetry is on by default."""
         case, matrix = self.cases[place].case, self.matrix
         words = {field.name for field in fields_of(BenchRequest) if field.type is str}
         flags: dict[str, Any] = {}
@@ -406,21 +401,21 @@ class SweepPlan:
                 flags[key] = str(value) if key in words else value  # such as a clock of 1500
         if flags.get("telemetry") in ("off", False):
             del flags["telemetry"]
-        spec = self._spec(place, model, flags, reference)
+        spec = self._spec(place, model, flags)
         on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
         if not on_gpu or matrix.data is None or "telemetry" in case.settings:
             return spec
-        return self._spec(place, model, {**flags, "telemetry": TELEMETRY}, reference)
+        return self._spec(place, model, {**flags, "telemetry": TELEMETRY})
 
     def refuse_settings(self, place: int) -> UsageError | None:
         """Return why a runtime does not take the settings of a case; the case is then refused."""
         case, planned = self.cases[place].case, self.cases[place]
         kinds = [self.steps[key].kind for key in planned.chain]
         made: ModelFormat = "engine" if "build" in kinds else "onnx"
-        reference = ModelRef(path=case.model, format=made) if kinds else None
         try:
             if planned.refused is None:
-                self.bench_spec(place, case.model, reference)
+                later = ModelRef(path=case.model, format=made)
+                self.bench_spec(place, later if kinds else case.model)
         except UsageError as problem:
             planned.refused = error_line(problem)
             return problem
@@ -432,20 +427,16 @@ class SweepPlan:
         flags = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
         return self._spec(place, model, {**flags, "profile": False}).having(batch=None)
 
-    def _spec(
-        self,
-        place: int,
-        model: Path | str,
-        flags: dict[str, Any],
-        reference: ModelRef | None = None,
-    ) -> RunSpec:
+    def _spec(self, place: int, model: Path | str | ModelRef, flags: dict[str, Any]) -> RunSpec:
+        reference = model if isinstance(model, ModelRef) else None  # it is not made yet
         planned = self.cases[place]
         case = planned.case
         exported = any(self.steps[key].kind == "export" for key in planned.chain)
         left_out = LOADING_OPTIONS if exported else ()
         options = {k: str(v) for k, v in case.prefixed("opt.").items() if k not in left_out}
         request = BenchRequest(
-            model=model, runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
+            model=model.path if isinstance(model, ModelRef) else model,
+            runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
             precision=_precision(case), options=options, **flags,
         )  # fmt: skip
         return run_spec(request, self._config, reference)
@@ -484,7 +475,9 @@ def plan_sweep(
     plan.cases = tuple(plan.plan_case(case, lenient=lenient) for case in cases)
     refused = [plan.refuse_settings(place) for place in range(0 if elsewhere else len(cases))]
     if refused and all(refused):  # no runtime takes them
-        raise next(filter(None, refused))
+        first = next(filter(None, refused))
+        fix = first.fix and first.fix.replace("--opt ", "--axis opt.")
+        raise UsageError(first.message, facts=first.facts, fix=fix)
     plan.one_table = compares_only_models([(case.model, case.label) for case in cases])
     if not elsewhere:
         plan.plan_accuracies()

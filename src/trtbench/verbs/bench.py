@@ -160,6 +160,7 @@ def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
 
 def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     """Print the job, and the commands it would run if there are any."""
+    from trtbench.convert.steps import is_built
     from trtbench.core.jobs import BenchJob
     from trtbench.measure.model_facts import assumed_of_model
     from trtbench.runtimes import RUNTIMES
@@ -168,6 +169,8 @@ def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
     if assumed:
         say(f"note: {assumed}")
+    if is_built(spec):
+        say("note: the engine is built first, and kept; trtbench build --dry-run shows how")
 
 
 verb = Verb(BenchRequest, run, show, BenchView, plan=plan, task="images")
