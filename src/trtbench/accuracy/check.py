@@ -44,7 +44,7 @@ from trtbench.requests.execution import Event, Execution, Steps
 from trtbench.requests.models import CheckRequest, RunningFields, bounds_from_range
 from trtbench.requests.run_spec import default_runtime, side_spec, value_of_side
 from trtbench.requests.settings import Config
-from trtbench.runtimes import RUNTIMES
+from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed, open_feed_of_pass
@@ -173,6 +173,7 @@ def eval_sides(
         if not runtime and "runtime" not in config.defaults and Path(name).is_file():
             runtime = default_runtime(model_ref(Path(name)), config, with_outputs=True)
         spec = side_spec(request, name, runtime, config)
+        session_opener(spec.runtime)  # a program is refused before anything is built
         python = value_of_side(request.python, index, len(names), what="--python")
         python = python or config.python_for(spec.runtime)
         if python is not None:

@@ -207,7 +207,7 @@ def with_engines(
         here = is_built(spec) and not execution.executor.elsewhere
         if here:
             check_runtime_available(spec, python, on_gpu=True)
-        elif is_built(spec) and "onnx" not in RUNTIMES.load(spec.runtime).FORMATS:
+        elif is_built(spec) and (build or "onnx" not in RUNTIMES.load(spec.runtime).FORMATS):
             raise UsageError(
                 "an engine is built on the machine that measures it",
                 fix=f"trtbench sweep {shlex.quote(spec.model.name)} -r {spec.runtime} --executor "
