@@ -32,7 +32,6 @@ HELP = "add --help to the command to see its flags"
         ("torchvision:resnet18", "trtbench bench torchvision:resnet18"),
         ("runs list", "trtbench runs, or with "),
         ("bench", "write it like trtbench bench model.onnx --batch 8"),
-        ("bench m.onnx -r tensorrt", "pip install tensorrt, or --python PATH"),
         ("bench https://example.org/m.onnx", "download it first"),
         ("profile m.onnx --no-profile", HELP),
         ("export m.onnx", "trtbench bench m.onnx"),
