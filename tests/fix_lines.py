@@ -52,8 +52,10 @@ def wrong_advice(fix: str, typed: Sequence[str] = ()) -> Iterator[str]:
         if verb is None:
             yield f"there is no {command!r}"
         else:
-            yield from sorted(set(_FLAG.findall(command)) - flags_of(verb) - FOREIGN)
+            own_words = command.partition(" -- ")[0]  # what follows is another program's
+            yield from sorted(set(_FLAG.findall(own_words)) - flags_of(verb) - FOREIGN)
     if own is not group:
         rest = _COMMAND.sub(" ", fix)
         if not re.search(r"\b(pip|trtexec|apt|git|rm|cp|set|python) ", rest):
-            yield from sorted(set(_FLAG.findall(rest)) - flags_of(own) - FOREIGN)
+            named = {word.partition("=")[0] for word in typed}  # "leave it out"
+            yield from sorted(set(_FLAG.findall(rest)) - flags_of(own) - named - FOREIGN)

@@ -63,7 +63,7 @@ def test_every_side_that_needs_an_engine_gets_one(trtexec: Any, place: Path) -> 
         (["-r", "trtexec", "--build", "workspac=1GiB"], "a build has no setting workspac"),
         (["--build", "workspace=1GiB"], "--build is for an engine that is built"),
         (["-r", "trtexec", "--build", "runtime=tensorrt"], "is not built by tensorrt"),
-        (["-r", "trtexec", "--threads", "2"], "trtexec has no number of threads"),
+        (["-r", "trtexec", "--threads", "2"], "trtexec has no counterpart of --threads"),
         (["-r", "trtexec", "--", "--loadEngine=x"], "--loadEngine cannot be passed on"),
         (["--cuda-graph", "on"], "one stream, no CUDA graph"),
     ],

@@ -536,9 +536,6 @@ class GpuFields(VerbRequest, group=GPU):
         axis=True,
         trtexec="--streams --infStreams",
     )
-    gap: Duration | None = option(
-        None, "Mean random pause between queries, e.g. 5ms.", axis=True, trtexec="--idleTime=5ms"
-    )
     profile_index: int = option(
         0, "Optimization profile of the engine, from 0.", metavar="N", least=0,
         trtexec="--useProfile",
@@ -565,7 +562,9 @@ class QueryFields(GpuFields, group=MEASURING):
     arrivals: Literal["poisson", "constant"] = option(
         "poisson", "How arrivals are spread in time: poisson or constant."
     )
-    gap: Duration | None = option(None, "Mean random pause between queries, e.g. 5ms.", axis=True)
+    gap: Duration | None = option(
+        None, "Mean random pause between queries, e.g. 5ms.", axis=True, trtexec="--idleTime=5ms"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
