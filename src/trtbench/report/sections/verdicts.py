@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trtbench.analysis.builds import Aspect, Draw, Lottery
 from trtbench.analysis.gate import gate_answer
 from trtbench.analysis.stored_comparison import CERTAIN, Ladder
-from trtbench.analysis.verdict import in_cycles, launches_hint, sentence
+from trtbench.analysis.verdict import in_cycles, launches_hint
 from trtbench.core.properties import model_name, title_of_record
 from trtbench.core.results import Comparison, GateResult, Verdict
 from trtbench.core.run import Run, Scores, known_value, precision_of
@@ -135,21 +135,9 @@ def _headline(
         codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
         if codes:
             accuracy.append(f"{' and '.join(sorted(codes))} found in the {side}: see findings")
-    title = f"{candidate} against {baseline}"
-    if verdict.ratio is None or verdict.kind in UNDECIDED:
-        detail = "; ".join((sentence(verdict), *accuracy))
-        return Text(f"{title}: {verdict.kind} ({detail})", "unclear")
-    rate = verdict.metric == "throughput"
-    speed = verdict.ratio if rate else 1 / verdict.ratio
-    times = f"{speed:.2f} × as fast" if speed >= 1 else f"{1 / speed:.2f} × as slow"
-    change = text_from_change(verdict.ratio - 1, digits=1)
-    facts = [f"{change} {verdict.metric} {'' if rate else 'time'}"]
-    if verdict.interval is not None:
-        level = verdict.interval.words
-        facts.append(f"{level} interval {interval_text(verdict, digits=1)}")
-    facts.append(f"measured {DESIGNS[comparison.design]}, {verdict.launches} launches")
-    value = "as fast" if verdict.kind == "same" else times
-    return Text(f"{title}: {value} ({'; '.join((*facts, *accuracy))})", TONES[verdict.kind])
+    how = f"measured {DESIGNS[comparison.design]}, {verdict.launches} launches"
+    words = "; ".join((speed_sentence(verdict, candidate, baseline), how, *accuracy))
+    return Text(words, TONES.get(verdict.kind, "unclear"))
 
 
 # ---- comparisons
@@ -202,21 +190,22 @@ def speed_sentence(verdict: Verdict, candidate: str, baseline: str) -> str:
     """Return the answer in one sentence: ``b is 1.52x as fast as a (1.49x to 1.55x, 99 %)``."""
     if verdict.kind == "incomparable":
         return f"{candidate} and {baseline} cannot be compared: {verdict.reason}"
-    if verdict.kind == "unclear" or verdict.interval is None:
+    if verdict.kind == "unclear" or verdict.ratio is None:
         hint = launches_hint(verdict.launches_needed)
         return f"{candidate} and {baseline} cannot be told apart yet: {verdict.reason}{hint}"
-    speed, ends = _speed(verdict), (verdict.interval.low, verdict.interval.high)
+    speed, interval = _speed(verdict), verdict.interval
     digits = 2 if abs(speed - 1) >= 0.1 else 3
     what = f" in {verdict.metric.upper()} time" if verdict.metric == "gpu" else ""
+    span, words = "", f"{speed:.{digits}f}x as fast as {baseline}{what}"
+    if interval is not None:
+        rate = verdict.metric == "throughput"
+        ends = (interval.low, interval.high) if rate else (1 / interval.high, 1 / interval.low)
+        span = " to ".join(f"{end:.{digits}f}x" for end in ends)
     if verdict.kind == "same":
         span = interval_text(verdict, digits=1)
-        return f"{candidate} is as fast as {baseline}{what}, {verdict.reason} ({span}, 99 %)"
-    if verdict.metric != "throughput":
-        ends = (1 / ends[1], 1 / ends[0])
-    low, high = (f"{end:.{digits}f}x" for end in ends)
-    times = f"{speed:.{digits}f}x as fast as {baseline}{what} ({low} to {high}, "
+        words = f"as fast as {baseline}{what}, {verdict.reason}"
     slower = "slower: " if verdict.kind == "slower" else ""
-    return f"{candidate} is {slower}{times}{verdict.interval.words})"
+    return f"{candidate} is {slower}{words}{f' ({span}, {interval.words})' if interval else ''}"
 
 
 def _turns_command(compared: Compared) -> str:
