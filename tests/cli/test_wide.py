@@ -182,7 +182,9 @@ def test_one_file_gates_several_models_and_one_command_compares_them(say: Say) -
     assert "measured as they were stored" in said.words
 
 
-def test_a_rate_is_searched_for_and_kept(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rate_is_searched_for_and_kept(
+    say: Say, away: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     tiny_model(Path("net.onnx"))
     words = ("bench", "net.onnx", "--batch", "1", "--slo", "median<5s", "--rate", "400/s", *QUICK)
     assert "--slo needs --protocol server" in say(*words).words
@@ -196,7 +198,7 @@ def test_a_rate_is_searched_for_and_kept(say: Say, monkeypatch: pytest.MonkeyPat
     assert found["run"]["spec"]["rate_hz"] == 400
     assert [each["id"] for each in say("runs", "--json").json] == [name], "one run, probes inside"
     assert "400/s or more meets median<5s" in say("runs", "show", name).words
-    said = say(*words[:5], "p99<1ns", *words[8:], "--time-limit", "1s", "--launches", "2")
+    said = say(*words[:5], "p99<1ns", *words[8:], "--time-limit", "1s", "--launches", "2", *away)
     assert re.search(r"no rate meets p99<1ns; [\d .]+/s is the lowest rate tried", said.words)
     assert re.search(r"p99 .*s in \d+ probes? at ", said.words)
     assert say("report", name, "--format", "md", "-o", "report").status == 0

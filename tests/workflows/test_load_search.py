@@ -54,6 +54,7 @@ def test_a_search_that_is_interrupted_keeps_what_it_found_and_is_continued(tmp_p
     )
     assert more.load is not None
     assert set(kept.load.points) < set(more.load.points)
+    assert more.load.complete
     with pytest.raises(UsageError, match="another bound: median<5s"):
         trtbench.bench(request.model, store=store.root, resume=kept.id, **{**asked, "slo": "p9<1s"})
     assert document_from_load(more.load.having(capacity_hz=0.0), more)  # what somebody else wrote

@@ -482,7 +482,7 @@ def _search_rate(
             latency = text_from_seconds(point.percentile_s, digits=3)
             said = f"{told}: {search.slo.statistic} {latency}; "
     assert result is not None
-    keep(search, result)
+    keep(search.having(complete=True), result)  # also of one that continues another
     return result
 
 
