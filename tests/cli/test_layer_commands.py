@@ -86,6 +86,8 @@ def test_which_is_faster_is_said_by_gpu_time_and_first(say: Say, fp16: Path, int
             said
         )
     assert "the other way round than by the sum of its layers" in said
+    said = say("compare", "--why", "fp16.log", "int8.log").words
+    assert said.startswith("int8.log is about as fast as fp16.log (median latency:")
 
 
 def test_without_layer_information_the_file_is_asked_for(say: Say) -> None:

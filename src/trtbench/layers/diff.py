@@ -293,6 +293,14 @@ class WholeTimes(Value, frozen=True, kw_only=True):
     b_s: float
 
 
+def faster_sentence(a: str, b: str, what: str, a_s: float, b_s: float) -> str:
+    """Say which of two is faster by their times; less than 2 % is no difference."""
+    speed = a_s / b_s if a_s and b_s else 1.0
+    said = f"is {speed:.2f}x as fast as" if speed >= MIN_GAIN else "is about as fast as"
+    said = f"takes {1 / speed:.2f}x the time of" if speed <= 1 / MIN_GAIN else said
+    return f"{b} {said} {a} ({what}: {text_from_seconds(b_s)} against {text_from_seconds(a_s)})"
+
+
 class EngineDiff(Value, frozen=True, kw_only=True):
     """The changes between two engines; they add up to the difference of the layer sums."""
 
@@ -312,15 +320,10 @@ class EngineDiff(Value, frozen=True, kw_only=True):
         return None if self.a_s is None or self.b_s is None else self.b_s - self.a_s
 
     def sentence(self, a: str, b: str) -> str:
-        """Say which of two engines is faster; less than 2 % is no difference."""
+        """Say which engine is faster, under the names of both."""
         if self.whole is None:
             return f"B {b} against A {a}: one has no profile, so it is unknown which is faster"
-        before, after = self.whole.a_s, self.whole.b_s
-        speed = before / after if before and after else 1.0
-        said = f"is {speed:.2f}x as fast as" if speed >= MIN_GAIN else "is about as fast as"
-        said = f"takes {1 / speed:.2f}x the time of" if speed <= 1 / MIN_GAIN else said
-        times = f"{text_from_seconds(after)} against {text_from_seconds(before)}"
-        return f"B {b} {said} A {a} ({self.whole.what}: {times})"
+        return faster_sentence(f"A {a}", f"B {b}", self.whole.what, self.whole.a_s, self.whole.b_s)
 
     def only_in(self, side: str) -> tuple[Change, ...]:
         """Return the changes that only one engine has: ``a`` or ``b``."""

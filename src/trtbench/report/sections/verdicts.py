@@ -28,6 +28,7 @@ from trtbench.core.units import (
     text_from_fraction,
     text_from_rate,
 )
+from trtbench.layers.diff import faster_sentence
 from trtbench.report.document import (
     Block,
     Cell,
@@ -527,8 +528,11 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
         column("evidence", "Known", 5, rank=3),
         column("because", "Because", 6, fit="wrap"),
     )
+    title, metric = f"From {labels[0]} to {labels[1]}", ladder.metric_a
+    if metric == ladder.metric_b and ladder.a_s and ladder.b_s:
+        title = faster_sentence(*labels, f"median {metric}", ladder.a_s, ladder.b_s)
     return Document(
-        title=f"From {labels[0]} to {labels[1]}",
+        title=title,
         sections=(Section("ladder", "", (table("ladder", rows, columns),)),),
         data={
             "run": labels[0],
