@@ -128,7 +128,8 @@ NOISE = re.compile(
     r"|^(latency|host|gpu|enqueue|h2d|d2h|throughput|p\d[\d.]*)(, \S+)*: |^warnings: "
 )
 ANSWER = re.compile(
-    r"^(\S+) (?:(?:is .*as fast as|takes .* the time of) (\S+?),? .*|and (\S+) cannot be told apart yet: .*)$"
+    r"^(\S+) (?:(?:is .*as fast as|takes .* the time of) (\S+?),? .*"
+    r"|and (\S+) cannot be told apart yet: .*)$"
 )
 PROGRESS = re.compile(
     r"^(import|site|check|compare|gate|eval|localize|sweep|bench|lottery|build|profile|explain"
