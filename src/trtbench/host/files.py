@@ -16,15 +16,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from trtbench.core import safety
 from trtbench.core.errors import StoreError, UnavailableError, UsageError, write_error, writing
-from trtbench.core.safety import (
-    check_nesting,
-    check_parts,
-    clean_line,
-    is_planted,
-    user_name,
-    why_untrusted,
-)
 
 PARTIAL = ".partial-"
 """Prefix of a folder that is not complete; no reader opens it.
@@ -72,7 +65,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file atomically: others see all of it or nothing; a link there is replaced."""
-    follow = path.parent.is_symlink() and not is_planted(path.parent)
+    follow = path.parent.is_symlink() and not safety.is_planted(path.parent)
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     folder = os.open(path.parent, flags)
     temporary = f".{path.name}.{secrets.token_hex(3)}"
@@ -95,7 +88,7 @@ def write_output(path: Path, data: bytes | str, *, named: bool = False) -> Path:
     content = data.encode("utf-8") if isinstance(data, str) else data
     with writing(path):
         make_folder(path.parent)
-        follow = named and not is_planted(path)
+        follow = named and not safety.is_planted(path)
         if follow and path.exists() and not path.is_file():
             path.write_bytes(content)
             return path
@@ -136,10 +129,10 @@ def make_subfolder(path: Path) -> Path:
 def refuse_planted(path: Path) -> None:
     """Raise an error if a path is, or leads through, a link that somebody else made."""
     for each in (path.absolute(), *path.absolute().parents):
-        if is_planted(each):
+        if safety.is_planted(each):
             raise StoreError(
-                f"{each} is a link of {user_name(each.lstat().st_uid)}, and is not followed",
-                facts={"leads to": clean_line(str(each.readlink()))},
+                f"{each} is a link of {safety.user_name(each.lstat().st_uid)}, and is not followed",
+                facts={"leads to": safety.clean_line(str(each.readlink()))},
                 fix=f"rm {each}, or use the folder that it leads to",
             )
 
@@ -166,7 +159,7 @@ def utf8_path(path: Path) -> Path:
         link, target, found = folder / digest, path.parent, folder / digest / path.name
     except UnicodeEncodeError:
         (folder / digest).mkdir(exist_ok=True, mode=0o700)
-        link = found = folder / digest / clean_line(path.name).replace("\\", "_")
+        link = found = folder / digest / safety.clean_line(path.name).replace("\\", "_")
         target = path
     with contextlib.suppress(FileExistsError):
         link.symlink_to(target)
@@ -245,7 +238,7 @@ def new_directory(name: Path) -> Iterator[Path]:
         with contextlib.suppress(NoLocksError):
             try_lock(lock)
         opened = Path(f"/proc/{os.getpid()}/fd/{lock}")
-        yield opened if why_untrusted(name) and opened.exists() else name
+        yield opened if safety.why_untrusted(name) and opened.exists() else name
     finally:
         if os.path.lexists(name) and os.path.samestat(name.lstat(), os.fstat(lock)):
             shutil.rmtree(name, ignore_errors=True)
@@ -288,7 +281,7 @@ def pid_file(path: Path, *, what: str) -> Iterator[None]:
                 file.write(mine)
             break
         except FileExistsError:
-            other = clean_line(text_of(path) or "")
+            other = safety.clean_line(text_of(path) or "")
             if last or not _is_dead(other):
                 raise UnavailableError(
                     f"{what} is already being run by another process",
@@ -414,7 +407,7 @@ def yaml_from_text(text: str, *, where: str) -> object:
         raise UnavailableError(
             "YAML files need the package PyYAML", fix="pip install pyyaml"
         ) from None
-    check_nesting(text, where=where)
+    safety.check_nesting(text, where=where)
     numbers = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -446,5 +439,5 @@ def yaml_from_text(text: str, *, where: str) -> object:
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
         reason = " ".join(str(problem).split())
         raise UsageError(f"{where} is not YAML", facts={"reason": reason}) from None
-    check_parts(found, where=where)
+    safety.check_parts(found, where=where)
     return found

@@ -15,17 +15,8 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from trtbench.analysis.findings import findings_from_run
-from trtbench.core import jobs
+from trtbench.core import errors, jobs
 from trtbench.core.codec import value_from_json
-from trtbench.core.errors import (
-    InputError,
-    JobError,
-    StoreError,
-    UnavailableError,
-    UsageError,
-    write_error,
-    writing,
-)
 from trtbench.core.properties import variables_from_text, without_tf32
 from trtbench.core.results import Failed, Feed, InferOutcome
 from trtbench.core.run import (
@@ -128,7 +119,7 @@ def check_runtime_available(spec: RunSpec, python: str | None, *, on_gpu: bool =
     if python is not None or (by_worker and not on_gpu):
         return
     if (reason := module.available()) is not None:
-        raise UnavailableError(
+        raise errors.UnavailableError(
             f"the runtime {spec.runtime} is not available here",
             facts={"reason": reason},
             fix=module.fix(),
@@ -202,7 +193,7 @@ class Failures:
         """Continue after a model that cannot be run, unless all others have failed too."""
         try:
             yield
-        except (InputError, JobError, UnavailableError) as problem:
+        except (errors.InputError, errors.JobError, errors.UnavailableError) as problem:
             if len(self.found) + 1 == self._count:
                 raise
             facts = problem.facts
@@ -212,7 +203,7 @@ class Failures:
 def raise_if_failed(failed: Sequence[Failed], *, what: str) -> None:
     """Raise if some models could not be run; called after the results of the others are shown."""
     if failed:
-        raise JobError(what, facts={each.model: each.reason for each in failed})
+        raise errors.JobError(what, facts={each.model: each.reason for each in failed})
 
 
 def fail_if_model_changed(end: jobs.JobEnd, *models: ModelRef) -> jobs.JobEnd:
@@ -273,7 +264,7 @@ def failed_run(
     )
 
 
-def job_error(failed: FailedRun, path: Path) -> JobError:
+def job_error(failed: FailedRun, path: Path) -> errors.JobError:
     facts = {
         "model": failed.spec.model.name,
         "runtime": failed.spec.runtime,
@@ -284,7 +275,7 @@ def job_error(failed: FailedRun, path: Path) -> JobError:
     fix = f"see {next(path.glob('*.log'), path / 'log.txt')}" if failed.log_tail else None
     if failed.cause == jobs.NO_MEMORY:
         fix = "use a smaller --batch or --shape, or provide more memory"
-    return JobError(
+    return errors.JobError(
         f"the measurement did not finish: {failed.reason}",
         facts={name: each for name, each in facts.items() if each is not None},
         fix=fix,
@@ -360,10 +351,12 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
                         watch=watch,
                         search=search,
                     )
-            except (StoreError, OSError) as problem:
-                error = write_error(target, problem) if isinstance(problem, OSError) else problem
+            except (errors.StoreError, OSError) as problem:
+                error = (
+                    errors.write_error(target, problem) if isinstance(problem, OSError) else problem
+                )
                 if begun:  # index what is on disk, or store the failure, as far as the disk allows
-                    with contextlib.suppress(StoreError, InputError):
+                    with contextlib.suppress(errors.StoreError, errors.InputError):
                         if (target / directory.RECORD).is_file():
                             store.add(directory.read_record(target), path=target)
                         else:
@@ -379,8 +372,8 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
             store.add(result, path=target)
         else:
             store.add(result.record, path=target, cached=cached_from_run(result))
-    except StoreError as problem:
-        raise StoreError(
+    except errors.StoreError as problem:
+        raise errors.StoreError(
             "the run is on disk, but the index could not be written",
             facts={"run": target, **problem.facts},
             fix="trtbench runs reindex",
@@ -611,7 +604,7 @@ def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> No
     for name, content in {**times, **data_files(run, series=series)}.items():
         path = folder / name
         if path.is_symlink() or not path.exists():
-            with writing(path):  # a partial file would look complete
+            with errors.writing(path):  # a partial file would look complete
                 write_whole(path, content)
 
 
@@ -740,7 +733,7 @@ def store_run(
 
 def demand_layer_times(run: Run) -> Run:
     if run.layers is None:
-        raise UsageError(
+        raise errors.UsageError(
             f"the run {run.id} has no layer times",
             facts={"model": run.record.spec.model.name, "runtime": run.record.spec.runtime},
             fix=command_for_layer_times(run),

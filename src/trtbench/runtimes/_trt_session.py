@@ -25,16 +25,7 @@ from typing import TYPE_CHECKING, Any, SupportsInt
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.core.errors import (
-    InputError,
-    ParseError,
-    TrtbenchError,
-    UnavailableError,
-    UsageError,
-    reading,
-    refuse_other_choice,
-    refuse_unknown_options,
-)
+from trtbench.core import errors
 from trtbench.core.run import Fact, Scalar
 from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import RunSpec, ShapeProfile, TensorSpec, Value
@@ -133,7 +124,9 @@ def ports_of(engine: ICudaEngine, trt: ModuleType, *, profile: int) -> tuple[Por
         kind = engine.get_tensor_dtype(name)
         known = TYPES.get(str(kind).rsplit(".", 1)[-1])
         if known is None:
-            raise InputError(f"the tensor {name!r} has an unknown type", facts={"type": kind})
+            raise errors.InputError(
+                f"the tensor {name!r} has an unknown type", facts={"type": kind}
+            )
         packed_dim = int(engine.get_tensor_vectorized_dim(name))
         port = Port(
             name=name,
@@ -156,7 +149,7 @@ def bytes_of(array: NDArray[np.generic], port: Port, size: int) -> NDArray[np.ui
     """Return the bytes of an array for the engine; vectorized layouts are padded, not reordered."""
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if raw.nbytes != size and port.packed == 1:
-        raise InputError(
+        raise errors.InputError(
             f"the input {port.name!r} has the wrong size",
             facts={"bytes": raw.nbytes, "expected": size},
         )
@@ -270,16 +263,16 @@ class Engine:
 def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
     path = Path(spec.model.path)
     trt, abilities = load(flavour)
-    with reading(path):
+    with errors.reading(path):
         data = path.read_bytes()
     header, here = plan_from_bytes(data[:HEADER_BYTES], where=str(path)), abilities.version
     if header.flavour != flavour:
-        raise InputError(
+        raise errors.InputError(
             f"{path.name} is an engine of {TITLES[header.flavour]}, not of {TITLES[flavour]}",
             fix=f"-r {header.flavour.replace('_', '-')}",
         )
     if header.plan_bytes is not None and header.plan_bytes > len(data):
-        raise InputError(
+        raise errors.InputError(
             f"{path.name} is cut short",
             facts={"bytes": len(data), "stated in its header": header.plan_bytes},
             fix="copy or build it again",
@@ -299,7 +292,7 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
         try:
             ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
         except OSError as problem:
-            raise InputError(
+            raise errors.InputError(
                 f"the plugin library {library} cannot be loaded", facts={"reason": problem}
             ) from None
     runtime = trt.Runtime(logger)
@@ -308,7 +301,7 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
         raise _load_error(path, header, cuda, heard, flavour=flavour, here=here)
     profiles = max(1, int(engine.num_optimization_profiles))
     if spec.profile_index >= profiles:
-        raise UsageError(
+        raise errors.UsageError(
             f"the engine has no optimization profile {spec.profile_index}",
             facts={"profiles": f"0 to {profiles - 1}"},
             fix=f"--profile-index {profiles - 1}",
@@ -328,9 +321,9 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
 
 def _other_version(
     path: Path, header: PlanHeader, *, flavour: Flavour, here: str, **reason: str
-) -> InputError:
+) -> errors.InputError:
     built = ".".join((header.version or "unknown").split(".")[:3])
-    return InputError(
+    return errors.InputError(
         f"the engine was built by {TITLES[flavour]} {built}, but {here} is installed here",
         facts={
             "engine": path.name,
@@ -345,7 +338,7 @@ def _other_version(
 
 def _load_error(
     path: Path, header: PlanHeader, cuda: Cuda, heard: LoggedErrors, *, flavour: Flavour, here: str
-) -> TrtbenchError:
+) -> errors.TrtbenchError:
     """Return the error for an engine that cannot be loaded, from the first error of TensorRT."""
     cause = heard.cause() or "TensorRT gives none"
     if _NO_MEMORY.search(cause):
@@ -354,13 +347,13 @@ def _load_error(
     if _OTHER_GPU.search(cause):
         device = cuda.facts()
         gpu = f"{device.name}, compute capability {device.compute_capability}"
-        return InputError(
+        return errors.InputError(
             "the engine was built for another GPU",
             facts={"engine": path.name, "here": gpu, "reason": cause},
             fix="build it on this GPU: trtbench build MODEL.onnx",
         )
     if _NO_PLUGIN.search(cause):
-        return InputError(
+        return errors.InputError(
             f"{path.name} needs a plugin that is not loaded",
             facts={"reason": cause},
             fix="--opt plugins=LIBRARY.so with the library that has it",
@@ -368,7 +361,7 @@ def _load_error(
     numbers = version_numbers(header.version)[:3] if header.version else None
     if _OTHER_VERSION.search(cause) or (numbers and numbers != version_numbers(here)[:3]):
         return _other_version(path, header, flavour=flavour, here=here, reason=cause)
-    return InputError(
+    return errors.InputError(
         f"{path.name} is damaged or cut short",
         facts={"bytes": path.stat().st_size, "reason": cause},
         fix="copy or build it again",
@@ -431,7 +424,7 @@ class TrtSession(_session.Session):
             return
         try:
             types = computing_types(graph_from_json(self.describe(), where="the inspector"))
-        except ParseError:
+        except errors.ParseError:
             return
         ran = contradicting_types(label, types)
         if ran is not None:
@@ -510,7 +503,7 @@ class TrtSession(_session.Session):
             reported.clear()
             mark()
             if run() is False:
-                raise TrtbenchError("the engine could not be run with the profiler attached")
+                raise errors.TrtbenchError("the engine could not be run with the profiler attached")
             stop()
             wait()
             context.report_to_profiler()
@@ -531,7 +524,7 @@ class TrtSession(_session.Session):
     def close(self) -> None:
         """Free the contexts, then the memory that they used."""
         if self.spans is not None:
-            with suppress(TrtbenchError):  # an earlier error is the one to report
+            with suppress(errors.TrtbenchError):  # an earlier error is the one to report
                 self.spans.drain()
         self.spans = None
         self._units.clear()
@@ -551,10 +544,10 @@ class TrtSession(_session.Session):
             cause = self.engine.heard.cause() or "TensorRT gives none"
             if _NO_MEMORY.search(cause):
                 raise no_memory(needed or 0, free=free, total=total)
-            raise UnavailableError(
+            raise errors.UnavailableError(
                 "no execution context can be created for the engine", facts={"reason": cause}
             )
-        not_shared = InputError(
+        not_shared = errors.InputError(
             "only one context can use the engine's optimization profile, but each of the "
             f"{self._spec.streams} streams needs one",
             facts={"profile": profile},
@@ -578,7 +571,7 @@ class TrtSession(_session.Session):
                 for low, dim, high in zip(allowed.min, shape, allowed.max, strict=True)
             ):
                 least, most, best = map(text_from_shape, (allowed.min, allowed.max, allowed.opt))
-                raise InputError(
+                raise errors.InputError(
                     f"the shape of {port.name!r} is outside the range of the engine",
                     facts={
                         "given": text_from_shape(shape),
@@ -678,7 +671,7 @@ class TrtSession(_session.Session):
         names = [port.name for port in self.engine.inputs]
         changed = any((first.buffers[name].host != measured[name]).any() for name in names)
         self.evidence |= output_evidence(before, after, changed=changed)
-        problem: TrtbenchError | None = None
+        problem: errors.TrtbenchError | None = None
         if wanted and not changing:
             try:
                 for unit in self._units:
@@ -696,7 +689,7 @@ class TrtSession(_session.Session):
             unit.launch = None if problem is not None else unit.launch
             self._run(unit, unit.enqueue())
         if wanted and changing:
-            problem = InputError(
+            problem = errors.InputError(
                 "a CUDA graph does not support outputs whose shape depends on the data",
                 facts={"outputs": ", ".join(changing)},
             )
@@ -704,13 +697,13 @@ class TrtSession(_session.Session):
             cause = self.engine.heard.cause()
             facts = {**problem.facts, **({"TensorRT": cause} if cause else {})}
             fix = "to measure without a graph: --cuda-graph auto"
-            raise InputError(problem.message, facts=facts, fix=fix)
+            raise errors.InputError(problem.message, facts=facts, fix=fix)
         if problem is not None:
             self.notes += (f"measured without a CUDA graph: {problem.message}",)
             self.conditions["cuda_graph_fell_back"] = Fact(value=True)
         self.conditions["cuda_graph"] = Fact(value=wanted and problem is None)
 
-    def _difference(self, units: Sequence[Unit], expected: Outputs) -> InputError | None:
+    def _difference(self, units: Sequence[Unit], expected: Outputs) -> errors.InputError | None:
         """Return an error if graphs, on the current inputs, give other outputs than a plain run.
 
         Outputs that also differ between two plain runs do not count.
@@ -732,7 +725,7 @@ class TrtSession(_session.Session):
         if not wrong:
             return None
         self.evidence["graph_outputs_differ"] = True
-        return InputError(
+        return errors.InputError(
             "the CUDA graph gives different results from the engine without it",
             facts={"outputs": ", ".join(sorted(wrong))},
             fix="--cuda-graph off",
@@ -770,7 +763,7 @@ class TrtSession(_session.Session):
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
 
-    def _failure(self, message: str) -> TrtbenchError:
+    def _failure(self, message: str) -> errors.TrtbenchError:
         cause = self.engine.heard.cause()
         return CudaError(message, facts={"reason": cause} if cause else {})
 
@@ -828,9 +821,9 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     importer.start()
     try:
         cuda = open_cuda(spec.device, spin=spec.spin_wait)
-    except UnavailableError:
+    except errors.UnavailableError:
         if util.find_spec(flavour) is None:  # report what must be installed first
-            raise UnavailableError(
+            raise errors.UnavailableError(
                 f"{TITLES[flavour]} is not installed here", fix=INSTALL[flavour]
             ) from None
         raise
@@ -840,7 +833,7 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
         if flavour == "tensorrt_rtx":  # which can compile kernels for the shapes in use
             config = engine.engine.create_runtime_config()
             wanted = spec.options.get("specialization", "eager")
-            refuse_other_choice("specialization", wanted, ("eager", "lazy", "none"))
+            errors.refuse_other_choice("specialization", wanted, ("eager", "lazy", "none"))
             strategies = getattr(engine.trt, "DynamicShapesKernelSpecializationStrategy", None)
             if strategies is not None and hasattr(config, _STRATEGY):
                 setattr(config, _STRATEGY, getattr(strategies, wanted.upper()))
@@ -852,9 +845,9 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
 
 def check(spec: RunSpec, *, flavour: Flavour) -> None:
     known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
-    refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
+    errors.refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
     if spec.threads is not None:
-        raise UsageError(
+        raise errors.UsageError(
             f"{TITLES[flavour]} has no threads to set", fix="leave out --threads; see --streams"
         )
     check_protocol(spec)

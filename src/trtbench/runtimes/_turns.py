@@ -26,15 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.pacing import (
-    SETTLE,
-    Stretch,
-    TurnPlan,
-    bursts_from_pace,
-    order_of_turns,
-    plan_from_pace,
-    stretches,
-)
+from trtbench.analysis import pacing
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.jobs import DuetJob, Stage
 from trtbench.core.run import Fact, LaunchFacts
@@ -45,16 +37,7 @@ from trtbench.host.cuda import index_of
 from trtbench.host.machine import fastest_core, still_runs
 from trtbench.host.nvml import keep_open, opened, visible_index
 from trtbench.runtimes import RUNTIMES, session_opener
-from trtbench.runtimes._loop import (
-    PreparedSession,
-    Result,
-    Step,
-    measure,
-    prepare,
-    timed_loop,
-    timer_floor_s,
-    warm_up,
-)
+from trtbench.runtimes import _loop as loop
 from trtbench.runtimes._session import Burst, TurnSpec
 
 _HELLO, _TURN = b"h", b"t"
@@ -183,7 +166,7 @@ class TurnPartner:
         raise PartnerLost("the other side ended too early")
 
 
-def run_duet(job: DuetJob, stage: Stage, descriptors: Sequence[int] = ()) -> dict[int, Result]:
+def run_duet(job: DuetJob, stage: Stage, descriptors: Sequence[int] = ()) -> dict[int, loop.Result]:
     """Run this process's part of a comparison in turns; returns the result of each side here.
 
     The first descriptor connects to the other side, the rest to launches that start together.
@@ -201,13 +184,13 @@ def run_duet(job: DuetJob, stage: Stage, descriptors: Sequence[int] = ()) -> dic
         return {job.mine: _run_side_on_gpu(job, job.mine, stage, partner, Neighbours(*others))}
 
 
-def _prepare(spec: RunSpec) -> PreparedSession:
-    return prepare(session_opener(spec.runtime), spec)
+def _prepare(spec: RunSpec) -> loop.PreparedSession:
+    return loop.prepare(session_opener(spec.runtime), spec)
 
 
 def _run_side_on_gpu(
     job: DuetJob, mine: int, stage: Stage, partner: TurnPartner, neighbours: Neighbours
-) -> Result:
+) -> loop.Result:
     """Measure the side of this process: bursts in turn, then series of single queries in turn."""
     spec, runtime = job.sides[mine], RUNTIMES.load(job.sides[mine].runtime)
     early_context.wait()  # before importing other CUDA libraries, which may start threads
@@ -243,18 +226,20 @@ def _run_side_on_gpu(
         neighbours.turns.wait()  # until all have loaded, and the previous launch is done
         stage("warm-up")
         with partner.slot(first=first):
-            warm = warm_up(prepared.step, spec.warmup)
+            warm = loop.warm_up(prepared.step, spec.warmup)
             pace_s, _ = _burst(prepared, size=PROBE, lead=2)()
-        plan = bursts_from_pace([pace_s, partner.swap(pace_s)], turns=job.pairs)
+        plan = pacing.bursts_from_pace([pace_s, partner.swap(pace_s)], turns=job.pairs)
         stage("measure")
         bursts: dict[str, object] = {}
         if job.bursts:
             # The order within each pair is random, so one side may have two turns in a row.
             burst = _burst(prepared, size=plan.size, lead=plan.lead)
-            turns = order_of_turns(SETTLE + plan.turns, seed=job.seed, launch=job.launch).tolist()
+            turns = pacing.order_of_turns(
+                pacing.SETTLE + plan.turns, seed=job.seed, launch=job.launch
+            ).tolist()
             rows, seen_hz = run_in_turn(turns, mine, burst, partner, clock)
-            seconds, enqueueing = np.array(rows[SETTLE:], np.float64).T
-            known_hz = [each for each in seen_hz[SETTLE:] if each]
+            seconds, enqueueing = np.array(rows[pacing.SETTLE :], np.float64).T
+            known_hz = [each for each in seen_hz[pacing.SETTLE :] if each]
             bursts = {
                 "burst_s": tuple(seconds.tolist()),
                 "burst_size": plan.size,
@@ -272,7 +257,7 @@ def _run_side_on_gpu(
     ), times
 
 
-def _burst(prepared: PreparedSession, *, size: int, lead: int) -> Burst:
+def _burst(prepared: loop.PreparedSession, *, size: int, lead: int) -> Burst:
     burst = prepared.session.burst(size=size, lead=lead)
     if burst is None:
         raise UsageError("this runtime cannot time bursts of queries", fix="--mode launches")
@@ -307,7 +292,7 @@ def run_in_turn(
 
 
 def _series(
-    prepared: PreparedSession, partner: TurnPartner, *, first: bool
+    prepared: loop.PreparedSession, partner: TurnPartner, *, first: bool
 ) -> tuple[IterationTimes, LaunchFacts]:
     """Run series of single queries, A B B A, each after some discarded queries.
 
@@ -316,10 +301,10 @@ def _series(
     parts: list[tuple[IterationTimes, LaunchFacts, float]] = []
     for number in range(SERIES):
         with partner.slot(first=first == (number % 2 == 0)):
-            measure(prepared.step, Length(seconds=SETTLE_S), spans=prepared.spans)
+            loop.measure(prepared.step, Length(seconds=SETTLE_S), spans=prepared.spans)
             began = time.perf_counter()
             length = Length(seconds=SERIES_S, iterations=FEWEST)
-            parts.append((*measure(prepared.step, length, spans=prepared.spans), began))
+            parts.append((*loop.measure(prepared.step, length, spans=prepared.spans), began))
     facts = [each for _, each, _ in parts]
     tables = [dict(times.columns()) for times, _, _ in parts]
     for table, (_, _, began) in zip(tables, parts, strict=True):
@@ -339,7 +324,7 @@ def _turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
     return turn_spec(spec, together) if turn_spec is not None else TurnSpec(spec=spec)
 
 
-def _run_both_sides(job: DuetJob, stage: Stage) -> dict[int, Result]:
+def _run_both_sides(job: DuetJob, stage: Stage) -> dict[int, loop.Result]:
     both = [_turn_spec(spec, job.sides) for spec in job.sides]
     stage("load")
     alike = all(each.like_alone for each in both)
@@ -348,17 +333,17 @@ def _run_both_sides(job: DuetJob, stage: Stage) -> dict[int, Result]:
         for side in (0, 1) if job.launch % 2 == 0 else (1, 0):
             alone[side] = _measure_alone(_prepare(job.sides[side]), job)
     # Which side is opened first is random too: it may affect the placement of memory.
-    creation = order_of_turns(1, seed=job.seed + 2, launch=job.launch).tolist()
+    creation = pacing.order_of_turns(1, seed=job.seed + 2, launch=job.launch).tolist()
     prepared = {side: _prepare(both[side].spec) for side in creation}
     stage("warm-up")
     steps = {side: prepared[side].step for side in (0, 1)}
     pace_s = [_warm_pace_s(steps[side], job.sides[side].warmup) for side in (0, 1)]
-    plan = plan_from_pace(pace_s, pairs=job.pairs)
+    plan = pacing.plan_from_pace(pace_s, pairs=job.pairs)
     if alike:
         alone = _measure_blocks(steps, plan, job, None)
     stage("measure")
-    turns = order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
-    spans = run_stretches(steps, stretches(turns), None)
+    turns = pacing.order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
+    spans = run_stretches(steps, pacing.stretches(turns), None)
     return {
         side: _result_of_side(
             prepared[side], spans[side], alone[side], plan, turns, side, how="one process"
@@ -367,7 +352,7 @@ def _run_both_sides(job: DuetJob, stage: Stage) -> dict[int, Result]:
     }
 
 
-def _run_side(job: DuetJob, mine: int, stage: Stage, partner: TurnPartner) -> Result:
+def _run_side(job: DuetJob, mine: int, stage: Stage, partner: TurnPartner) -> loop.Result:
     own = _turn_spec(job.sides[mine], ())
     stage("load")
     prepared = _prepare(own.spec if own.like_alone else job.sides[mine])
@@ -382,7 +367,7 @@ def _run_side(job: DuetJob, mine: int, stage: Stage, partner: TurnPartner) -> Re
             prepared = _prepare(own.spec)
         with on_one_core():
             pace_s = _warm_pace_s(prepared.step, job.sides[mine].warmup)
-    plan = plan_from_pace([pace_s, partner.swap(pace_s)], pairs=job.pairs)
+    plan = pacing.plan_from_pace([pace_s, partner.swap(pace_s)], pairs=job.pairs)
     needs_blocks = partner.swap(float(alone is None)) or alone is None
     with on_one_core() as core:
         if needs_blocks:
@@ -390,38 +375,38 @@ def _run_side(job: DuetJob, mine: int, stage: Stage, partner: TurnPartner) -> Re
             alone = blocks if alone is None else alone
         assert alone is not None
         stage("measure")
-        turns = order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
-        spans = run_stretches({mine: prepared.step}, stretches(turns), partner)[mine]
+        turns = pacing.order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
+        spans = run_stretches({mine: prepared.step}, pacing.stretches(turns), partner)[mine]
     how = "two processes in lock-step" + ("" if core is None else f" on core {core}")
     return _result_of_side(prepared, spans, alone, plan, turns, mine, how=how)
 
 
 def _measure_blocks(
-    steps: Mapping[int, Step], plan: TurnPlan, job: DuetJob, partner: TurnPartner | None
+    steps: Mapping[int, loop.Step], plan: pacing.TurnPlan, job: DuetJob, partner: TurnPartner | None
 ) -> dict[int, SpanRows]:
     """Run blocks of queries of each side in turn; within a block, a side runs as if alone."""
-    order = order_of_turns(plan.blocks, seed=job.seed + 1, launch=job.launch)
-    found = run_stretches(steps, stretches(order, length=plan.in_block), partner)
+    order = pacing.order_of_turns(plan.blocks, seed=job.seed + 1, launch=job.launch)
+    found = run_stretches(steps, pacing.stretches(order, length=plan.in_block), partner)
     shape = (plan.blocks, plan.in_block, 2)
     return {side: spans.reshape(shape)[:, plan.dropped :] for side, spans in found.items()}
 
 
-def _measure_alone(prepared: PreparedSession, job: DuetJob) -> SpanRows:
+def _measure_alone(prepared: loop.PreparedSession, job: DuetJob) -> SpanRows:
     """Run one long block of a session with its usual threads, and close the session.
 
     Its idle threads would disturb the other side, so it must be closed first.
     """
     step = prepared.step
     try:
-        plan = plan_from_pace([_warm_pace_s(step, job.sides[0].warmup)] * 2)
-        starts, ends = timed_loop(step, Length(iterations=plan.blocks * plan.in_block))
+        plan = pacing.plan_from_pace([_warm_pace_s(step, job.sides[0].warmup)] * 2)
+        starts, ends = loop.timed_loop(step, Length(iterations=plan.blocks * plan.in_block))
     finally:
         prepared.session.close()
     return np.stack([starts, ends], axis=1)[None]
 
 
 def run_stretches(
-    steps: Mapping[int, Step], plan: Sequence[Stretch], partner: TurnPartner | None
+    steps: Mapping[int, loop.Step], plan: Sequence[pacing.Stretch], partner: TurnPartner | None
 ) -> dict[int, SpanRows]:
     """Run the stretches of the sides in this process, and wait during those of the other side.
 
@@ -452,30 +437,30 @@ def run_stretches(
     return {side: np.frombuffer(kept, np.int64).reshape(-1, 2) for side, kept in stamps.items()}
 
 
-def _warm_pace_s(step: Step, warmup: Warmup) -> float:
+def _warm_pace_s(step: loop.Step, warmup: Warmup) -> float:
     """Warm up and return the time of a query; for slow models, from the warm-up itself.
 
     The estimate is limited, so that a busy machine does not make a launch too short.
     """
-    warm = warm_up(step, warmup)
+    warm = loop.warm_up(step, warmup)
     seconds, count = warm.warmup_s or 0.0, warm.warmup_iterations or 0
     if FEWEST_PACE <= count < PACE:
         return seconds / count
-    starts, ends = timed_loop(step, Length(iterations=PACE))
+    starts, ends = loop.timed_loop(step, Length(iterations=PACE))
     lengths = ends - starts
     return float(min(np.median(lengths), MOST_STRETCHED * lengths.min())) * _NS
 
 
 def _result_of_side(
-    prepared: PreparedSession,
+    prepared: loop.PreparedSession,
     spans: SpanRows,
     alone: SpanRows,
-    plan: TurnPlan,
+    plan: pacing.TurnPlan,
     turns: NDArray[np.int64],
     side: int,
     *,
     how: str,
-) -> Result:
+) -> loop.Result:
     """Return the result of one side as a launch of a run, without the first, discarded pairs."""
     second = (turns.reshape(-1, 2)[:, 1] == side)[plan.settle :]
     kept = spans[plan.settle :]
@@ -492,7 +477,7 @@ def _result_of_side(
         first_s=prepared.first_s,
         solo_median_s=float(np.median(blocks)),
         alone_s=tuple(float(each) for each in blocks),
-        timer_floor_s=timer_floor_s(),
+        timer_floor_s=loop.timer_floor_s(),
     )
     outcome = prepared.look(prepared.outcome.having(facts=facts))
     conditions = {**outcome.conditions, "interleaved": Fact(value=how)}

@@ -34,25 +34,8 @@ from trtbench.layers.table import (
     facts_from_run,
     groups_of,
 )
+from trtbench.report import document as doc
 from trtbench.report.charts import Axis, Bars, bar_group
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Code,
-    Details,
-    Document,
-    Figure,
-    Section,
-    Table,
-    Text,
-    Time,
-    Tone,
-    column,
-    key_values,
-    note_lines,
-    optional_section,
-    table,
-)
 from trtbench.report.run_facts import labelled, shortened
 
 ORDER = 60
@@ -67,12 +50,12 @@ CAUSE_COLUMNS = ("code", "title", "explains_s", "share", "layers", "nodes", "evi
 MIN_CAUSE_SHARE = 0.01  # minimum share of the difference for a cause to be shown
 
 
-def make(runs: Sequence[Run]) -> Section | None:
+def make(runs: Sequence[Run]) -> doc.Section | None:
     """Show the slowest layers of each profiled run, layer kinds, and all layers as details."""
-    return optional_section("layers", "Layers", _run_blocks(runs))
+    return doc.optional_section("layers", "Layers", _run_blocks(runs))
 
 
-def _run_blocks(runs: Sequence[Run]) -> Iterator[Block]:
+def _run_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
     drawn = 0
     for number, (label, run) in enumerate(labelled(runs), 1):
         profile = run.layers if run.layers and run.layers.layers else None
@@ -85,7 +68,7 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[Block]:
         drawn += 1
         if profile:
             count = text_from_count(profile.count) if profile.count else "an unknown number of"
-            yield Text(
+            yield doc.Text(
                 f"{f'{name}: ' if name else ''}{text_from_count(len(profile.layers))} layers, "
                 f"times of {count} inferences, measured in a separate pass. "
                 "Profiling slows inference down, so the sum is larger than the latency, and "
@@ -102,12 +85,12 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[Block]:
         if profile:
             ordered = sorted(rated.layers, key=lambda layer: -layer.seconds)
             every = _layer_table(ordered, rated, id=f"layers{suffix}")
-            yield Details(f"All {text_from_count(len(ordered))} layers{of}", (every,))
+            yield doc.Details(f"All {text_from_count(len(ordered))} layers{of}", (every,))
 
 
 def layers_figure(
     profile: LayerProfile, *, id: str = "per_layer_time", title: str = "The slowest layers"
-) -> Figure:
+) -> doc.Figure:
     """Return a bar chart of the slowest layers; the caption has the share of the others."""
     ordered = sorted(profile.layers, key=lambda layer: -layer.typical_s)
     top, rest = ordered[:TOP], ordered[TOP:]
@@ -132,7 +115,7 @@ def layers_figure(
     caption = f"Sum over all {text_from_count(len(ordered))} layers: {text_from_duration(total)}."
     if rest:
         caption += f" The {text_from_count(len(rest))} not shown take {share(rest)}."
-    return Figure(id, title, chart, caption)
+    return doc.Figure(id, title, chart, caption)
 
 
 # ---- the layers of one engine
@@ -150,7 +133,7 @@ def document_from_layers(
     by: str | None = None,
     notes: Sequence[str] = (),
     created: str = "",
-) -> Document:
+) -> doc.Document:
     remarks = [*notes, *layers.notes]
     rows: dict[str, object]
     if by is None:
@@ -159,14 +142,14 @@ def document_from_layers(
         first = _group_table(groups, by=by)
         rows = {"groups": engine_diff.rows_from_groups(groups, by=by)}
     sections = (
-        optional_section(first.id, "", [first]),
-        optional_section("precision", "By precision", _precision_blocks(truth)),
-        optional_section("sums", "Breakdown", _sums_blocks(layers, sums) if sums else ()),
-        optional_section("notes", "", note_lines(dict.fromkeys(remarks))),
+        doc.optional_section(first.id, "", [first]),
+        doc.optional_section("precision", "By precision", _precision_blocks(truth)),
+        doc.optional_section("sums", "Breakdown", _sums_blocks(layers, sums) if sums else ()),
+        doc.optional_section("notes", "", doc.note_lines(dict.fromkeys(remarks))),
     )
     version = f"TensorRT {facts.tensorrt}" if facts.tensorrt else None
     parts = [label, f"{len(layers.layers)} layers", layers.gpu or facts.gpu, version]
-    return Document(
+    return doc.Document(
         title=" · ".join(part for part in parts if part),
         created=created,
         sections=tuple(each for each in sections if each),
@@ -184,24 +167,24 @@ def document_from_layers(
     )
 
 
-def _group_table(groups: Sequence[Group], *, by: str, id: str = "groups") -> Table:
-    def gigaflop(group: Group) -> Cell:
-        return Cell(group.flops, MISSING if group.flops is None else f"{group.flops / 1e9:.3g}")
+def _group_table(groups: Sequence[Group], *, by: str, id: str = "groups") -> doc.Table:
+    def gigaflop(group: Group) -> doc.Cell:
+        return doc.Cell(group.flops, MISSING if group.flops is None else f"{group.flops / 1e9:.3g}")
 
     columns = (
-        column("group", "Group", "name", fit="shorten"),
-        column("layers", "Layers", kind=".4g"),
-        column("time_s", "Time", "seconds", "time"),
-        column("share", "Share", kind="share"),
-        column("precisions", "Computes in", rank=2),
-        column("flops", "GFLOP", gigaflop, "right", rank=3),
-        column("traffic_bytes", "Moves", kind="bytes", rank=4),
+        doc.column("group", "Group", "name", fit="shorten"),
+        doc.column("layers", "Layers", kind=".4g"),
+        doc.column("time_s", "Time", "seconds", "time"),
+        doc.column("share", "Share", kind="share"),
+        doc.column("precisions", "Computes in", rank=2),
+        doc.column("flops", "GFLOP", gigaflop, "right", rank=3),
+        doc.column("traffic_bytes", "Moves", kind="bytes", rank=4),
     )
     unit = common_unit(group.seconds or 0.0 for group in groups)
-    return table(id, groups, columns, caption=f"by {by}", unit=unit)
+    return doc.table(id, groups, columns, caption=f"by {by}", unit=unit)
 
 
-def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layers") -> Table:
+def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layers") -> doc.Table:
     unit = common_unit(layer.seconds for layer in shown)
     sums = accumulate(layer.share or 0.0 for layer in shown)
     so_far = {layer.index: part for layer, part in zip(shown, sums, strict=True)}
@@ -212,45 +195,45 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         known = (layer.precision_in, layer.precision_out)
         return " to ".join(each or "?" for each in known) if any(known) else None
 
-    def computes(layer: Layer) -> Cell:
+    def computes(layer: Layer) -> doc.Cell:
         other = f"({layer.role})" if layer.role != "compute" else MISSING
-        return Cell(layer.precision, layer.precision or other)
+        return doc.Cell(layer.precision, layer.precision or other)
 
-    def min_to_max(layer: Layer) -> Cell:
+    def min_to_max(layer: Layer) -> doc.Cell:
         ends = (layer.min_s, layer.max_s)
         if None in ends:
-            return Cell(None, MISSING)
-        return Cell(None, " to ".join(text_from_duration(each, unit=unit) for each in ends))
+            return doc.Cell(None, MISSING)
+        return doc.Cell(None, " to ".join(text_from_duration(each, unit=unit) for each in ends))
 
     def cumulative(layer: Layer) -> float | None:
         return None if layer.share is None else so_far[layer.index]
 
     columns = (
-        column("index", "#", kind="right", rank=6),
-        column("name", "Layer", fit="shorten"),
-        column("kind", "Kind", rank=3, fit="shorten"),
-        column("precision", "Computes", computes, rank=1),
-        column("types", "In, out", types, rank=5),
-        column("shape_out", "Output", rank=7),
-        column("median_s", "Median", kind="time", rank=0 if by_median else 8),
-        column("average_s", "Average", "time_s", "time", rank=8 if by_median else 0),
-        column("spread", "Min to max", min_to_max, "right", rank=10),
-        column("share", "Share", kind="share"),
-        column("so_far", "Cumulative", cumulative, "share", rank=4),
-        column("roofline_share", "% of roofline", "roofline", "share", rank=2),
-        column("bound", "Bound", rank=9),
+        doc.column("index", "#", kind="right", rank=6),
+        doc.column("name", "Layer", fit="shorten"),
+        doc.column("kind", "Kind", rank=3, fit="shorten"),
+        doc.column("precision", "Computes", computes, rank=1),
+        doc.column("types", "In, out", types, rank=5),
+        doc.column("shape_out", "Output", rank=7),
+        doc.column("median_s", "Median", kind="time", rank=0 if by_median else 8),
+        doc.column("average_s", "Average", "time_s", "time", rank=8 if by_median else 0),
+        doc.column("spread", "Min to max", min_to_max, "right", rank=10),
+        doc.column("share", "Share", kind="share"),
+        doc.column("so_far", "Cumulative", cumulative, "share", rank=4),
+        doc.column("roofline_share", "% of roofline", "roofline", "share", rank=2),
+        doc.column("bound", "Bound", rank=9),
     )
     of = f" of {len(layers.layers)}" if len(layers.layers) > len(shown) else ""
     count = text_from_count(layers.count) if layers.count else "an unknown number of"
     of_all = "one inference" if layers.count == 1 else f"{count} inferences"
     total = text_from_duration(layers.total_s)
     times = f"{layers.statistic}s of {of_all}, {total} in sum" if layers.timed else "not timed"
-    return table(id, shown, columns, caption=f"{len(shown)}{of} layers; {times}", unit=unit)
+    return doc.table(id, shown, columns, caption=f"{len(shown)}{of} layers; {times}", unit=unit)
 
 
-def _precision_blocks(truth: PrecisionSummary) -> Iterator[Block]:
+def _precision_blocks(truth: PrecisionSummary) -> Iterator[doc.Block]:
     """Show time by precision, conversions, and layers in another type than requested."""
-    pairs: list[tuple[str, Cell]] = []
+    pairs: list[tuple[str, doc.Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
     hidden = f"known FLOPs (unknown in {text_from_share(truth.uncounted)} of time)"
     of = hidden if truth.uncounted else "FLOPs"
@@ -258,14 +241,14 @@ def _precision_blocks(truth: PrecisionSummary) -> Iterator[Block]:
         words = [counted(int(each.layers), "layer")]
         words += [f"{text_from_share(each.share)} of time"] if each.share is not None else []
         words += [f"{text_from_share(each.flops / flops)} of {of}"] if each.flops else []
-        pairs.append((each.name, Cell(each.share, ", ".join(words))))
+        pairs.append((each.name, doc.Cell(each.share, ", ".join(words))))
     for change in truth.conversions:
         took = f", {text_from_duration(change.seconds)}" if change.seconds is not None else ""
         share = f" ({text_from_share(change.share)} of time)" if change.share is not None else ""
         text = f"{counted(int(change.layers), 'layer')}{took}{share}"
-        pairs.append((change.name, Cell(change.seconds, text)))
+        pairs.append((change.name, doc.Cell(change.seconds, text)))
     if pairs:
-        yield key_values("precision", pairs)
+        yield doc.key_values("precision", pairs)
     if truth.unmet:
         asked, more = truth.unmet[0], len(truth.unmet) - UNMET_SHOWN
         names = "; ".join(
@@ -273,20 +256,20 @@ def _precision_blocks(truth: PrecisionSummary) -> Iterator[Block]:
             for each in truth.unmet[:UNMET_SHOWN]
         )
         tail = f"; and {more} more" if more > 0 else ""
-        yield Text(
+        yield doc.Text(
             f"{len(truth.unmet)} layers do not compute in {asked.asked.upper()}, requested "
             f"by {asked.because}: {names}{tail}"
         )
 
 
-def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[Block]:
+def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block]:
     """Show how the layer times add up to the GPU time."""
     if sums.gpu_s is None:
         whole = "the time of a query without it was not measured"
         if sums.host_s is not None:
             whole = f"without it a query takes {text_from_duration(sums.host_s)} (host, median)"
         total = text_from_duration(sums.layers_s)
-        yield Text(f"layers sum to {total} with the profiler on; {whole}")
+        yield doc.Text(f"layers sum to {total} with the profiler on; {whole}")
         return
     rows = [
         ("sum of the layers", sums.layers_s, "", f"{len(layers.layers)} layers, averages"),
@@ -295,16 +278,16 @@ def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[Block]:
         ("GPU time", sums.gpu_s, "", "median of an inference without the profiler"),
     ]
 
-    def time_cell(row: tuple[str, float | None, str, str]) -> Cell | Time:
-        return Cell(None, "unknown") if row[1] is None else Time(row[1])
+    def time_cell(row: tuple[str, float | None, str, str]) -> doc.Cell | doc.Time:
+        return doc.Cell(None, "unknown") if row[1] is None else doc.Time(row[1])
 
     columns = (
-        column("part", "", 0),
-        column("seconds_s", "Time", time_cell, "right"),
-        column("evidence", "Known", 2, rank=1),
-        column("because", "Because", 3, fit="wrap"),
+        doc.column("part", "", 0),
+        doc.column("seconds_s", "Time", time_cell, "right"),
+        doc.column("evidence", "Known", 2, rank=1),
+        doc.column("because", "Because", 3, fit="wrap"),
     )
-    yield table("sums", rows, columns)
+    yield doc.table("sums", rows, columns)
 
 
 # ---- two engines
@@ -316,31 +299,31 @@ def document_from_diff(
     *,
     top: int | None,
     notes: Sequence[str] = (),
-) -> Document:
+) -> doc.Document:
     """Describe the differences between two engines."""
     pairs = [
-        (name, Cell(value, f"{text_from_duration(value)} in layers"))
+        (name, doc.Cell(value, f"{text_from_duration(value)} in layers"))
         for name, value in (("A", diff.a_s), ("B", diff.b_s))
     ]
     if diff.delta_s is not None and diff.a_s:
         change = text_from_change(diff.delta_s / diff.a_s, digits=1)
         words = f"{text_from_difference(diff.delta_s)} ({change})"
-        pairs.append(("difference", Cell(diff.delta_s, words)))
+        pairs.append(("difference", doc.Cell(diff.delta_s, words)))
         words = f"{text_from_share(diff.explained)} is in layers that both have, or in conversions"
-        pairs.append(("explained", Cell(diff.explained, words)))
-    blocks: list[Block] = [key_values("totals", pairs)]
+        pairs.append(("explained", doc.Cell(diff.explained, words)))
+    blocks: list[doc.Block] = [doc.key_values("totals", pairs)]
     alone = []
     for side in ("a", "b"):
         if found := [each for each in diff.only_in(side) if each.a_s or each.b_s]:
             seconds = text_from_duration(sum(each.a_s + each.b_s for each in found))
             alone.append(f"only in {side.upper()}: {counted(len(found), 'layer')}, {seconds}")
-    blocks += [Text("; ".join(alone))] if alone else []
+    blocks += [doc.Text("; ".join(alone))] if alone else []
     sections = (
-        optional_section("totals", "", [*_unknown_text(diff), *blocks]),
-        optional_section("changes", "", [_changes_table(diff, top=top)]),
-        optional_section("notes", "", note_lines(notes)),
+        doc.optional_section("totals", "", [*_unknown_text(diff), *blocks]),
+        doc.optional_section("changes", "", [_changes_table(diff, top=top)]),
+        doc.optional_section("notes", "", doc.note_lines(notes)),
     )
-    return Document(
+    return doc.Document(
         title=diff.sentence(*labels),
         sections=tuple(each for each in sections if each),
         data={
@@ -356,15 +339,15 @@ def document_from_diff(
     )
 
 
-def _unknown_text(diff: EngineDiff) -> Iterator[Block]:
+def _unknown_text(diff: EngineDiff) -> Iterator[doc.Block]:
     """Say what cannot be known, and which files would tell."""
     if diff.lacks:
         what = "; ".join(dict.fromkeys(diff.lacks.values()))
         unseen = "So changes of type, conversions and memory limits are not seen."
-        yield Text(f"{' and '.join(diff.lacks)}: {what}. {unseen}", "unclear")
+        yield doc.Text(f"{' and '.join(diff.lacks)}: {what}. {unseen}", "unclear")
 
 
-def _changes_table(diff: EngineDiff, *, top: int | None) -> Table:
+def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
     """Return a table of aligned layers, largest changes first."""
     moved = [each for each in diff.changes if each.a_s or each.b_s or diff.delta_s is None]
     shown = moved[:top]
@@ -375,35 +358,35 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> Table:
         first = "–" if names is None else names.split("\n")[0]
         return first if count <= 1 else f"{first} (+{count - 1})"
 
-    def name_a(each: Change) -> Cell:
+    def name_a(each: Change) -> doc.Cell:
         alone = f"+ {name(each.name_b, len(each.b))}"
-        return Cell(each.name_a, name(each.name_a, len(each.a)) if each.a else alone)
+        return doc.Cell(each.name_a, name(each.name_a, len(each.a)) if each.a else alone)
 
-    def name_b(each: Change) -> Cell:
-        return Cell(each.name_b, name(each.name_b, len(each.b)))
+    def name_b(each: Change) -> doc.Cell:
+        return doc.Cell(each.name_b, name(each.name_b, len(each.b)))
 
-    def delta(each: Change) -> Cell:
+    def delta(each: Change) -> doc.Cell:
         value = each.delta_s if timed_a and timed_b else None
-        tone: Tone = "plain" if not value else "bad" if value > 0 else "good"
-        return Cell(value, text_from_difference(value, unit=unit), tone)
+        tone: doc.Tone = "plain" if not value else "bad" if value > 0 else "good"
+        return doc.Cell(value, text_from_difference(value, unit=unit), tone)
 
     def types(each: Change) -> str | None:
         known = filter(None, (each.precision_a, each.precision_b))
         return " → ".join(dict.fromkeys(known)) or None
 
     columns = (
-        column("name_a", "Layer of A, or + of B alone", name_a, fit="shorten"),
-        column("a_s", "A", lambda x: x.a_s if x.a and timed_a else None, "time"),
-        column("name_b", "Layer of B", name_b, fit="shorten", rank=3),
-        column("b_s", "B", lambda x: x.b_s if x.b and timed_b else None, "time"),
-        column("delta_s", "Change", delta, "right"),
-        column("types", "Types", types, rank=2),
-        column("changed", "Changed", lambda x: ", ".join(x.changed) or None, rank=4),
-        column("aligned_by", "By", lambda x: x.by if x.by != "none" else None, rank=5),
+        doc.column("name_a", "Layer of A, or + of B alone", name_a, fit="shorten"),
+        doc.column("a_s", "A", lambda x: x.a_s if x.a and timed_a else None, "time"),
+        doc.column("name_b", "Layer of B", name_b, fit="shorten", rank=3),
+        doc.column("b_s", "B", lambda x: x.b_s if x.b and timed_b else None, "time"),
+        doc.column("delta_s", "Change", delta, "right"),
+        doc.column("types", "Types", types, rank=2),
+        doc.column("changed", "Changed", lambda x: ", ".join(x.changed) or None, rank=4),
+        doc.column("aligned_by", "By", lambda x: x.by if x.by != "none" else None, rank=5),
     )
     left = len(moved) - len(shown)
     caption = f"{left} layers that changed less are not shown" if left else None
-    return table("changes", shown, columns, caption=caption, unit=unit)
+    return doc.table("changes", shown, columns, caption=caption, unit=unit)
 
 
 # ---- why one engine is not faster than another
@@ -411,7 +394,7 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> Table:
 
 def document_from_why(
     found: Why, labels: tuple[str, str], *, show_all: bool = False, notes: Sequence[str] = ()
-) -> Document:
+) -> doc.Document:
     """Describe the causes why one engine is not faster than another."""
 
     def command(each: Cause) -> str | None:
@@ -422,18 +405,18 @@ def document_from_why(
     if not show_all:
         matter = (e for e in causes if e.seconds is None or (e.share or 0.0) >= MIN_CAUSE_SHARE)
         causes = list(matter)[:6]
-    sections = [optional_section("totals", "", _why_totals(found))]
+    sections = [doc.optional_section("totals", "", _why_totals(found))]
     for number, cause in enumerate(causes, 1):
         title = f"{number}. {cause.title} (seen, not timed)"
         if cause.seconds is not None:
             share = f", explains {text_from_share(cause.share)}" if cause.share is not None else ""
             title = f"{number}. {cause.title}: {text_from_duration(cause.seconds)}{share}"
-        blocks: list[Block] = [Text(f"  {line}") for line in cause.evidence]
-        blocks += [Text(f"  try: {cause.try_}")] if cause.try_ else []
-        blocks += [Code(text)] if (text := command(cause)) else []
-        sections.append(optional_section(f"cause_{number}", title, blocks))
-    sections.append(optional_section("notes", "", note_lines(notes)))
-    return Document(
+        blocks: list[doc.Block] = [doc.Text(f"  {line}") for line in cause.evidence]
+        blocks += [doc.Text(f"  try: {cause.try_}")] if cause.try_ else []
+        blocks += [doc.Code(text)] if (text := command(cause)) else []
+        sections.append(doc.optional_section(f"cause_{number}", title, blocks))
+    sections.append(doc.optional_section("notes", "", doc.note_lines(notes)))
+    return doc.Document(
         title=found.diff.sentence(*labels),
         sections=tuple(each for each in sections if each),
         data={
@@ -455,11 +438,11 @@ def document_from_why(
     )
 
 
-def _why_totals(found: Why) -> Iterator[Block]:
+def _why_totals(found: Why) -> Iterator[doc.Block]:
     missing = max(0.0, found.shortfall_s)
     yield from _unknown_text(found.diff)
     pairs = [
-        (name, Cell(seconds, f"{text_from_duration(seconds)} in layers"))
+        (name, doc.Cell(seconds, f"{text_from_duration(seconds)} in layers"))
         for name, seconds in (("A (baseline)", found.baseline_s), ("B", found.candidate_s))
     ]
     if found.gain > 1:
@@ -467,16 +450,16 @@ def _why_totals(found: Why) -> Iterator[Block]:
             f"{text_from_duration(found.expected_s)}, if all products and convolutions were "
             f"{found.gain:.2f} times as fast, like those that gained"
         )
-        pairs.append(("expected", Cell(found.expected_s, words)))
-    pairs.append(("to explain", Cell(missing, text_from_duration(missing))))
+        pairs.append(("expected", doc.Cell(found.expected_s, words)))
+    pairs.append(("to explain", doc.Cell(missing, text_from_duration(missing))))
     if found.gains_s:
         words = f"{text_from_duration(-found.gains_s)}, where it is better than expected"
-        pairs.append(("gained elsewhere", Cell(found.gains_s, words)))
+        pairs.append(("gained elsewhere", doc.Cell(found.gains_s, words)))
     if found.unexplained_s > MIN_CAUSE_SHARE * missing:
         words = text_from_duration(found.unexplained_s)
-        pairs.append(("unexplained", Cell(found.unexplained_s, words)))
-    yield key_values("totals", pairs)
+        pairs.append(("unexplained", doc.Cell(found.unexplained_s, words)))
+    yield doc.key_values("totals", pairs)
     if not found.diff.related:
-        yield Text("no cause can be named: hardly any layer has a counterpart", "unclear")
+        yield doc.Text("no cause can be named: hardly any layer has a counterpart", "unclear")
     elif not missing and not found.diff.lacks:
-        yield Text("nothing to explain: the layers are as fast as expected", "good")
+        yield doc.Text("nothing to explain: the layers are as fast as expected", "good")
