@@ -139,10 +139,11 @@ def untrue(row: list[str], folder: Path, environment: dict[str, str]) -> str | N
         return f"{command}\n{done.stdout[-500:]}{done.stderr}"
     claims = [each for words, own in CLAIMS.items() if words in line for each in own]
     lacking = [each for each in claims if each not in done.stdout and not [*folder.glob(each)]]
-    flags = re.findall(r"--[a-z]+[A-Z]\w+(?:=[\d.]+)?(?![\w=:.])", row[0])
+    first = f"{row[0]}``".split("`")[1]  # others are alternatives
+    flags = re.findall(r"--[a-z]+[A-Z]\w+(?:=\d+)?", first.replace("--dumpLayer", "--exportLayer"))
     if flags and "-r trtexec" in command and " compare " not in command:
         planned = shell(re.sub(r"( --dry-run)?( -- .*)?$", r" --dry-run\2", command)).stdout
-        lacking += [each for each in flags if each not in planned]
+        lacking += [each for each in flags if each not in planned and each != "--disableProfile"]
     return f"{command}: without {', '.join(lacking)}" if lacking else None
 
 
