@@ -62,6 +62,14 @@ def test_a_p99_without_enough_samples_says_how_many_it_takes() -> None:
     assert "needs" in p99.shown
 
 
+def test_each_column_of_times_has_one_unit() -> None:
+    columns = [documents.column("a_s", "A", 0, "time"), documents.column("b_s", "B", 1, "time")]
+    rows = documents.table("times", [(2e-3, 5.0), (4e-4, 60.0), (3e-3, None)], columns).rows
+    assert [[cell.shown for cell in row] for row in rows] == [
+        ["2.00 ms", "5.00 s"], ["0.400 ms", "60.0 s"], ["3.00 ms", "–"]
+    ]  # fmt: skip
+
+
 def test_throughput_appears_when_runs_differ_in_batch_only() -> None:
     one, eight = made_run(batch=1), made_run(made_times(base_s=4e-3), batch=8)
     other = made_run(batch=8, model="other.onnx")

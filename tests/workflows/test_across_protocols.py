@@ -62,6 +62,6 @@ def test_ratios_across_protocols_are_marked() -> None:
     few = replace(pair[1], times=IterationTimes(gpu=pair[1].times.gpu[:60], latency=None))
     rows = {row["metric"]: row for row in csv.DictReader(io.StringIO(compare_csv(pair[0], few)))}
     assert rows["gpu_p90"]["note"] == ""
-    assert rows["gpu_p99"]["note"].startswith("p99 needs n=")
+    assert rows["gpu_p99"]["note"].startswith("p99: too few samples (")
     same = dict(zip(("a", "b"), (pair[0], pair[0]), strict=True))
     assert "against" not in compare_csv(same["a"], same["b"])

@@ -193,3 +193,6 @@ def test_no_working_runtime_is_status_4_with_the_result_on_stdout(monkeypatch):
     assert done.exit_code == 4
     groups = {each["name"]: each["checks"] for each in json.loads(done.stdout)["groups"]}
     assert {check["status"] for check in groups["runtimes"]} == {"missing"}
+    first = CliRunner().invoke(group, ["doctor"], env={"COLUMNS": "400"}).stdout.splitlines()[0]
+    assert first.startswith("no runtime works here; r, ")
+    assert ". First, " in first, "the one thing to do"

@@ -325,7 +325,9 @@ def _metrics(run: Run, column: str) -> tuple[dict[str, float], dict[str, str]]:
     known = statistics.quantiles_of(
         run.times.by_launch(name), [q for q in statistics.QUANTILES if q > 0.5]
     )
-    lacking = {q.name: f"{q.name} needs n={q.needed}" for q in known if q.value is None}
+    lacking = {
+        q.name: f"{q.name}: too few samples ({q.needed} needed)" for q in known if q.value is None
+    }
     return statistics.torch_benchmark_metrics(values), lacking
 
 

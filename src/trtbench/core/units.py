@@ -76,7 +76,7 @@ def text_from_seconds(value: float | None, *, digits: int = 4) -> str:
     """Write a duration in a suitable unit: ``532.1 µs``, ``1.204 ms``, ``3 s``."""
     if value is None or math.isnan(value):
         return MISSING
-    if abs(value) < 1e-12:  # rounding, not a time
+    if abs(value) < RESOLUTION_S:
         return "0 s"
     unit, scale = unit_for_seconds(value)
     return f"{_digits(value / scale, digits)} {unit}"
@@ -114,8 +114,10 @@ def text_from_fraction(value: float | None, *, digits: int = 2, signed: bool = F
 
 
 def with_minus(number: str) -> str:
-    """Replace a leading hyphen by a minus sign; exponents keep theirs: ``−1e-06``."""
-    return f"−{number[1:]}" if number.startswith("-") else number
+    """Replace a leading hyphen by a minus sign, and leave it out of zero: ``−1e-06``, ``0.00``."""
+    if number.startswith("-"):
+        return f"−{number[1:]}" if re.search(r"[1-9]", number) else number[1:]
+    return number
 
 
 def counted(count: int, noun: str, many: str | None = None) -> str:
@@ -145,6 +147,8 @@ UnitScale = tuple[str, float]
 UNITS: tuple[UnitScale, ...] = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 UNSURE_DIGITS = 3
 MOST_DIGITS = 6  # however narrow an interval is
+MOST_PLACES = 5  # of a time in the unit of its column; what is less prints as 0
+RESOLUTION_S = 1e-11  # what is less is rounding, not a time
 EQUAL_DIGITS = 4  # of an interval without width: the resolution of the clock
 MISSING = "–"
 
@@ -170,7 +174,7 @@ def common_unit(values_s: Iterable[float]) -> UnitScale:
 
 def unit_for_seconds(value: float | None) -> UnitScale:
     """Choose the largest unit in which a duration is at least 1."""
-    if value is None or not math.isfinite(value) or value == 0:
+    if value is None or not math.isfinite(value) or abs(value) < RESOLUTION_S:
         return UNITS[1]
     return next((unit for unit in UNITS if abs(value) >= unit[1]), UNITS[-1])
 
@@ -205,11 +209,12 @@ def text_from_duration(
     """Write a duration with the digits its bounds support: ``1.204 ms``."""
     if value_s is None or not math.isfinite(value_s):
         return MISSING
-    if abs(value_s) < 1e-12:  # rounding, not a time
-        return f"0 {(unit or UNITS[1])[0]}"
     name, scale = unit or unit_for_seconds(value_s)
+    value, least = value_s / scale, 10**-MOST_PLACES
+    if abs(value_s) < RESOLUTION_S or abs(value) < least / 2:
+        return f"0 {name}"
     ends = Ends(bounds.low / scale, bounds.high / scale) if bounds is not None else None
-    return f"{text_from_number(value_s / scale, bounds=ends)} {name}"
+    return f"{_grouped(value, min(decimals(value, bounds=ends), MOST_PLACES))} {name}"
 
 
 def text_from_share(value: float | None) -> str:

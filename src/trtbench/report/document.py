@@ -7,6 +7,7 @@ Nothing here knows formats.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -225,7 +226,6 @@ class Time(NamedTuple):
 
 
 FORMATTERS: Mapping[str, Callable[[Any], str]] = {
-    "seconds": units.text_from_seconds,
     "bytes": units.text_from_bytes,
     "rate": units.text_from_rate,
     "count": units.text_from_count,
@@ -295,15 +295,24 @@ def table(
     caption: str | None = None,
     unit: UnitScale | None = None,
 ) -> Table:
-    """Return a table with a line for each row; ``unit`` is the unit of its times."""
-    columns = list(columns)
+    """Return a table with a line for each row.
 
-    def cell(value: Cell | Scalar | Time) -> Cell:
-        if isinstance(value, Time):
-            return duration_cell(value.value_s, bounds=value.bounds, unit=unit)
-        return value if isinstance(value, Cell) else Cell(value)
+    ``unit`` is the unit of its times; by default, each column of times has one that suits it.
+    """
+    columns, rows = list(columns), list(rows)
 
-    lines = tuple(tuple(cell(read(row)) for _, read in columns) for row in rows)
+    def cells(read: Read) -> list[Cell]:
+        values = [read(row) for row in rows]
+        times = [each.value_s or 0.0 for each in values if isinstance(each, Time)]
+        write = partial(duration_cell, unit=unit or units.common_unit(times))
+        return [
+            write(each.value_s, bounds=each.bounds)
+            if isinstance(each, Time)
+            else (each if isinstance(each, Cell) else Cell(each))
+            for each in values
+        ]
+
+    lines = tuple(zip(*(cells(read) for _, read in columns), strict=True))
     return Table(id, tuple(heading for heading, _ in columns), lines, caption)
 
 

@@ -227,6 +227,22 @@ def document_from_diagnosis(diagnosis: Diagnosis) -> Document:
     )
     sections = []
     for group in diagnosis.groups:
-        listed = table(f"doctor_{group.name}", group.checks, columns)
-        sections.append(Section(group.name.replace(" ", "-"), group.name, (listed,)))
-    return Document(sections=tuple(sections))
+        if group.checks:
+            listed = table(f"doctor_{group.name}", group.checks, columns)
+            sections.append(Section(group.name.replace(" ", "-"), group.name, (listed,)))
+    return Document(title=_doctor_answer(diagnosis), sections=tuple(sections))
+
+
+def _doctor_answer(diagnosis: Diagnosis) -> str:
+    """Return which runtimes work, which do not, and the one thing to do first."""
+    runtimes, works = diagnosis.group("runtimes").checks, diagnosis.working_runtimes
+    failing = [check.name for check in runtimes if check.name not in works]
+    answer = f"{', '.join(works) or 'no runtime'} {'work' if len(works) > 1 else 'works'} here"
+    if failing:
+        answer += f"; {', '.join(failing)} {'do' if len(failing) > 1 else 'does'} not"
+    checks = [check for group in diagnosis.groups for check in group.checks]
+    needed = [check for check in checks if check.status == "broken"]
+    if failing:
+        needed += [*diagnosis.group("GPU and driver").checks, *runtimes]
+    first = next((f"{check.name}: {check.fix}" for check in needed if check.fix), None)
+    return f"{answer}. {f'First, {first}' if first else 'Nothing to do.'}"

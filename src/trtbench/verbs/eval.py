@@ -19,9 +19,10 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from trtbench.requests.fields import option
 from trtbench.requests.models import EvalRequest
 from trtbench.verbs._screen import say, show_value
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
@@ -46,12 +47,22 @@ def run(request: EvalRequest, caller: Caller) -> Evaluation:
     return evaluation
 
 
-def show(evaluation: Evaluation, request: EvalRequest, view: JsonView) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvalView(JsonView):
+    """What is printed of an evaluation."""
+
+    verbose: bool = option(
+        False, "Also print times of each step and the tables of the task.", ("-v", "--verbose")
+    )
+
+
+def show(evaluation: Evaluation, request: EvalRequest, view: EvalView) -> None:
     from trtbench.measure.bench import raise_if_failed
     from trtbench.report.sections.accuracy import document_from_evaluation
 
     def document(evaluation: Evaluation) -> Document:
-        return document_from_evaluation(evaluation, rows=10).with_figures(())
+        brief = not view.verbose
+        return document_from_evaluation(evaluation, rows=10, brief=brief).with_figures(())
 
     show_value(evaluation, document, as_json=view.as_json)
     for label, ids in evaluation.joined.items():
@@ -59,5 +70,5 @@ def show(evaluation: Evaluation, request: EvalRequest, view: JsonView) -> None:
     raise_if_failed(evaluation.failed, what="not all models could be evaluated")
 
 
-verb = Verb(EvalRequest, run, show, JsonView, task="all")
+verb = Verb(EvalRequest, run, show, EvalView, task="all")
 evaluate = python_function(EvalRequest, run)

@@ -27,7 +27,9 @@ from trtbench.core.results import Localization, Localized, NodeGroup, Numbers
 from trtbench.core.run import Run, Scalar, Score
 from trtbench.core.units import (
     MISSING,
+    common_unit,
     counted,
+    text_from_duration,
     text_from_fraction,
     text_from_number,
     text_from_seconds,
@@ -193,13 +195,19 @@ def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
 # ---- evaluations
 
 
-def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) -> Document:
-    """Describe an evaluation: scores, latencies and sizes of all models, and task tables."""
-    blocks: list[Block] = [
-        Text(f"{capitalized(evaluation.method)}."),
-        _score_table(evaluation),
-        _split_table(evaluation),
-    ]
+def document_from_evaluation(
+    evaluation: Evaluation, *, rows: int = SHOWN_ROWS, brief: bool = False
+) -> Document:
+    """Describe an evaluation: scores, latencies and sizes of all models, and task tables.
+
+    ``brief`` leaves out all but the scores and the notes.
+    """
+    title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
+    blocks: list[Block] = [_score_table(evaluation)]
+    if brief:
+        blocks += note_lines(evaluation.all_notes)
+        return Document(title=title, sections=(Section("scores", "", tuple(blocks)),))
+    blocks += [_split_table(evaluation), Text(f"{capitalized(evaluation.method)}.")]
     shared = evaluation.preparation
     if words := describe_preparation(shared):
         blocks.append(Text(f"Images: {words}."))
@@ -222,7 +230,6 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
     if found := evaluation.pictures:
         pictures = tuple(Picture(Path(each.path).stem, each.title, each.path) for each in found)
         sections.append(Section("pictures", "Worst cases", pictures))
-    title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
     return Document(title=title, sections=tuple(sections))
 
 
@@ -239,10 +246,12 @@ def _score_table(evaluation: Evaluation) -> Table:
         examples = "" if found.count == model.items else f", {found.count} examples"
         return Cell(found.value, text + examples)
 
+    unit = common_unit(each.split.parts["inference"].mean_s for each in evaluation.models)
+
     def latency(name: str, model: Evaluated) -> Cell:
         part = model.split.parts[name]
-        text = f"{text_from_seconds(part.mean_s)} / {text_from_seconds(part.max_s)}"
-        return Cell(part.mean_s, text)
+        ends = (text_from_duration(each, unit=unit) for each in (part.mean_s, part.max_s))
+        return Cell(part.mean_s, " / ".join(ends))
 
     metrics = dict.fromkeys(s.metric for model in evaluation.models for s in model.scores)
     all_, alone = "Latency-all (mean / max)", "Latency-model (mean / max)"
@@ -259,10 +268,9 @@ def _score_table(evaluation: Evaluation) -> Table:
     first = evaluation.models[0]
     warmup = counted(first.split.warmup_batches, "batch", "batches")
     caption = (
-        f"Latencies are per batch of {first.batch}, measured during the evaluation, after {warmup} "
-        "of warm-up; use trtbench bench for precise latencies. All: from the inputs on the "
-        "host to the outputs on the host; model: the network alone, synchronised. In brackets, "
-        "95 % intervals."
+        f"In brackets, 95 % intervals. Latency per batch of {first.batch}, after {warmup} of "
+        "warm-up (all: from inputs to outputs on the host; model: the network alone); trtbench "
+        "bench measures it precisely."
     )
     return table("scores", evaluation.models, columns, caption=caption)
 
@@ -275,7 +283,7 @@ def _split_table(evaluation: Evaluation) -> Table:
 
     columns = (
         column("model", get="label"),
-        *(column(key, title, partial(part, k), "seconds", rank=r) for k, key, title, r in PARTS),
+        *(column(key, title, partial(part, k), "time", rank=r) for k, key, title, r in PARTS),
         column("items_per_s", "Items/s inference", "split.items_per_s", "rate"),
         column("items_per_s_all", "Items/s all", "split.items_per_s_all", "rate", rank=1),
     )

@@ -397,7 +397,7 @@ def _builds_table(found: Lottery, *, id: str = "builds") -> Table:
         column("build", "Build", "label"),
         column("median_s", get="typical_s"),
         column("change", "Against 1st", change, "change", rank=1),
-        column("build_s", "Built in", kind="seconds", rank=2),
+        column("build_s", "Built in", kind="time", rank=2),
         column("size_bytes", "Size", kind="bytes", rank=3),
         column("layers", "Layers", kind="right", rank=5),
         column("sha256", "SHA-256", lambda draw: Cell(draw.sha256, draw.sha256[:12]), rank=4),
