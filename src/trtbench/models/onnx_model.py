@@ -22,6 +22,7 @@ from trtbench.core.errors import InputError, UsageError, first_line, refuse_unkn
 from trtbench.core.plugins import optional_library
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import NO_TENSORS, TensorSpec
+from trtbench.host.files import utf8_path
 from trtbench.host.process import guarded
 from trtbench.models.identity import external_files
 from trtbench.models.inputs import batch_place, with_assumed_shapes
@@ -147,7 +148,7 @@ def check_onnx(path: Path, *, shapes: bool = True) -> None:
     import onnx
 
     try:
-        onnx.checker.check_model(str(path), full_check=shapes)
+        onnx.checker.check_model(str(utf8_path(path)), full_check=shapes)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as problem:
         reason = " ".join(str(problem).split()).split(" ==> ")[0]  # without the context, a dump
         if not reason.startswith("No Op registered for "):
