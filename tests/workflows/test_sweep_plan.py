@@ -232,3 +232,16 @@ def test_runs_of_a_sweep_are_loaded_by_its_folder(tmp_path):
     assert {run.id for run in runs} == {run.id for run in found.runs}
     with pytest.raises(UsageError, match="are in another store"):
         load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "other"))
+
+
+def test_settings_that_no_runtime_takes_are_refused_and_builds_make_no_cases_of_others(
+    trtexec: Any, tmp_path: Path, config: Config
+) -> None:
+    model = conv_model(tmp_path / "net.onnx")
+    with pytest.raises(UsageError, match="no option 'nonsense'") as caught:
+        plan_sweep(matrix(model, batch=[1], options={"opt.nonsense": 1}), config=config)
+    assert "--axis opt.NAME" in str(caught.value.fix)
+    asked = matrix(model, runtime=["onnxruntime", "trtexec"], batch=[1])
+    levels = {"build.optimization_level": (1, 3)}
+    cases = plan_sweep(asked.having(options=levels), config=config).cases
+    assert [each.case.runtime for each in cases] == ["onnxruntime", "trtexec", "trtexec"]
