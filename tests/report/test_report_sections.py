@@ -284,6 +284,7 @@ def test_nothing_is_told_per_item_where_nobody_knows_how_many_there_were() -> No
     assert record.batch is None
     assert joules_per_item(run) is None
     assert "per item" not in dict(facts_of(run)).get("energy", "")
+    assert " batches/s" in document_from_run(run, brief=True).title
 
 
 def test_machines_of_one_kind_go_by_what_their_owners_call_them():

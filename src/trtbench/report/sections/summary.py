@@ -152,8 +152,11 @@ def _answer(run: Run, head: ColumnSummary) -> tuple[str, list[Block]]:
         words = f"{first.rpartition(' ')[0]} to {last} ({which}){f', p99 {p99}' if tail else ''}"
         pairs.append((name if numbers else "spread", words))
     batch = f" per batch of {items}" if (items := summary.items_per_query or 1) > 1 else ""
-    rate = f", {text_from_rate(summary.items_per_s, what='items')}" if summary.items_per_s else ""
-    answer = f"{', '.join(times)}{batch} (median{'s' if numbers else ''}){rate}"
+    what, rate = "items", summary.items_per_s
+    if rate is None:  # it is unknown how many items a query has
+        what, rate = "batches", summary.queries_per_s
+    throughput = f", {text_from_rate(rate, what=what)}" if rate else ""
+    answer = f"{', '.join(times)}{batch} (median{'s' if numbers else ''}){throughput}"
     launches = counted(summary.launches, "launch", "launches")
     if (interval := summary.interval) is not None:
         ends = f"{text_from_seconds(interval.low)} to {text_from_seconds(interval.high)}"
