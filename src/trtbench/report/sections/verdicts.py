@@ -195,7 +195,7 @@ def speed_sentence(verdict: Verdict, candidate: str, baseline: str) -> str:
         hint = launches_hint(verdict.launches_needed)
         return f"{candidate} and {baseline} cannot be told apart yet: {verdict.reason}{hint}"
     speed, interval = _speed(verdict), verdict.interval
-    digits = 2 if abs(speed - 1) >= 0.1 else 3
+    digits = 3 if abs(speed - 1) < 0.1 or speed < 0.1 else 2
     what = f" in {verdict.metric.upper()} time" if verdict.metric == "gpu" else ""
     span, words = "", f"{speed:.{digits}f}x as fast as {baseline}{what}"
     if interval is not None:
