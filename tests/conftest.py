@@ -19,6 +19,7 @@ from made_artefacts import install_trtexec, make_artefacts
 from ready_processes import ready_processes
 from real_parts import find_browser, find_torch
 from trtbench import cli
+from trtbench.core import safety
 from trtbench.core.properties import variable_of
 from waiting import wait_for
 
@@ -52,6 +53,12 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRTBENCH_LOCKS", str(tmp_path_factory.mktemp("locks")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the passwords of other tests, which would be masked in every text."""
+    monkeypatch.setattr(safety, "_remembered", {})
 
 
 @pytest.fixture(scope="session", autouse=True)

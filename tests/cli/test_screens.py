@@ -73,7 +73,7 @@ def make_check(folder: Path) -> None:
     assert run_command(["check", model, other, *words]) == 0
     checked = msgspec.json.decode((folder / "out" / "check.json").read_bytes(), type=Checked)
     write(document_from_check(checked), folder / "check.document.json")
-    words += ["--repair", "--where", "sqnr>=60dB"]
+    words += ["--repair", "--where", "sqnr>=20dB"]
     assert run_command(["localize", model, other, *words]) == 0
     found = msgspec.json.decode((folder / "out" / "localize.json").read_bytes(), type=Localization)
     write(document_from_localized(found), folder / "localize.document.json")

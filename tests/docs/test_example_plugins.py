@@ -52,7 +52,7 @@ def test_the_task_judges_and_its_flag_is_there(capsys: pytest.CaptureFixture[str
     images = np.random.default_rng(0).random((6, 1, 32, 32), np.float32)
     np.savez("data.npz", image=images, target=np.zeros(6))
     asked = ["--task", "regression", "--data", "data.npz", "--batch", "2", "--within", "1e6"]
-    assert run(["eval", str(DIGITS), *asked]) == 0
+    assert run(["eval", str(DIGITS), *asked, "-v"]) == 0
     printed = capsys.readouterr().out
     assert "mae" in printed.lower()
     assert "hits within 1e+06" in printed

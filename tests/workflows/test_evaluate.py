@@ -235,7 +235,7 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
     assert "scores" not in loaded[1].extra
     write_report(loaded, tmp_path / "report", formats=("md",))
     told = (tmp_path / "report" / "report.md").read_text()
-    assert "top1" in told
+    assert "Top-1" in told
 
 
 def test_what_is_measured_after_an_evaluation_is_joined_too(

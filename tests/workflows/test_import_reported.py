@@ -201,7 +201,7 @@ def test_means_are_compared_where_no_more_was_printed(tmp_path: Path, store: Sto
 
 
 def test_a_mean_is_not_shown_as_a_median(tmp_path: Path, store: Store) -> None:
-    (tmp_path / "old.txt").write_text("Average over 10 runs is 49.2 ms.\n")
+    (tmp_path / "old.txt").write_text("Average over 10 runs is 49.2 ms.\n" * 2)
     run = stored(only(bring(tmp_path, store=store)), store)
     table = document_from_runs([run]).tables()[0]
     median = table.rows[0][[heading.key for heading in table.headings].index("median_s")]

@@ -86,8 +86,8 @@ class Stage:
             def __init__(nvml, device: object) -> None:
                 nvml.counters = self.counters
 
-        monkeypatch.setattr(watch_module, "NvmlSource", Nvml)
-        monkeypatch.setattr(watch_module, "source_of", self._source_of)
+        monkeypatch.setattr("trtbench.host.telemetry.NvmlSource", Nvml)
+        monkeypatch.setattr("trtbench.host.telemetry.source_of", self._source_of)
         monkeypatch.setattr(watch_module, "SETTLE_S", 0.0)
 
     def run(self, world: World, **spec: Any) -> Run:

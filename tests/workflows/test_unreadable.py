@@ -58,7 +58,7 @@ def test_classification_goes_on(tmp_path: Path, evaluate, capsys) -> None:
     assert scores["top1"]["count"] == 10
     assert {each["metric"]: each["value"] for each in second["scores"]}["top1"] == 0.3
     assert [each["code"] for each in found["findings"]] == ["H50", "H50"]
-    assert run(["eval", *map(str, words), "--threads", "1"]) == 0
+    assert run(["eval", *map(str, words), "--threads", "1", "-v"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "2 of 12 items could not be read" in told
     assert "Items that could not be read" in told

@@ -31,7 +31,8 @@ class TrtbenchError(Exception):
         log_tail: tuple[str, ...] = (),
         program_status: int | None = None,
     ) -> None:
-        message = message if len(message) <= LONGEST else f"{message[:LONGEST]}…"
+        if len(message) > LONGEST:  # what is wrong stands at the end
+            message = f"{message[: LONGEST // 2]}…{message[-LONGEST // 2 :]}"
         super().__init__(message)
         self.message = message
         self.facts = {str(k): str(v) for k, v in (facts or {}).items()}
