@@ -142,7 +142,9 @@ def untrue(row: list[str], folder: Path, environment: dict[str, str]) -> str | N
     first = f"{row[0]}``".split("`")[1]  # others are alternatives
     flags = re.findall(r"--[a-z]+[A-Z]\w+(?:=\d+)?", first.replace("--dumpLayer", "--exportLayer"))
     if flags and "-r trtexec" in command and " compare " not in command:
-        planned = shell(re.sub(r"( --dry-run)?( -- .*)?$", r" --dry-run\2", command)).stdout
+        planned = shell(
+            re.sub(r"( --dry-run)?( -- .*)?$", r" --dry-run\2", command, count=1)
+        ).stdout
         lacking += [each for each in flags if each not in planned and each != "--disableProfile"]
     return f"{command}: without {', '.join(lacking)}" if lacking else None
 
