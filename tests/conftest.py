@@ -56,9 +56,10 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the passwords of other tests, which would be masked in every text."""
-    monkeypatch.setattr(safety, "_remembered", {})
+def no_secrets() -> Iterator[None]:
+    """Forget the passwords of a test, which would be masked in every text of the next."""
+    yield
+    safety._remembered.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
