@@ -420,7 +420,7 @@ def _require_trust(
         raise errors.UsageError(
             f"{name} is {what}: {danger}",
             facts={"it names": ", ".join(sorted(named)) or "nothing that can be recognized"},
-            fix="--trust, if you know where it comes from; or save a state dict and give --factory",
+            fix="--trust, if you know where it comes from; or save a state dict and load that",
         )
 
 
