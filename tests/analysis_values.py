@@ -1,7 +1,5 @@
 """Runs and series for the tests of the analysis, made with fixed seeds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fixtures that every folder of tests may use."""
 
-from __future__ import annotations
-
 import gc
 import importlib.util
 import json

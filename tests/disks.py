@@ -1,7 +1,5 @@
 """Disks with little room."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -4,8 +4,6 @@
 parts. A plain ``pytest`` runs them where the part happens to be there.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

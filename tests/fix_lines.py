@@ -1,7 +1,5 @@
 """Whether what a fix says can be typed: its verbs and flags exist, for the command it is for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

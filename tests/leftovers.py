@@ -1,7 +1,5 @@
 """What trtexec and toolkits leave behind, of our own making: a log prints what its times give."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

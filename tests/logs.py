@@ -1,7 +1,5 @@
 """Small logs of our own making, in the wording of each generation of trtexec."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 STAMP = "[03/04/2025-05:06:07]"

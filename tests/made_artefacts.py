@@ -4,8 +4,6 @@ The stand-in really runs, as three versions and in all the ways it can go wrong;
 before it wrote is put together from small samples.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Stores full of runs that were never measured: written straight to disk, quickly."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Every model is opset 17 and IR 8, with seeded weights, so that the same call writes the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

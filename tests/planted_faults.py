@@ -1,7 +1,5 @@
 """Small networks with a fault planted in one layer, for the type that cannot bear it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -5,8 +5,6 @@ layer norms are taken apart. Each plants where values of one layer outgrow FP16,
 leaves INT8 nothing for the others; the function itself stays the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where the real parts are that some tests need: a browser, an interpreter with PyTorch."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Small files of our own in the layout of every version of trtexec, and damaged ones."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A real pseudo-terminal of changing width, and what commands printed on it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty

@@ -1,7 +1,5 @@
 """What comes from outside is refused in words, or made harmless, before anything uses it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

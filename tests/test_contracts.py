@@ -1,7 +1,5 @@
 """Every plug-in keeps the contract of its folder, and rules read what something writes."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import re

@@ -1,7 +1,5 @@
 """The demo's files are what digits.json says they are."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

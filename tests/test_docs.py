@@ -1,7 +1,5 @@
 """What the README, the docs and our own advice tell users to type really exists."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """The rules of the house that matter are tests: arrows, public names, what an import costs."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

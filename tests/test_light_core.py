@@ -1,7 +1,5 @@
 """What needs no extra works without any, and what needs one says which."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

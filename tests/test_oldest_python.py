@@ -1,7 +1,5 @@
 """The package on Python 3.10, the oldest that it supports; the other tests run on one newer."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """People's units at the edge."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Small ONNX models that carry a precision in their own types, made with onnx.helper alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ machine, and writes the run directory, or ``error.json``, to the folder. If even
 to standard output, and the process exits when standard input closes, because the sender is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -4,8 +4,6 @@ Its BLAS would start a thread for each core, and nothing here multiplies large m
 of threads that the user has set is kept, and the environment is restored for other libraries.
 """
 
-from __future__ import annotations
-
 import os
 
 from trtbench.host.early_context import THREADS

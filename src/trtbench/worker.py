@@ -4,8 +4,6 @@ Runs one job and writes ``outcome.json`` and ``samples.npz`` (or ``error.json``)
 Does not know who started it. It writes the name of each stage to the file descriptor ``events``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Small engines of our own making: layers as an inspector writes them, with times beside them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

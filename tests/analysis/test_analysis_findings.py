@@ -1,7 +1,5 @@
 """Every rule of the checklist: cases that must fire, with their severity, and others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

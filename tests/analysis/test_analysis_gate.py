@@ -1,7 +1,5 @@
 """Gate rules: reading, deciding, and the files they leave."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 import numpy as np

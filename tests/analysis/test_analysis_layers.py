@@ -1,7 +1,5 @@
 """The layers of an engine: joined, rated, added up, compared, explained, and expected to be so."""
 
-from __future__ import annotations
-
 import math
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Statistics of a run: hand-computed values, scipy as the yardstick, and honest silence."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

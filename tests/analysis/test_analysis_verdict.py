@@ -1,7 +1,5 @@
 """Verdicts, their arithmetic, and what blocks them; the trust experiment in short."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

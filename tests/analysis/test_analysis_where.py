@@ -1,7 +1,5 @@
 """Conditions on sweeps: what they mean, what is unknown, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from trtbench.analysis.sweep import pareto_front, quantities

@@ -1,7 +1,5 @@
 """Layers of engines that others built and timed, against totals added up from the files here."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

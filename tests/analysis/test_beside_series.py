@@ -1,7 +1,5 @@
 """What the analysis says of times files from real machines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

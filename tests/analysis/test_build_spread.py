@@ -1,7 +1,5 @@
 """The spread of builds: taken apart rightly, and never turned into a difference of networks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numeric checks against hand-computed values and a second implementation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import rel_entr, softmax

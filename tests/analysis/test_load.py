@@ -1,7 +1,5 @@
 """The search for the highest rate: what decides a rate, and where the search goes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """Warm-up, turns, bursts and times alone: how much a launch holds, and what it shows."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

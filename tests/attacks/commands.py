@@ -1,7 +1,5 @@
 """The command line in a process of its own, as a user types it."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 import os

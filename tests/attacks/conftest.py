@@ -1,7 +1,5 @@
 """A home of the test's own, and the helpers of other folders within reach."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models and archives that a stranger made."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

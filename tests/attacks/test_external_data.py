@@ -1,7 +1,5 @@
 """A model whose weights are said to be elsewhere: nothing of that is read, sent or written."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """A machine that was asked for an errand, and answers with an attack on whoever asked."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """An index that computes or that somebody tampered with, and users' own files beside a run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Inputs that never end, unpack to gigabytes, or steer whoever reads their names."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Logs of strangers: what stands in them is read as numbers and words, kept without secrets."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import random

@@ -1,7 +1,5 @@
 """Records whose every text is hostile, and runs of a store that others write to."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """The folder of a sweep as somebody else left it: no path, no bomb, no second process."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

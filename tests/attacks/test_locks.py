@@ -1,7 +1,5 @@
 """Somebody else was at the folder of locks first; nothing of ours is changed through it."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

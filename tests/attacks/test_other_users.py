@@ -1,7 +1,5 @@
 """Another user of this machine, who plants links and files where somebody else writes and reads."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

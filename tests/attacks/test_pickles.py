@@ -1,7 +1,5 @@
 """PyTorch files that run code when they are loaded; without --trust none of it runs."""
 
-from __future__ import annotations
-
 import pickle
 import pickletools
 import subprocess

@@ -1,7 +1,5 @@
 """Secrets are planted wherever a user may write one; then every file and screen is searched."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """A trtbench.toml of another user in a parent folder; nothing in it is run or used."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

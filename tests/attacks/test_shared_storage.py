@@ -1,7 +1,5 @@
 """Shared storage that somebody else writes to, and folders with links: nothing leaves its place."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import secrets

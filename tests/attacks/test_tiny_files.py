@@ -1,7 +1,5 @@
 """Small files that would hang whoever reads them, or fill the memory."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -4,8 +4,6 @@ Prints one JSON document: what the bindings have of the names, what the adapter 
 and how the classes it derives from TensorRT's own behave when they are called.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

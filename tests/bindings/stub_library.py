@@ -5,8 +5,6 @@ made with gcc at test time, let every class, enum and signature of a version be 
 what would really call TensorRT (``Builder()``, ``Runtime()``) fails.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

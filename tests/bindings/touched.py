@@ -4,8 +4,6 @@ Variables that hold TensorRT's objects have the same names everywhere, so every
 attribute taken from one of them is an attribute of a known class.
 """
 
-from __future__ import annotations
-
 import ast
 from dataclasses import fields
 from pathlib import Path

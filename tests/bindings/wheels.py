@@ -4,8 +4,6 @@ They are kept in a cache folder, so that an index is asked once. Older versions 
 only.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

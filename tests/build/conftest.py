@@ -1,7 +1,5 @@
 """TensorRT-RTX, which tests skip without, and digits to calibrate with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

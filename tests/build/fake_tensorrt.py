@@ -3,8 +3,6 @@
 The names are held against the real bindings elsewhere; here it is about what is done with them.
 """
 
-from __future__ import annotations
-
 import json
 from enum import IntEnum
 from types import SimpleNamespace

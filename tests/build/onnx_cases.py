@@ -1,7 +1,5 @@
 """Small ONNX files that casts and quantizers once tripped over, and their outputs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

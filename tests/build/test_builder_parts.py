@@ -1,7 +1,5 @@
 """Parts of the builders that need no TensorRT: progress, caches, calibration data."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

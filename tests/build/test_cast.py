@@ -1,7 +1,5 @@
 """Casts to FP16 and BF16: what comes out runs, is close, and loses nothing in silence."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from pathlib import Path
 

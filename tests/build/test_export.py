@@ -5,8 +5,6 @@ package's own environment, or this one; without any, those tests are skipped. Mo
 from stand-ins for torchvision, timm and ultralytics that have the same entry points.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

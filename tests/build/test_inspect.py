@@ -1,7 +1,5 @@
 """Inspection: counts and estimates against numbers worked out by hand, and every kind of file."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A fault planted in one layer is named first and repaired, on ONNX Runtime."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a network costs by its ONNX file: operations, bytes and shapes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

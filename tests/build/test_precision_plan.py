@@ -1,7 +1,5 @@
 """One vocabulary of precisions: what each version has to do for it, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Quantizations: what comes out runs, is close, and is what TensorRT takes."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Real engines, built by TensorRT-RTX on the CPU through the same job as any other build."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

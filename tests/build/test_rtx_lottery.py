@@ -1,7 +1,5 @@
 """Several real builds of one network by TensorRT-RTX: what can be told without a GPU."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import venv

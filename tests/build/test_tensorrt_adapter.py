@@ -1,7 +1,5 @@
 """The adapter against the real Python bindings of every version, without TensorRT itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A trtexec that holds to the types of the model gets a model that carries them."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

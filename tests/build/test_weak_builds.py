@@ -1,7 +1,5 @@
 """What a weakly typed TensorRT is told for each precision, on stand-ins for 8.6 and RTX."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

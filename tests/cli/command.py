@@ -1,7 +1,5 @@
 """A command as a user types it, and what came of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

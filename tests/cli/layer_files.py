@@ -1,7 +1,5 @@
 """Files as trtexec writes them, of a small network of our own: an FP16 engine and an INT8 one."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a user sees who asks for something that cannot be: never a traceback, always a way out."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -1,7 +1,5 @@
 """Layers of files: ``profile``, ``diff`` and ``diff --why``, with and without the ONNX model."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Models that users bring: open dimensions, dimensions of one name, sequences, texts, no rank."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Progress: a total that does not move, the time left, and the same in Python."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

@@ -1,7 +1,5 @@
 """Files that programs read are what the printed schemas say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

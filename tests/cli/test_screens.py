@@ -1,7 +1,5 @@
 """What verbs print on real terminals of 60 to 200 columns."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

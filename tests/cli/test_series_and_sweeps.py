@@ -1,7 +1,5 @@
 """A history with a change of level, and sweeps over dimensions, as typed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models that know few words: random ids stay below their tables, or the error says how."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """bench, profile and build with trtexec from the command line: files, failures, kills, Ctrl-C."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

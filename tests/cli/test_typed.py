@@ -1,7 +1,5 @@
 """What users type that cannot be meant: every refusal says what to type instead."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Output that nobody reads, that has no room, or that has nowhere to go."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

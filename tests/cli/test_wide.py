@@ -1,7 +1,5 @@
 """Sweeps, gates, comparisons and searches for a rate, each over many of their flags at once."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

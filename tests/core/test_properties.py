@@ -1,7 +1,5 @@
 """What makes a run another run, and which metric is better low: declared once, not guessed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

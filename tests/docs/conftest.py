@@ -1,7 +1,5 @@
 """A folder with the files that pages name, and stand-ins for what a machine may lack."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

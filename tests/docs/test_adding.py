@@ -3,8 +3,6 @@
 Runtimes, tasks with their metrics and sections are tried by test_example_plugins.py.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

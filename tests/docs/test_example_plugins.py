@@ -1,7 +1,5 @@
 """The plug-ins that the how-to page shows work as they stand, added by another package."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pages do what they say: commands run, outputs are those of a run, links lead somewhere."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil

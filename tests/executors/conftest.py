@@ -4,8 +4,6 @@
 with ``from=3`` those before the third do not wait.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

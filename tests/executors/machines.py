@@ -1,7 +1,5 @@
 """Machines for tests: hosts behind a real sshd, nodes of a real Ray cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

@@ -1,7 +1,5 @@
 """Ports and who listens on them, and nodes of Ray that know theirs before they start."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Requests that take little time, and where and when they were measured."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A sweep over other machines: they quantize, build, measure and judge; results come back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

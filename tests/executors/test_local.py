@@ -1,7 +1,5 @@
 """Devices of this machine, and contents that jobs were sent."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 import time

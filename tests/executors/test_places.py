@@ -1,7 +1,5 @@
 """Places for runs: what fits, who waits, and what a list of hosts makes of it."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A real Ray cluster on this machine: nodes that come and go, and runs that do not."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

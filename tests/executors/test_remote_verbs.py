@@ -1,7 +1,5 @@
 """Verbs that other machines carry out: files go there, engines and numbers come back."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """A real sshd on the loopback address: requests go, directories come back."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -4,8 +4,6 @@ The program runs its last word with a shell on this machine, as sshd would on th
 real sshd does is in ``test_ssh.py``.
 """
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What travels with a request, and what comes back of it."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import subprocess

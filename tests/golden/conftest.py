@@ -1,7 +1,5 @@
 """Scenes, each played once in a folder whose name is equally long everywhere."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path

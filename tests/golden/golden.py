@@ -5,8 +5,6 @@ the files it writes. Of a command that measures only the structure is compared: 
 tables, keys and types of JSON, names of files and the headings in them.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import hashlib

@@ -1,7 +1,5 @@
 """The commands whose doings are kept, in the order in which a scene runs them."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections.abc import Callable

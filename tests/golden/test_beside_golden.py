@@ -3,8 +3,6 @@
 None of their text is kept here, nor their names: a failure tells which file it is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -3,8 +3,6 @@
 ``TRTBENCH_GOLDEN=write pytest tests/golden`` writes the texts that are kept anew.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What commands that measure print, exit with and write, but for what they measured."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What the tests on a GPU need: a device, TensorRT, and a small engine built there."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

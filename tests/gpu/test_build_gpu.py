@@ -1,7 +1,5 @@
 """Builds with TensorRT on a real GPU: precisions, calibration, shapes, caches, several builds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable
@@ -168,7 +166,7 @@ def test_int8_without_scales_is_refused(build: Build, model: Path, tmp_path: Pat
 
 
 def test_the_timing_cache_is_reused(
-    build: Build, tmp_path: Path, record_property: pytest.RecordProperty
+    build: Build, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     model = models.conv_model(tmp_path / "net.onnx", channels=16, size=SIZE, layers=2)
     cache = tmp_path / "timing.cache"

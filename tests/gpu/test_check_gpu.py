@@ -1,7 +1,5 @@
 """Engines of three precisions and a detector through check, eval and the report, on a real GPU."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The runtime ``tensorrt`` on a real GPU: identities that must hold whatever the numbers are."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Whatever the times are, ``why`` must name that layer, and sums must add up.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Runs on a real GPU: memory, an open loop, and comparisons in bursts."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

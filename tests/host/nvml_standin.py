@@ -1,7 +1,5 @@
 """A stand-in for nvidia-ml-py: a GPU host, a Jetson, or a machine without a driver."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The door to CUDA: return codes, freeing, and what it costs; a stand-in answers."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpu_standin import Code, Cudart

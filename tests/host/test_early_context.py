@@ -1,7 +1,5 @@
 """CUDA's context begun before all else: with the right flags, once, and silent where it fails."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

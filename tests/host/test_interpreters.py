@@ -1,7 +1,5 @@
 """What a worker in another interpreter inherits, and which interpreters are refused."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Maps of numbers in every kind of file: what is read is what was written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A MIG slice is a device of its own: its lock, its identity, its name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

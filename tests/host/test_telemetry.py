@@ -1,7 +1,5 @@
 """Looking at a GPU: each quantity by itself, counters before and after, Jetsons, locked clocks."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from types import SimpleNamespace

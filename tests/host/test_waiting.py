@@ -1,7 +1,5 @@
 """Waiting for a moment: never early, without slack, and earlier awake where wake-ups are late."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 

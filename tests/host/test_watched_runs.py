@@ -1,7 +1,5 @@
 """Whole runs on the stand-in GPU with a stand-in NVML in the parent: clocks, telemetry, energy."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Damage done to files: to their bytes, their lines, and the values in their JSON."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -4,8 +4,6 @@
 fails, and ``TRTBENCH_MUTATION_SEED`` sets the first one.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -1,7 +1,5 @@
 """A command line to start for real, and a runtime that misbehaves on demand."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

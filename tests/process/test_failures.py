@@ -1,7 +1,5 @@
 """Every way a measurement can break, done for real on the command line."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """Processes start without threads that they have no use for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

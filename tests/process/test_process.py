@@ -1,7 +1,5 @@
 """What becomes of a child process, and of what it started, in every way it can end."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Runs made up for the tests, with every kind of column and name a report may meet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Drawings of engines: every layer once, no box on another, well-formed, searchable."""
 
-from __future__ import annotations
-
 import sys
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A drawing of a thousand layers in a real browser: search, rows, zoom and colours."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

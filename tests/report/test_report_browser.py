@@ -1,7 +1,5 @@
 """The page in a real browser: Chromium, driven by Playwright."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Sections over one thing that runs differ in: rate, batch, and memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

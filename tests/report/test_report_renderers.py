@@ -1,7 +1,5 @@
 """Documents as text, Markdown, LaTeX, CSV, JSON and PNG."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

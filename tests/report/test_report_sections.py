@@ -1,7 +1,5 @@
 """The sections of a report, and what verbs show of the same subjects."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

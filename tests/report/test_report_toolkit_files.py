@@ -1,7 +1,5 @@
 """Files of other tools, written and read back."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """A stand-in GPU for the runtimes that need one."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpu_standin import Clock, Cudart, Trt

@@ -1,7 +1,5 @@
 """Both sides alive on a stand-in GPU: bursts and series in turn."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Inputs drawn at random with sense, or read from files, cut to the batch, and refused in words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 A flag is either refused before the run, or what it names is what ran, or a finding says so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

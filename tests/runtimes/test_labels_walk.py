@@ -4,8 +4,6 @@ What ran is looked up where the label cannot come from: in the outputs, the sess
 the stand-in GPU's calls, and the command line that the stand-in for trtexec understood.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

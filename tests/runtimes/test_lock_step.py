@@ -1,7 +1,5 @@
 """Two sides in lock-step over a real socket, each with its own steps."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

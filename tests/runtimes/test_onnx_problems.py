@@ -1,7 +1,5 @@
 """Files that ONNX Runtime does not take, explained."""
 
-from __future__ import annotations
-
 import pytest
 
 import models

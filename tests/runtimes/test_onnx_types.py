@@ -1,7 +1,5 @@
 """The precision of an ONNX file is that of the numbers it computes with, not of its edges."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ONNX Runtime with bound tensors, on the CPU provider, and traces of where nodes ran."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Nodes timed by ONNX Runtime's profiler: every node of the graph it runs, in order."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Types that ONNX Runtime computed in, where they are none of those that a file holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

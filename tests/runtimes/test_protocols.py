@@ -1,7 +1,5 @@
 """The protocols on sessions made of sleep: schedules, overload, gaps, the first query."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

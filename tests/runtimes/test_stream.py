@@ -1,7 +1,5 @@
 """A pass over many items: batches, the last short one, times apart, and what the GPU computed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

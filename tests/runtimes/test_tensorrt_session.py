@@ -1,7 +1,5 @@
 """The runtime ``tensorrt`` over a stand-in GPU: every protocol, graphs, and what goes wrong."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

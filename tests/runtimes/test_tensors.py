@@ -1,7 +1,5 @@
 """Tensors as engines hold them, what two runs of one tell, and times of layers from rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Models, sessions and exports where PyTorch is, all in one process of its interpreter."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

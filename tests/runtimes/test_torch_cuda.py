@@ -1,7 +1,5 @@
 """Sessions of PyTorch on a GPU, and on a stand-in that captures and computes as one does."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The runtime ``torch`` on the CPU, in an interpreter that has PyTorch."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What the runtime ``torch`` makes of a request before PyTorch is loaded: needs no PyTorch."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The runtime trtexec against a stand-in: the same experiment everywhere, and every failure."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

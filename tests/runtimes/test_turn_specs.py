@@ -1,7 +1,5 @@
 """How each runtime waits for its turn: its idle threads must leave the processor alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Prints one JSON document, as ``torch_probe.py`` does; on a machine without a GPU
 ``torch_cuda_standin.py`` takes its place.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

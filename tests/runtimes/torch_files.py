@@ -1,7 +1,5 @@
 """Models, libraries and files that ``torch_probe.py`` tries, written into the working folder."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from pathlib import Path

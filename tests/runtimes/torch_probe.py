@@ -4,8 +4,6 @@ Prints one JSON document: for each case what came of it, or the error in words. 
 all cases, because importing PyTorch takes longer than any of them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The site: pages that are new are written, and used in Chromium from the disk."""
 
-from __future__ import annotations
-
 import os
 import resource
 import time

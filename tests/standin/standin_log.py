@@ -1,7 +1,5 @@
 """The log of the stand-in, in the wording of its version."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

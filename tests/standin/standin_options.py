@@ -1,7 +1,5 @@
 """The flags of the stand-in: what each version has, and what was given."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

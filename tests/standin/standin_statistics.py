@@ -1,7 +1,5 @@
 """The numbers trtexec prints, from the times it exports: in single precision, as it computes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

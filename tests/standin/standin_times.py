@@ -1,7 +1,5 @@
 """The times of the stand-in: drawn by seed, in single precision, exported with six digits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Stands in for the module ``tensorrt`` in a child process: put this folder on PYTHONPATH."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

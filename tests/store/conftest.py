@@ -1,7 +1,5 @@
 """The same tests for every kind of store: a folder with SQLite, and PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

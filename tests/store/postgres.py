@@ -1,7 +1,5 @@
 """A real PostgreSQL for the tests: started in a temporary folder, reached on the loopback only."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

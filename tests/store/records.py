@@ -1,7 +1,5 @@
 """Runs made up for the tests of the store, without measuring anything."""
 
-from __future__ import annotations
-
 import platform
 from pathlib import Path
 

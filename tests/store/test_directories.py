@@ -1,7 +1,5 @@
 """Run directories appear whole or not at all, and damage is named."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import socket

@@ -1,7 +1,5 @@
 """Runs for other people's tools: read back with those tools."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A store takes in what its index lost, lists what it cannot read, and never needs its index."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

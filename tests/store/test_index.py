@@ -1,7 +1,5 @@
 """The index, as a file and in PostgreSQL: several writers, versions, and being made anew."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """The index as a file: damage, copies, and places where none can be."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 

@@ -1,7 +1,5 @@
 """Long runs stay near their own size on disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

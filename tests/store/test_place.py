@@ -1,7 +1,5 @@
 """What users write for a store: folders, URLs, and what is none."""
 
-from __future__ import annotations
-
 import pytest
 
 from trtbench.core.errors import StoreError, UsageError

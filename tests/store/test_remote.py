@@ -1,7 +1,5 @@
 """Run directories on shared storage: whole or not there, fetched once, two machines at once."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

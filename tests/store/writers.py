@@ -1,7 +1,5 @@
 """Processes that write to an index as fast as they can."""
 
-from __future__ import annotations
-
 import records
 
 from trtbench.store.directory import entry_from_record

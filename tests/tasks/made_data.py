@@ -1,7 +1,5 @@
 """Small data sets with known answers, drawn here, and networks that read them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Detectors that say known boxes in the layout of each family, and data that they are right on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

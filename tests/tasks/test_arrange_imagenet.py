@@ -1,7 +1,5 @@
 """The script that arranges a flat ImageNet download."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Layouts of detectors' outputs: names, orders, types and batches of many makers say the same."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Boxes against second implementations: pycocotools, ONNX Runtime's suppression, torchvision's."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Data as it is found: odd images, folders in folders, networks that find nobody or say NaN."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

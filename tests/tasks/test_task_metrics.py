@@ -1,7 +1,5 @@
 """Metrics by hand and against second implementations: scikit-learn, scipy, pycocotools."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

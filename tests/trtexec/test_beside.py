@@ -1,7 +1,5 @@
 """Files, logs and texts from other machines, where they lie beside the checkout."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Damaged files give a ParseError that names file, place and what was expected; nothing else."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Layer information, profiles, outputs, calibration caches, headers of engines, kinds of files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

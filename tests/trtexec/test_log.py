@@ -1,7 +1,5 @@
 """Logs of every version: what they state, and the metadata documents made of them."""
 
-from __future__ import annotations
-
 import pytest
 
 import logs

@@ -1,7 +1,5 @@
 """Broken and hostile logs: a value or a ``ParseError``, never anything else, and no hang."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

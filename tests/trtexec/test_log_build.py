@@ -1,7 +1,5 @@
 """Builds as verbose logs tell them: tactics, fusions, phases, whatever the wording."""
 
-from __future__ import annotations
-
 import pytest
 
 import logs

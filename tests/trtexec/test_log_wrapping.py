@@ -1,7 +1,5 @@
 """Whatever is put around a log, every number survives, and no two runs are blended."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import html

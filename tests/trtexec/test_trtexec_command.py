@@ -1,7 +1,5 @@
 """Command lines: the same spec is the same experiment on every version."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A store and a configuration of the test's own, and short runs in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

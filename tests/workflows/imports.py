@@ -1,7 +1,5 @@
 """Importing in a test, and what came of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trtbench.core.run import Run, RunRecord

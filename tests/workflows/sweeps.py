@@ -1,7 +1,5 @@
 """Matrices that take no time to measure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """PyTorch against trtexec: GPU time is judged, what callers see is not, and ratios are marked."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

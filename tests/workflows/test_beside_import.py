@@ -1,7 +1,5 @@
 """The whole folder of files from other machines, imported at once: how much comes of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

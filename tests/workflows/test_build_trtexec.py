@@ -1,7 +1,5 @@
 """Builds with trtexec: a whole engine with everything beside it, or none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks end to end, on ONNX Runtime: the same inputs through every side, bounded memory, rules."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Comparisons, gates and reports end to end, on real child processes and ONNX Runtime."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib

@@ -1,7 +1,5 @@
 """Settings: where they are found and which one wins; what executes and builds by default."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Detection end to end: every family's layout through ONNX Runtime, by the command line."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A detector that is quantized, swept, built and checked: images are prepared as eval does it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Evaluations end to end, on data drawn here and networks that read it, with ONNX Runtime."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ladders between two numbers of one model, and engines named by runs, folders and files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

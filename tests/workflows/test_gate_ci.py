@@ -1,7 +1,5 @@
 """A gate as CI uses it: labels for machines, kept models, files of several models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """History: series, changes with what changed around them, baselines, and the drift of a machine."""
 
-from __future__ import annotations
-
 import datetime
 from pathlib import Path
 

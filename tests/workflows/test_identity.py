@@ -1,7 +1,5 @@
 """What a number is of: all bytes of a model, which must stay the same while it is measured."""
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import partial

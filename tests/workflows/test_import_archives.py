@@ -1,7 +1,5 @@
 """Logs in zip and tar files: each is a source of its own, and nothing in them gets out of hand."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Files that trtexec left behind become runs: what belongs together, and what is known of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Builds without a measurement, and layouts of other tools."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

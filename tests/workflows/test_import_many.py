@@ -1,7 +1,5 @@
 """Many files at once: how often the index is written, what a kill leaves, what is drawn."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Pages with several summaries: what stands above a summary is said of it, and of no other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

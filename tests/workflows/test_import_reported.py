@@ -1,7 +1,5 @@
 """Runs of logs alone: the printed numbers are numbers everywhere, and known as what they are."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import json

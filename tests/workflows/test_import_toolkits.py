@@ -1,7 +1,5 @@
 """Folders of toolkits 000 and 004, and records of our own, as runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

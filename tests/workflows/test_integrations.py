@@ -1,7 +1,5 @@
 """The jobs for GitHub and GitLab: their scripts are run here as a runner would run them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

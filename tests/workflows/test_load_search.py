@@ -1,7 +1,5 @@
 """The highest rate under a bound on ONNX Runtime, and arrivals from files."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`trtbench localize` from the command line and from Python: the answer, the files, the repair."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

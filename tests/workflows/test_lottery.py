@@ -1,7 +1,5 @@
 """One network built several times, with a stand-in that draws kernels as builders do."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From an ONNX file to an engine's time in one step: built, kept by content, and measured."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 What is on record of it is what was done to the images.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

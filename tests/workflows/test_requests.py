@@ -1,7 +1,5 @@
 """A request describes its fields once: flags, arguments, settings and axes are made from there."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pkgutil

@@ -4,8 +4,6 @@ Only the doors are scripted: what a runtime measures, what the machine is, what 
 worker, the record, the facts and the findings in between are the real ones.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import types

@@ -1,7 +1,5 @@
 """A run in Python: its repr, its page in a notebook, its frame and its picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Sweeps: planned as a graph, carried out in rounds, gone on with after any interruption."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Depth in one command: speed, telemetry, metrics, one table and pictures of several engines."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

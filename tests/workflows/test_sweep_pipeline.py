@@ -1,7 +1,5 @@
 """Several models through trtexec in one command: a folder of results for each, by known names."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

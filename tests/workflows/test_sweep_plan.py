@@ -1,7 +1,5 @@
 """What a sweep plans: matrices from files and flags, steps, orders."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

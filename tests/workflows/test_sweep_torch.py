@@ -1,7 +1,5 @@
 """Sweeps from PyTorch on: how a model is loaded reaches every step, shapes are axes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

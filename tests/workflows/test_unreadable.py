@@ -1,7 +1,5 @@
 """Images that cannot be read: a row with its reason, in every task, and never the end of it all."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs models on the same inputs and compares their outputs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

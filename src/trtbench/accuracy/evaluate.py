@@ -1,7 +1,5 @@
 """Evaluates models on labelled data: scores, and the latency of the same pass."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

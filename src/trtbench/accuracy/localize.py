@@ -1,7 +1,5 @@
 """Find the layers that lose a low-precision model's accuracy, and the fewest to exclude."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

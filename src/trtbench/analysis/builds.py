@@ -1,7 +1,5 @@
 """How much repeated builds of one network differ: builders choose kernels by timing them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

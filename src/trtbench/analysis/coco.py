@@ -5,8 +5,6 @@ that is most similar by IoU of boxes or OKS of people. Truths that do not count 
 sizes) are matched last, and detections matched with them do not count either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

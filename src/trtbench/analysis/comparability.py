@@ -5,8 +5,6 @@ a CUDA graph on one side, another machine). A condition that was not recorded do
 is listed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 

@@ -3,8 +3,6 @@
 Every worker imports it, so it only needs numpy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Gate rules: read from text or a table, evaluated on summaries and verdicts, written as JUnit."""
 
-from __future__ import annotations
-
 import math
 import operator
 import re

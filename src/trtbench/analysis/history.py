@@ -1,7 +1,5 @@
 """Find changes of level: within the times of a run, and in a series of runs over time."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

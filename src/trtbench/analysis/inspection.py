@@ -1,7 +1,5 @@
 """The contents of model and engine files as values for terminal, JSON and CSV."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from trtbench.analysis.onnx_graph import (

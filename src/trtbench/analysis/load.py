@@ -5,8 +5,6 @@ arrivals, says which share would exceed the bound at every rate: chance in the a
 decides a percentile of one probe, averages out. What differs from probe to probe is the doubt.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Find which of many parts matter with few trials: one by one, by bisection, the smallest set."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Sequence
 from itertools import combinations

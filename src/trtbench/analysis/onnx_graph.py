@@ -4,8 +4,6 @@ A multiply-add counts as two operations. Traffic is what nodes read and write wi
 lower bound for a single node, an upper bound for a model whose nodes are fused.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Plan how two sides take turns, and when a warm-up ends. Every worker imports it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

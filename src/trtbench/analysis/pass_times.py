@@ -1,7 +1,5 @@
 """Times of a pass over data: load, preprocess, inference and postprocess, after a warm-up."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Accuracy of outputs: tensors against a reference, class scores, and depth maps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Literal

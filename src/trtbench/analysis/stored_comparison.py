@@ -8,8 +8,6 @@ if there are enough, else from the constants below.
 Also the evaluation toolkit's comparison, and what explains the difference of two runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from typing import Literal

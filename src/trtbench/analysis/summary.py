@@ -5,8 +5,6 @@ treat them as independent are too narrow (measured: 0 to 13 % coverage instead o
 effective samples are counted. For runs without samples, printed statistics are used.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

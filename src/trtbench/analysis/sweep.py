@@ -1,7 +1,5 @@
 """Rows of a sweep, one per case with all its rounds; the best rows and the Pareto front."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.summary import ColumnSummary, Summary

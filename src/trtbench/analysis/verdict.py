@@ -6,8 +6,6 @@ test found no difference. Tails are compared by a cluster bootstrap that draws l
 samples, because samples of one launch are correlated.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace

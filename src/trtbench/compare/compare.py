@@ -1,7 +1,5 @@
 """Compare models, engines and stored runs; each verdict has a confidence interval."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable, Collection, Sequence

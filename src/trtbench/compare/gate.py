@@ -1,7 +1,5 @@
 """Gates: rules for a candidate, which is measured until they are decided or time is up."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Build an engine, here or on another machine; it gets its name only when it is complete."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -4,8 +4,6 @@ If anything fails, neither the file nor its record is written. Calibration image
 task, as for the evaluation of the same network.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Sweeps and measurements share them: data, files, settings and versions of tools are in the key.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shlex

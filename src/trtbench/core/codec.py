@@ -1,7 +1,5 @@
 """The versioned JSON form of records."""
 
-from __future__ import annotations
-
 import re
 import threading
 from typing import TypeVar

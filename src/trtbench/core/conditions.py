@@ -8,8 +8,6 @@ one. A number without a unit between two shares is in percentage points, as in t
 ``baseline-0.5`` is ``baseline-0.5%``. A limit needs its %: ``top1>=0.7`` may be 0.7 % or 70 %.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 import re

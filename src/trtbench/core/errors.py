@@ -1,7 +1,5 @@
 """The exceptions: each says what is wrong, the facts, and what to type."""
 
-from __future__ import annotations
-
 import difflib
 import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

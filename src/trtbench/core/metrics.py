@@ -1,7 +1,5 @@
 """Metrics: kind, direction and spelling of numbers; a task declares its own in ``METRICS``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

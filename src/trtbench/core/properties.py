@@ -4,8 +4,6 @@
 used. Labels, titles, keys, series and comparability are derived from it.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Specs and results of verbs: comparisons, conversions, checks, localizations, engines."""
 
-from __future__ import annotations
-
 import reprlib
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Checks of untrusted input: names, paths, owners, texts and sizes."""
 
-from __future__ import annotations
-
 import errno
 import grp
 import os

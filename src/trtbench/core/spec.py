@@ -1,7 +1,5 @@
 """Specs: models, shapes, inputs, runs and builds, with all defaults resolved."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Literal, TypeVar, get_type_hints
 

@@ -1,7 +1,5 @@
 """Converts seconds, bytes and hertz to and from text with units and suitable digits."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import re

@@ -1,7 +1,5 @@
 """The allowed values of flags and records, in a module that is quick to import."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Protocol = Literal["serve", "pipeline", "gpu", "coldl2", "server", "first"]

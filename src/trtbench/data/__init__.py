@@ -1,7 +1,5 @@
 """The files that the demo measures, found wherever the package is installed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trtbench.core.errors import InputError, refuse_unknown

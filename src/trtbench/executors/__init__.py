@@ -4,8 +4,6 @@
 a value and returns a folder.
 """
 
-from __future__ import annotations
-
 from trtbench.core.plugins import Registry
 from trtbench.executors._node import ANSWER as ANSWER
 from trtbench.executors._transfer import FILE_MARK as FILE_MARK

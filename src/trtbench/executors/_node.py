@@ -1,7 +1,5 @@
 """Slots of machines, each for one job at a time, and the process that runs a job."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -5,8 +5,6 @@ once; folders are sent as one archive. Texts name files by marks, because paths 
 machines. Run as a program, it serves requests that arrive by ssh: see ``main``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

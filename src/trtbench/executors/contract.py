@@ -1,7 +1,5 @@
 """What an executor offers, the jobs that it gets, and what they need of a machine."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """Runs jobs on machines that are reached by ssh; their Python may be another version."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

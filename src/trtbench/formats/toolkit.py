@@ -1,7 +1,5 @@
 """Writes and reads the files of the trtexec evaluation toolkit; each file is one value."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

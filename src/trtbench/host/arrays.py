@@ -4,8 +4,6 @@ Inputs are read from ``.npz`` or ``.npy``. Outputs go to several files of bounde
 read by rows; if items have different shapes, as after NonZero, the rows are an array of arrays.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tokenize

@@ -7,8 +7,6 @@ another thread may crash the process: variables that numpy's import would set ar
 worker that must wait until others have ended creates its context later.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Mapping

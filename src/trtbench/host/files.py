@@ -1,7 +1,5 @@
 """Reads small system files and YAML, writes files atomically, and makes temporary folders."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -5,8 +5,6 @@ The kernel releases a lock when its holder dies, so a crash never leaves one beh
 that everyone may write to, and cannot lock a folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

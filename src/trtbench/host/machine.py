@@ -5,8 +5,6 @@ absent, and no function raises. Functions take the root of the file system, so t
 another machine.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

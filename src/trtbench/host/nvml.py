@@ -4,8 +4,6 @@ Every metric is queried separately: on a Jetson, NVML starts but supports almost
 unsupported metric is absent and the others are kept.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

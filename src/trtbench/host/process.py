@@ -5,8 +5,6 @@ lines through a pipe. The parent sleeps in ``select`` until a line, the end or t
 the child has ended, the rest of its group is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

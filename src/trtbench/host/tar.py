@@ -1,7 +1,5 @@
 """Reads uncompressed tar files that somebody else made."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Callable, Iterator
 from functools import partial

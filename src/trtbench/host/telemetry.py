@@ -8,8 +8,6 @@ A locked clock outlives the process that set it, so another process waits for th
 ``python -m trtbench.host.telemetry INDEX`` unlocks the clock of a GPU.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -5,8 +5,6 @@ of PYTHONPATH with compiled modules: they would keep the other interpreter from 
 importing its own numpy.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

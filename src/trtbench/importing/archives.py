@@ -1,7 +1,5 @@
 """Extracts the files of zip and tar archives one at a time, within size limits."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Makes runs from parts of files; missing facts stay unknown, and flags override files."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import re

@@ -1,7 +1,5 @@
 """Imports the files of trtexec and of toolkits as ordinary runs."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

@@ -4,8 +4,6 @@ The cost of a node that several layers came from is divided evenly among them. T
 layer moves when every input and output is read and written exactly once, so it is a lower bound.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

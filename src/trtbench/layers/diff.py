@@ -5,8 +5,6 @@ already aligned; one layer may correspond to several. Numbered names (``Conv_12`
 most of them are in both engines: another export numbers its nodes differently.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ Layers that share a name are matched in order. A profile and layer information o
 are not joined: the table then holds the times alone, with a note.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The table of an engine's layers: names, groups, types, and the graph they form."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

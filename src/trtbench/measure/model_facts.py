@@ -3,8 +3,6 @@
 Also keeps copies of models in the store, to compare later models with them.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@
 says it for the runtime's options.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

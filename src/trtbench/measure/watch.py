@@ -4,8 +4,6 @@ The GPU is not queried while latency is measured: counters are read before and a
 over time are taken in a separate launch.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

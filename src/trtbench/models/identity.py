@@ -1,7 +1,5 @@
 """Models on disk: format, time, hash and size of all their files, and the records next to them."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import mmap

@@ -3,8 +3,6 @@
 Does not know drawing libraries. The role of a line, a bar or a mark determines its colour.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal
 

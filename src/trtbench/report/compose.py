@@ -3,8 +3,6 @@
 Every file of the two folders is a plug-in; the contracts are the classes below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Draws the layers of an engine as an SVG graph for a browser."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from html import escape
 from importlib import resources

@@ -4,8 +4,6 @@ Summaries are cached. ``run.extra["scores"]`` maps a metric to a number, or to a
 with ``value`` and optionally ``low``, ``high`` (or an ``interval`` with both) and ``count``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

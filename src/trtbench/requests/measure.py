@@ -1,7 +1,5 @@
 """Requests of the verbs that measure: bench, compare, gate and sweep."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

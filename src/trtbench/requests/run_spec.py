@@ -1,7 +1,5 @@
 """Builds the RunSpec of a request, and chooses the default runtime."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex

@@ -4,8 +4,6 @@ A runtime does not know the other runtimes, nor who started it. ``contract.py`` 
 offers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from trtbench.core.errors import UsageError

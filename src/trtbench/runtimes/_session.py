@@ -1,7 +1,5 @@
 """The base class for sessions of runtimes in the worker's process, and the inputs of sessions."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import time

@@ -4,8 +4,6 @@ Load, preprocess, inference and postprocess are timed separately, in the same pa
 disk in chunks, so that memory is bounded. The last batch may be shorter.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from array import array

@@ -1,7 +1,5 @@
 """What the module of a runtime offers; ``RUNTIMES`` checks each one when it is loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Runs TensorRT engines in the worker's process, through TensorRT's Python API."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from trtbench.host.tensorrt import Flavour

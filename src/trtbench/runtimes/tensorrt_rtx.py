@@ -1,7 +1,5 @@
 """Runs TensorRT-RTX engines in the worker's process, through its Python API."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from trtbench.host.tensorrt import Flavour

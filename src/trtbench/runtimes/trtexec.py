@@ -3,8 +3,6 @@
 Missing files are an error: trtexec also exits with status 0 if it only printed its help.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import time

@@ -4,8 +4,6 @@
 known to be written later, are ever removed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import os

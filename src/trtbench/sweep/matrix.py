@@ -1,7 +1,5 @@
 """The matrix of a sweep, from a file, a preset or a request; its cases and input shapes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

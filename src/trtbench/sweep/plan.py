@@ -3,8 +3,6 @@
 The key of a step is a hash of all its inputs: data, files, settings, versions of tools.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of a sweep, in its folder: its outline, and the journal of its measurements."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

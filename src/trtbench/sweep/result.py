@@ -1,7 +1,5 @@
 """The results of a sweep: a row for every case, and the files that are written."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence

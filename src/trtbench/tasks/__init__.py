@@ -4,8 +4,6 @@ A task knows files, arrays and ground truth; it does not know runtimes, processe
 reports. ``contract.py`` defines what a task provides; modules that begin with ``_`` are not tasks.
 """
 
-from __future__ import annotations
-
 from trtbench.core.metrics import declare_metrics
 from trtbench.core.plugins import Registry
 from trtbench.tasks.contract import Task

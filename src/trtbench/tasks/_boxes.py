@@ -1,7 +1,5 @@
 """Annotated images: COCO JSON files (boxes and key points) and YOLO label files."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

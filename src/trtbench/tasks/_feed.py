@@ -1,7 +1,5 @@
 """Opens the items that a model is run on: random ones, those of a file, or those of a task."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import shutil

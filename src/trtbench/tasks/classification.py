@@ -1,7 +1,5 @@
 """Classification of images in folders, of arrays, or of skeleton sequences."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A decoded row is x0, y0, x1, y1 in pixels of the image, a score, and the network's class number.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import runpy

@@ -1,7 +1,5 @@
 """Pose estimation: people and their key points, decoded from YOLOv8-pose outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -13,8 +13,6 @@ How the fields of a ``RunSpec`` become flags:
 - the options of the runtime: see ``RUN_OPTIONS`` and ``BUILD_OPTIONS``.
 """
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Conditions, warnings and metadata from a log; each is printed, implied or unknown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar

@@ -4,8 +4,6 @@ A JSON file may hold several documents and ``nan``. trtexec does not escape the 
 so profiles in its layout are read with a regular expression.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

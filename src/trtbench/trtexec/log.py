@@ -4,8 +4,6 @@ The first part yields the lines of a log from any encoding, compressed file, not
 strips foreign prefixes; the second part assigns every line to a run.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import datetime

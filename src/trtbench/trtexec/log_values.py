@@ -1,7 +1,5 @@
 """The values in a log of trtexec, and the collectors that read them line by line."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

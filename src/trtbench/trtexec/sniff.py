@@ -1,7 +1,5 @@
 """Recognises the kind of a file by its first bytes, else by its name."""
 
-from __future__ import annotations
-
 import re
 from typing import BinaryIO, Literal
 

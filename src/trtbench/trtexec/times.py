@@ -13,8 +13,6 @@ A truncated file is an error. trtexec writes every row with the same keys, so a 
 keys reads many rows at once; rows that differ are read one by one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

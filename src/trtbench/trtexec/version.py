@@ -1,7 +1,5 @@
 """TensorRT versions: how to parse them, the flags trtexec has in each, and engine headers."""
 
-from __future__ import annotations
-
 import math
 import re
 import struct

@@ -6,8 +6,6 @@ of kernel selection, which the verdict takes into account.
 Different versions of TensorRT, or builders, cannot share a timing cache, so builds are not paired.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Checks what is installed and which runtimes work, with fixes for what is missing."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import platform

@@ -1,7 +1,5 @@
 """Reads engines from runs or files of trtexec, and shows their layers and differences."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

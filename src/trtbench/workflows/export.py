@@ -1,7 +1,5 @@
 """Exports stored runs to Parquet files or MLflow."""
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Iterable, Iterator

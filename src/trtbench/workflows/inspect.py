@@ -1,7 +1,5 @@
 """Inspects files, and checks whether an engine would load on this machine."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

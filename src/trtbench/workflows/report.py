@@ -1,7 +1,5 @@
 """Writes reports on runs, and the site with a page for each run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Lists stored runs, rebuilds the index, reads histories, and finds baselines."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Iterable

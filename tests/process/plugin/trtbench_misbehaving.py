@@ -3,8 +3,6 @@
 ``--opt launch=1`` misbehaves in that launch only, counted by a file beside the model.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

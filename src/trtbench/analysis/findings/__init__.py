@@ -1,7 +1,5 @@
 """Rules that check results: each rule is a function and a row of the table of findings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from trtbench.analysis.findings import rules

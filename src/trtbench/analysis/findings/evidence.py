@@ -1,7 +1,5 @@
 """The evidence that rules check, and the rules' results; unknown evidence triggers no rule."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rules that check results, each a function that takes the evidence."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

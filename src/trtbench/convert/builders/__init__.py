@@ -1,7 +1,5 @@
 """One module per builder of engines; ``contract.py`` defines what a module must have."""
 
-from __future__ import annotations
-
 from trtbench.convert.builders.contract import Builder
 from trtbench.core.plugins import Registry
 

@@ -5,8 +5,6 @@ typed one builds the types in the model, so the model must be cast or quantized 
 that cannot be built is an error.
 """
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """The names a builder module must have; ``BUILDERS`` checks every module when it is loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Builds engines with the Python API of TensorRT 8.6 to 11, on the GPU that will run them."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import partial
 

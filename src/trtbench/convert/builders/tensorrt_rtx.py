@@ -1,7 +1,5 @@
 """Builds engines with TensorRT-RTX, without a GPU: kernels are chosen when the engine runs."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Builds engines with NVIDIA's trtexec, and checks that it wrote an engine."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from functools import cache

@@ -5,8 +5,6 @@ colours (light and dark). A PNG also contains title and caption.
 Characters that no installed font has appear as boxes in a PNG.
 """
 
-from __future__ import annotations
-
 import html
 import io
 import math

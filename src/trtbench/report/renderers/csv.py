@@ -1,7 +1,5 @@
 """Writes every table of the document as a CSV file with raw values."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Writes the document as JSON: all blocks as data, and the document's extra data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

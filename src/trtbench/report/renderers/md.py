@@ -3,8 +3,6 @@
 All text is escaped, so that a layer called ``<script>`` or ``a|b`` is shown literally.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path

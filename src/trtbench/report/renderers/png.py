@@ -1,7 +1,5 @@
 """Writes every figure of the document as PNG, and copies its pictures."""
 
-from __future__ import annotations
-
 import re
 from importlib import util
 from pathlib import Path

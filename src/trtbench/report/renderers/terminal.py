@@ -5,8 +5,6 @@ If a table is too wide, columns with a high rank are hidden, with a note, or eac
 block with one value per line. Pictures are not shown.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

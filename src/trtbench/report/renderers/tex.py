@@ -4,8 +4,6 @@ The tables use booktabs; long ones use longtable. Any engine compiles them, but 
 need XeLaTeX or LuaLaTeX and a suitable font.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

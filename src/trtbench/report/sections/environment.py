@@ -4,8 +4,6 @@ For the output of ``build``, ``export`` and ``quantize`` and for reports. ``run.
 the record of an engine, ``run.extra["build_log"]`` the content of its build log.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Findings of all runs, grouped by code, most severe first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from trtbench.analysis.findings import RULES, SEVERITIES

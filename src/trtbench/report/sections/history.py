@@ -3,8 +3,6 @@
 For the output of ``trtbench history`` and for reports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from statistics import median
 

@@ -1,7 +1,5 @@
 """Latencies of runs: distribution, time series, percentiles, phases, and GPU telemetry."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

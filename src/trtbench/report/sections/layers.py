@@ -3,8 +3,6 @@
 For the output of ``trtbench profile`` and ``diff`` and for reports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """Summaries: a single run on the terminal, and a table of all runs for reports."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Stands in for ``cuda.bindings.runtime`` in a child process."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
