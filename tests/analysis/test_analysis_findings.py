@@ -1,6 +1,7 @@
 """Every rule of the checklist: cases that must fire, with their severity, and others."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,23 @@ from trtbench.analysis.findings import (
     findings_from_evidence,
     findings_from_run,
     rule_table,
+    rules,
 )
-from trtbench.analysis.findings.evidence import PairFacts
+from trtbench.analysis.findings.evidence import Batches, PairFacts
 from trtbench.analysis.summary import modes
 from trtbench.analysis.verdict import verdict_from_effects
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.core import samples
 from trtbench.core.results import Comparison, Unreadable, Verdict
-from trtbench.core.run import Fact, LaunchFacts, Run
+from trtbench.core.run import Fact, Finding, LaunchFacts, Run
 from trtbench.core.spec import InputSpec
 from trtbench.report.sections.verdicts import with_cycle_verdicts
 
+Found = tuple[Finding, ...]
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = {"conditions": stated(cuda_graph=True, transfers=True, tf32=True)}
 ON_GPU = {"environment": environment(gpus=(GPU,))}
+LAUNCHED = (LaunchFacts(wall_s=1.0, steady=True),)
 ORDER = (0.020, 0.021, 0.019, 0.020, 0.022, 0.018, 0.020, 0.021)
 NO_ORDER = (0.020, -0.021, 0.019, -0.020, 0.022, -0.018, 0.020, -0.021)
 CLEAR = verdict_from_effects([0.1 + 0.001 * (-1) ** k for k in range(10)])
@@ -52,11 +56,12 @@ def spans(**medians: float) -> Evidence:
 
 def profiled(gpu_s: float) -> Evidence:
     launches = (LaunchFacts(profiled_gpu_s=gpu_s),)
-    return Evidence(record=record(launches=launches), summary=spans(host=1.3, gpu=1.0).summary)
+    return replace(spans(host=1.3, gpu=1.0), record=record(launches=launches))
 
 
-def batches(last_ms: float) -> Evidence:
-    return told(ON_GPU, batches=((1, 6e-3, 2e12), (256, last_ms * 1e-3, None)))
+def batches(last_ms: float) -> Found:
+    points = ((1, 6e-3, 2e12), (256, last_ms * 1e-3, None))
+    return rules.missing_sync.findings(Batches(points, peak=2e15))
 
 
 def correlated(phi: float) -> Evidence:
@@ -66,12 +71,13 @@ def correlated(phi: float) -> Evidence:
 
 
 def memory(used: int | None) -> Evidence:
-    return Evidence(telemetry=(samples.TelemetrySample(at_s=0.0, memory_used_bytes=used),))
+    return told(telemetry=(samples.TelemetrySample(at_s=0.0, memory_used_bytes=used),))
 
 
 def told(record_changes: dict[str, Any] | None = None, **fields: Any) -> Evidence:
     """Evidence without samples."""
-    return Evidence(record=record(**(record_changes or {})), **fields)
+    without = run(samples.IterationTimes(), **{"launches": LAUNCHED, **(record_changes or {})})
+    return replace(evidence_from_run(without), **fields)
 
 
 def facts(**known: Any) -> Evidence:
@@ -80,10 +86,10 @@ def facts(**known: Any) -> Evidence:
 
 def pair(
     baseline: dict[str, Any] | None = None, candidate: dict[str, Any] | None = None, **fields: Any
-) -> Evidence:
+) -> PairFacts:
     """The evidence of a comparison of two records."""
     sides = record(**(baseline or {})), record(**(candidate or {}))
-    return Evidence(pair=PairFacts(baseline=sides[0], candidate=sides[1], **fields))
+    return PairFacts(baseline=sides[0], candidate=sides[1], **fields)
 
 
 def compared(effects: int = 10) -> Comparison:
@@ -93,7 +99,7 @@ def compared(effects: int = 10) -> Comparison:
     )
 
 
-def disturbed(baseline: float, candidate: float, alone: Verdict) -> Evidence:
+def disturbed(baseline: float, candidate: float, alone: Verdict) -> PairFacts:
     """Sides that taking turns slowed down, and what the times alone say."""
     found = Comparison(baseline="a", candidate="b", design="duet", verdicts=(CLEAR,), alone=alone)
     moved = {"baseline": baseline, "candidate": candidate}
@@ -140,9 +146,8 @@ def two_kinds(distance: float) -> Evidence:
 
 def layered(total_ms: float) -> Evidence:
     layer = samples.LayerTime(name="conv", total_s=total_ms * 1e-3, average_s=total_ms * 1e-3)
-    base = spans(host=1.3, gpu=1.0)
     profile = samples.LayerProfile(count=10, layers=(layer,))
-    return Evidence(record=base.record, summary=base.summary, layers=profile)
+    return replace(spans(host=1.3, gpu=1.0), layers=profile)
 
 
 def typed(dtype: str) -> Evidence:
@@ -174,19 +179,14 @@ def imported(versions: dict[str, str], fact: Fact) -> Evidence:
     return told({"provenance": "imported", "environment": here, "conditions": {"tf32": fact}})
 
 
-def lost(low: float) -> Evidence:
-    return Evidence(lost=("top1", low, 0.02))
-
-
-def left_out(count: int) -> Evidence:
+def left_out(count: int) -> Found:
     lost = (Unreadable(place=0, name="1.png", reason="cut off"),) * count
-    return Evidence(model="a.onnx", unreadable=lost, items=9)
+    return rules.items_left_out.findings("a.onnx", lost, 9)
 
 
-def prepared(normalize: str) -> Evidence:
+def prepared(normalize: str) -> Found:
     judged = {"task": "classification", "fit": "crop", "normalize": "imagenet"}
-    calibrated = {**judged, "normalize": normalize}
-    return Evidence(model="m", preparation=(calibrated, judged))
+    return rules.prepared_alike.findings("m", {**judged, "normalize": normalize}, judged)
 
 
 def variables(text: str) -> Evidence:
@@ -200,7 +200,7 @@ OTHER_HOST = {"environment": environment(host="b", machine="b")}
 OTHER_VERSION = {"environment": environment(versions={"onnxruntime": "2"})}
 ENERGY = {"energy_window_s": 20.0, "energy_update_s": 0.1, "energy_counter_j": 100}
 
-CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
+CASES: list[tuple[str, str | None, Callable[[], Evidence | PairFacts | Found]]] = [
     ("H01", "error", lambda: worked(1e13)),
     ("H01", None, lambda: worked(5e11)),
     ("H02", "error", lambda: spans(host=0.5, gpu=1.0)),
@@ -295,8 +295,8 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H32", None, lambda: disturbed(0.4, 2.5, NOISY)),  # times alone that say nothing
     ("H33", "warning", lambda: pair(position_effects=ORDER)),
     ("H33", None, lambda: pair(position_effects=NO_ORDER)),
-    ("H34", "note", lambda: pair(comparisons=3)),
-    ("H34", None, lambda: pair()),
+    ("H34", "note", lambda: rules.many_comparisons.findings(3)),
+    ("H34", None, lambda: rules.many_comparisons.findings(1)),
     ("H36", "note", lambda: told()),
     ("H36", None, lambda: told({"spec": spec(protocol="server", rate_hz=100.0)})),
     ("H36", "warning", lambda: facts(offered_hz=1, achieved_hz=1, late_share=0.05)),
@@ -307,8 +307,8 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H38", None, lambda: facts(**ENERGY, energy_integral_j=101)),
     ("H41", "warning", lambda: changed(slice(0, 6), 3.0, seed=5, n=600)),
     ("H41", None, lambda: changed(slice(0, 6), 1.05, seed=5, n=600)),
-    ("H43", "warning", lambda: lost(0.01)),
-    ("H43", None, lambda: lost(-0.01)),
+    ("H43", "warning", lambda: rules.less_accurate.findings("top1", 0.01, 0.02)),
+    ("H43", None, lambda: rules.less_accurate.findings("top1", -0.01, 0.02)),
     ("H44", "warning", lambda: imported({}, Fact(value=None, source="unknown"))),
     ("H44", None, lambda: imported({"tensorrt": "10.9"}, Fact(value=True))),
     ("H45", "note", lambda: pair(None, {"created": "2026-02-01T12:00:00+00:00"})),
@@ -319,8 +319,8 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
     ("H47", None, lambda: facts(measured_at="a")),
     ("H48", "error", lambda: prepared("none")),
     ("H48", None, lambda: prepared("imagenet")),
-    ("H49", "warning", lambda: Evidence(crashed="ended by SIGSEGV")),
-    ("H49", None, lambda: Evidence()),
+    ("H49", "warning", lambda: rules.crashed_builder.findings("ended by SIGSEGV")),
+    ("H49", None, lambda: told()),
     ("H50", "warning", lambda: left_out(2)),
     ("H50", None, lambda: left_out(0)),
     ("H51", "warning", lambda: variables("DNNL_MAX_CPU_ISA=AVX2")),
@@ -328,13 +328,17 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence]]] = [
 ]
 
 
-def severity(evidence: Evidence, code: str) -> str | None:
+def severity(evidence: Evidence | PairFacts, code: str) -> str | None:
     return next((f.severity for f in findings_from_evidence(evidence) if f.code == code), None)
 
 
 @pytest.mark.parametrize(("code", "expected", "make"), CASES)
-def test_rule(code: str, expected: str | None, make: Callable[[], Evidence]) -> None:
-    found = [each for each in findings_from_evidence(make()) if each.code == code]
+def test_rule(
+    code: str, expected: str | None, make: Callable[[], Evidence | PairFacts | Found]
+) -> None:
+    made = make()
+    every = made if isinstance(made, tuple) else findings_from_evidence(made)
+    found = [each for each in every if each.code == code]
     assert [each.severity for each in found][:1] == ([expected] if expected else [])
     assert all(each.evidence and each.remedy and each.message for each in found)
     assert code != "H41" or not any("CUDA" in str(each.remedy) for each in found), "on a CPU"
@@ -350,10 +354,8 @@ def test_the_checklist_is_complete() -> None:
 
 
 def test_nothing_is_said_about_nothing() -> None:
-    assert findings_from_evidence(Evidence()) == ()
-    bare = Evidence(record=record(launches=(), inputs=()))
-    assert {f.code for f in findings_from_evidence(bare)} <= {"H10", "H30", "H36"}
-    assert isinstance(findings_from_run(run(samples.IterationTimes())), tuple)
+    bare = run(samples.IterationTimes(), launches=(), inputs=())
+    assert {f.code for f in findings_from_run(bare)} <= {"H10", "H30", "H36"}
 
 
 def test_two_spinning_pools_in_one_process_are_found_by_what_the_runtime_records() -> None:
@@ -377,13 +379,6 @@ def test_findings_look_at_the_gpu_that_ran() -> None:
     renumbered = told({**busy, "facts": {"gpu_index": 1}}, telemetry=looks(1980))
     assert not severity(renumbered, "H08")
     assert renumbered.gpu == other
-
-
-def test_drift_matters_less_in_a_duet() -> None:
-    alone = changed(slice(300, None), 1.1)
-    sides = PairFacts(baseline=record(), candidate=record(), comparison=compared())
-    duet = Evidence(times=alone.times, summary=alone.summary, segments=alone.segments, pair=sides)
-    assert (severity(alone, "H15"), severity(duet, "H15")) == ("warning", "note")
 
 
 @pytest.mark.parametrize(

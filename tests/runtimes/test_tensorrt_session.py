@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis_values import record
+from analysis_values import run
 from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, Context, DataType, Engine, Trt, plan_bytes
-from trtbench.analysis.findings import findings_from_evidence
-from trtbench.analysis.findings.evidence import Evidence
+from trtbench.analysis.findings import findings_from_run
 from trtbench.core.errors import InputError, UnavailableError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.samples import IterationTimes
@@ -131,8 +130,8 @@ def test_a_graph_that_keeps_its_first_inputs_is_left_out_with_a_finding(
     assert outcome.conditions["cuda_graph"].value is False
     assert outcome.conditions["cuda_graph_fell_back"].value is True
     assert outcome.evidence["graph_outputs_differ"] is True
-    seen = Evidence(record=record(facts={"graph_outputs_differ": True}))
-    [told] = [each for each in findings_from_evidence(seen) if each.code == "H03"]
+    seen = run(IterationTimes(), facts={"graph_outputs_differ": True})
+    [told] = [each for each in findings_from_run(seen) if each.code == "H03"]
     assert (told.code, told.severity) == ("H03", "warning")
     assert "replayed on new inputs" in told.message
 

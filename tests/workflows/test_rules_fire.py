@@ -328,20 +328,8 @@ def test_many_comparisons_and_lost_accuracy_are_told_beside_a_pair(
         (results_folder(stage.store, sha256) / SCORES).write_bytes(json_from_value(kept))
     comparison = comparison_from_runs(first, second)
     sides, more = (first, second), {"comparisons": 3, "store": stage.store}
-    found = with_further_findings(comparison, sides, accept=(), **more)
+    found = with_further_findings(comparison, sides, **more)
     assert {"H34", "H43"} <= codes(found)
-
-
-def test_what_was_accepted_is_no_error_beside_a_pair(stage: Stage) -> None:
-    """Each difference is told once, as it was judged."""
-    one, other = stage.run(World(), batch=1), stage.run(World(), batch=4)
-    accept = ("batch", "inputs")
-    judged = comparison_from_runs(one, other, accept=accept)
-    found = with_further_findings(
-        judged, (one, other), comparisons=1, store=stage.store, accept=accept
-    ).findings
-    assert found == judged.findings
-    assert {each.severity for each in found if each.code == "H25"} == {"note"}
 
 
 def test_an_imported_summary_lacks_what_it_takes_to_compare_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from trtbench.analysis.check import (
     pair_outputs,
     rule_from_text,
 )
-from trtbench.analysis.findings import Evidence, findings_from_evidence
+from trtbench.analysis.findings.rules import items_left_out, prepared_alike
 from trtbench.convert.steps import with_engines
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
@@ -300,8 +300,7 @@ def preparation_findings(
     label: str, model: ModelRef, judged: Mapping[str, Scalar]
 ) -> tuple[Finding, ...]:
     """Return a finding if images were prepared differently for calibration than here."""
-    preparation = preparation_of_model(model), judged
-    return findings_from_evidence(Evidence(model=label, preparation=preparation))
+    return prepared_alike.findings(label, preparation_of_model(model), judged)
 
 
 def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Finding, ...]:
@@ -319,8 +318,7 @@ def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Fin
     found: list[Finding] = []
     for label, outcome in passes:
         lost = outcome.unreadable
-        seen = Evidence(model=label, unreadable=lost, items=outcome.items + len(lost))
-        found += findings_from_evidence(seen)
+        found += items_left_out.findings(label, lost, outcome.items + len(lost))
     return tuple(found)
 
 

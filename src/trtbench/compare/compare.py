@@ -18,7 +18,8 @@ from trtbench.analysis.comparability import (
     inputs_reason,
 )
 from trtbench.analysis.findings import findings_from_evidence
-from trtbench.analysis.findings.evidence import Evidence, PairFacts
+from trtbench.analysis.findings.evidence import PairFacts
+from trtbench.analysis.findings.rules import less_accurate, many_comparisons
 from trtbench.compare import turns
 from trtbench.convert.steps import with_engines
 from trtbench.core.codec import json_from_value
@@ -86,9 +87,7 @@ def compare(
     for each, head in zip(found, heads, strict=True):
         comparison = each.comparison.having(verdicts=(head, *each.comparison.verdicts[1:]))
         sides, count = (each.baseline, each.candidate), len(found)
-        comparison = with_further_findings(
-            comparison, sides, comparisons=count, store=store, accept=request.accept
-        )
+        comparison = with_further_findings(comparison, sides, comparisons=count, store=store)
         results.append(replace(each, comparison=comparison))
     return results
 
@@ -407,7 +406,7 @@ def with_findings(
         one_process=how is not None and how.value == "one process",
         position_effects=_position_effects(baseline, candidate),
     )
-    return comparison.having(findings=findings_from_evidence(Evidence(pair=pair)))
+    return comparison.having(findings=findings_from_evidence(pair))
 
 
 def _clock(record: RunRecord) -> float | None:
@@ -434,21 +433,12 @@ def _position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
 
 
 def with_further_findings(
-    comparison: Comparison,
-    sides: tuple[Run, Run],
-    *,
-    comparisons: int,
-    store: Store,
-    accept: Collection[str],
+    comparison: Comparison, sides: tuple[Run, Run], *, comparisons: int, store: Store
 ) -> Comparison:
     """Add findings about the number of comparisons and about accuracy that was lost."""
-    first, second = (run.record for run in sides)
-    pair = PairFacts(
-        baseline=first, candidate=second, comparisons=comparisons, accept=tuple(accept)
-    )
     kept = (stored_scores(run, store) for run in sides)
     known, candidate = (scores.by_metric() if scores else {} for scores in kept)
-    lost = [("", 0.0, 0.0)]  # the first entry means: no metric
+    found = [*comparison.findings, *many_comparisons.findings(comparisons)]
     for metric, before in known.items():
         after = candidate.get(metric)
         if after is None or before.interval is None or after.interval is None:
@@ -458,12 +448,5 @@ def with_further_findings(
             drop = before.value - after.value if "high" in better else after.value - before.value
             both = (before.interval, after.interval)  # half-widths add in quadrature
             half = math.hypot(*((each.high - each.low) / 2 for each in both))
-            lost.append((metric, drop - half, drop + half))
-    found = [
-        finding
-        for each in lost
-        for finding in findings_from_evidence(Evidence(pair=pair, lost=each))
-        if finding not in comparison.findings
-    ]
-    unique = {(finding.code, finding.message): finding for finding in found}
-    return comparison.having(findings=(*comparison.findings, *unique.values()))
+            found += less_accurate.findings(metric, drop - half, drop + half)
+    return comparison.having(findings=tuple(found))

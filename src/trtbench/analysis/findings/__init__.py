@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 
 from trtbench.analysis.findings import rules
-from trtbench.analysis.findings.evidence import Evidence, Rule, evidence_from_run
+from trtbench.analysis.findings.evidence import (
+    Batches,
+    Evidence,
+    PairFacts,
+    Rule,
+    evidence_from_run,
+)
 from trtbench.analysis.summary import Summary
 from trtbench.core.properties import series_key
 from trtbench.core.run import Finding, Run
@@ -29,9 +35,10 @@ def findings_from_run(run: Run, *, summary: Summary | None = None) -> tuple[Find
     return findings_from_evidence(evidence_from_run(run, summary=summary))
 
 
-def findings_from_evidence(evidence: Evidence) -> tuple[Finding, ...]:
-    """Check the evidence with every rule; the most severe finding comes first."""
-    found = [finding for rule in RULES for finding in rule.findings(evidence)]
+def findings_from_evidence(evidence: Evidence | PairFacts) -> tuple[Finding, ...]:
+    """Check a run or a pair with every rule for it; the most severe finding comes first."""
+    rules = [x for x in RULES if isinstance(evidence, x.check.__annotations__.get("e", ()))]
+    found = [finding for rule in rules for finding in rule.findings(evidence)]
     return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
@@ -42,16 +49,15 @@ def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]
         if run.record.batch and len(run.times):
             key = series_key(run.record, leave_out=("batch",)), run.record.environment.host
             groups.setdefault(key, {})[run.record.batch] = run
-    rule = next(rule for rule in RULES if rule.code == "H02")
     found = {}
     for members in groups.values():
         seen = {batch: evidence_from_run(run) for batch, run in members.items()}
-        points = tuple(
-            (batch, each.median(members[batch].times.headline) or 0.0, each.fact("flops"))
-            for batch, each in seen.items()
-        )
-        largest = members[max(members)]
-        found[largest.id] = tuple(rule.findings(Evidence(record=largest.record, batches=points)))
+        points = [
+            (batch, each.median(each.times.headline) or 0.0, each.fact("flops"))
+            for batch, each in sorted(seen.items())
+        ]
+        peak, _ = seen[max(seen)].peaks()
+        found[members[max(seen)].id] = rules.missing_sync.findings(Batches(points, peak))
     return {run: findings for run, findings in found.items() if findings}
 
 

@@ -1,15 +1,26 @@
-"""The evidence that rules check, and the rules' results; unknown evidence triggers no rule."""
+"""The evidence that rules check, and the rules' results.
+
+A rule whose argument is ``e`` checks every run or pair, as its annotation says; others are called
+where their evidence is.
+"""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from trtbench.analysis.history import Segmentation, segment
 from trtbench.analysis.summary import Summary, summary_from_samples
 from trtbench.core import run as core
-from trtbench.core.results import Comparison, Unreadable, VerdictKind
-from trtbench.core.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
+from trtbench.core.results import Comparison, VerdictKind
+from trtbench.core.samples import (
+    Column,
+    EngineGraph,
+    IterationTimes,
+    LayerProfile,
+    TelemetrySample,
+)
 from trtbench.core.spec import Value
 from trtbench.layers.cost import peak_of
 
@@ -28,39 +39,36 @@ class PairFacts(Value, frozen=True, kw_only=True):
     interference: dict[str, float] = {}  # per side: median in turns over median alone
     one_process: bool = False
     position_effects: tuple[float, ...] = ()  # per launch: ln(time run second / time run first)
-    comparisons: int = 1
+
+    @property
+    def sides(self) -> tuple[core.RunRecord, core.RunRecord]:
+        return self.baseline, self.candidate
+
+
+class Batches(NamedTuple):
+    """Runs of one model with several batch sizes."""
+
+    points: Sequence[tuple[int, float, float | None]]
+    """Batch size, latency in seconds and FLOPs of a query, in order of the size."""
+    peak: float | None  # FLOP/s of the device
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evidence:
-    """One measurement, and everything known about it."""
+    """One run, and everything known about it."""
 
-    record: core.RunRecord | None = None
-    times: IterationTimes | None = None
-    summary: Summary | None = None
-    segments: tuple[Segmentation, ...] = ()
+    record: core.RunRecord
+    times: IterationTimes
+    summary: Summary
+    parts: Sequence[Column] = ()  # samples of the headline, by launch
+    segments: Sequence[Segmentation] = ()
     telemetry: tuple[TelemetrySample, ...] = ()
     layers: LayerProfile | None = None
     graph: EngineGraph | None = None
-    batches: tuple[tuple[int, float, float | None], ...] = ()
-    """Runs of one model: batch size, latency in seconds and FLOPs of a query."""
-    model: str = ""
-    lost: tuple[str, float, float] = ("", 0.0, 0.0)
-    """A metric and the interval of its loss against the baseline; positive is a loss."""
-    preparation: tuple[Mapping[str, core.Scalar], Mapping[str, core.Scalar]] = ({}, {})
-    """How images were prepared for calibration, and for the evaluation."""
-    unreadable: tuple[Unreadable, ...] = ()
-    items: int = 0
-    crashed: str | None = None  # how a builder ended after it had reported success
-    pair: PairFacts | None = None
-
-    @property
-    def launches(self) -> tuple[core.LaunchFacts, ...]:
-        return self.record.launches if self.record else ()
 
     @property
     def gpu(self) -> core.Gpu | None:
-        return core.gpu_of(self.record) if self.record else None
+        return core.gpu_of(self.record)
 
     def peaks(self) -> tuple[float | None, float | None]:
         """Return peak FLOP/s (of the fastest allowed type) and bytes/s from the data sheet."""
@@ -75,15 +83,15 @@ class Evidence:
 
     def median(self, column: str) -> float | None:
         """Return the median of a column; ``None`` if it was not measured."""
-        columns = self.summary.columns if self.summary else ()
-        return next((each.median for each in columns if each.column == column), None)
+        found = (each.median for each in self.summary.columns if each.column == column)
+        return next(found, None)
 
     def device_s(self, gpu_s: float) -> float:
         """Return GPU time plus the median times of the copies."""
         return gpu_s + sum(known([self.median("h2d"), self.median("d2h")]))
 
     def condition(self, key: str) -> object:
-        return core.known_value(self.record.conditions.get(key)) if self.record else None
+        return core.known_value(self.record.conditions.get(key))
 
     def fact(self, key: str) -> float | None:
         """Return a numeric fact of the run or its machine; ``None`` if unknown."""
@@ -92,17 +100,17 @@ class Evidence:
 
     def recorded(self, key: str) -> core.Scalar:
         """Return a fact of the run or its machine; ``None`` if unknown."""
-        if self.record is None:
-            return None
         return self.record.facts.get(key, self.record.environment.extra.get(key))
 
 
 def evidence_from_run(run: core.Run, *, summary: Summary | None = None) -> Evidence:
+    parts = run.times.by_launch(run.times.headline) if len(run.times) else []
     return Evidence(
         record=run.record,
         times=run.times,
         summary=summary or summary_from_samples(run),
-        segments=tuple(map(segment, run.times.by_launch(run.times.headline) if run.times else ())),
+        parts=parts,
+        segments=[segment(part) for part in parts],
         telemetry=run.telemetry,
         layers=run.layers,
         graph=run.graph,
@@ -121,7 +129,7 @@ class Hit:
 
 
 Limits = Mapping[str, float]
-RuleCheck = Callable[[Evidence, Limits], Iterable[Hit]]
+RuleCheck = Callable[..., Iterable[Hit]]
 
 
 @dataclass(frozen=True)
@@ -142,8 +150,8 @@ class Rule:
         found = dict(zip(parts[1::2], parts[2::2], strict=True)).get(name, "").removesuffix(".")
         return spaced(found.format(**self.limits))
 
-    def findings(self, evidence: Evidence) -> list[core.Finding]:
-        return [
+    def findings(self, *evidence: object) -> tuple[core.Finding, ...]:
+        return tuple(
             core.Finding(
                 code=self.code,
                 severity=hit.severity or self.severity,
@@ -155,8 +163,8 @@ class Rule:
                 remedy=hit.remedy,
                 concerns=hit.concerns or self.concerns,
             )
-            for hit in self.check(evidence, self.limits)
-        ]
+            for hit in self.check(*evidence, self.limits)
+        )
 
 
 def rule(

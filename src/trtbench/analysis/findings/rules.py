@@ -2,14 +2,22 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from trtbench.analysis.comparability import across_devices, differences
 from trtbench.analysis.distributions import trimmed
-from trtbench.analysis.findings.evidence import Evidence, Hit, Limits, known, rule
+from trtbench.analysis.findings.evidence import (
+    Batches,
+    Evidence,
+    Hit,
+    Limits,
+    PairFacts,
+    known,
+    rule,
+)
 from trtbench.analysis.summary import modes, value_step
 from trtbench.core.properties import (
     PROPERTIES,
@@ -19,6 +27,7 @@ from trtbench.core.properties import (
     variable_of,
     variables_of,
 )
+from trtbench.core.results import Unreadable
 from trtbench.core.run import (
     RunRecord,
     Scalar,
@@ -39,7 +48,7 @@ def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
     its bandwidth (weights larger than L2).
     Source: roofline; ArtTRT implied 1000 TFLOP/s. Means: the clock did not cover all of the work;
     the number is not a time of this model."""
-    column = "gpu" if e.median("gpu") else (e.summary.headline if e.summary else "host")
+    column = "gpu" if e.median("gpu") else e.summary.headline
     time_s, (flops_per_s, bytes_per_s) = e.median(column), e.peaks()
     weights, cache = e.fact("weight_bytes") or 0, (e.gpu.l2_bytes if e.gpu else 0) or 0
     for name, limit, work, peak in (
@@ -55,29 +64,28 @@ def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 @rule("H02", "missing synchronisation", "error", "host",
       identity=0.98, slack_us=2, flat=0.05, batches=8, peak=0.5)  # fmt: skip
-def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
+def missing_sync(e: Evidence | Batches, at: Limits) -> Iterator[Hit]:
     """median host time below {identity:.0%} of median GPU time, or, one query at a time, more
     than {slack_us:.0f} µs below the sum of copies and GPU work; a warning when latency stays
     within {flat:.0%} over {batches:.0f} times the batch at more than {peak:.0%} of the peak.
     Source: TensorRT issue 3493; ArtTRT's 6 ms at every batch. Means: work was still running when
     the clock stopped; the number is too small."""
     remedy = "wait for the stream before reading the clock: --protocol serve"
-    points, (peak, _) = sorted(e.batches), e.peaks()
-    if len(points) > 1 and (flops := points[0][2]) and peak:
-        (least, first_s, _), (most, last_s, _) = points[0], points[-1]
-        share = flops * most / max(1, least) / last_s / peak
+    if isinstance(e, Batches):
+        (least, first_s, flops), (most, last_s, _) = e.points[0], e.points[-1]
+        share = flops * most / max(1, least) / last_s / e.peak if flops and e.peak else 0.0
         flat = abs(last_s / first_s - 1) <= at["flat"] and most >= at["batches"] * least
         if flat and share > at["peak"]:
             message = f"batch {most} takes as long as batch {least}"
             message += ": probably only the launch was timed"
             evidence = {"batch": most, "share_of_peak": share}
             yield Hit(message, evidence, remedy, severity="warning")
+        return
     host, gpu = e.median("host"), e.median("gpu")
     if host is None or gpu is None:
         return
     spans = e.device_s(gpu)
-    serial = e.record is not None and protocol_of(e.record) == "serve"
-    overlaps = serial and host < spans - at["slack_us"] * 1e-6
+    overlaps = protocol_of(e.record) == "serve" and host < spans - at["slack_us"] * 1e-6
     if overlaps or host < at["identity"] * gpu:
         message = "the host clock stopped before the GPU had finished"
         yield Hit(message, {"host_ms": host * 1e3, "device_ms": spans * 1e3}, remedy)
@@ -128,13 +136,11 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: pyperf; CUDA events 0.5 µs; trtexec's float32. Means: the clock's own error is a visible
     part of the number."""
     host = e.median("host")
-    floor = max(known(launch.timer_floor_s for launch in e.launches), default=0.0)
+    floor = max(known(launch.timer_floor_s for launch in e.record.launches), default=0.0)
     if host is not None and host < at["floor"] * floor:
         message = f"one query lasts only {host / floor:.0f} times the clock's own cost"
         evidence = {"median_us": host * 1e6, "floor_us": floor * 1e6}
         yield Hit(message, evidence, "measure a larger --batch, so that one query lasts longer")
-    if e.times is None or e.summary is None:
-        return
     least = at["share"] * (e.median(e.summary.headline) or 0.0)
     for name, column in e.times.durations().items():
         (step, equal), median = value_step(column), e.median(name) or 0.0
@@ -204,7 +210,7 @@ def layer_sum(e: Evidence, at: Limits) -> Iterator[Hit]:
 def profiler_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
     """GPU time with the profiler attached differs by more than {share:.0%}.
     Source: TensorRT IProfiler. Means: times of layers are those of a slower or faster run."""
-    gpu, profiled = e.median("gpu"), known(launch.profiled_gpu_s for launch in e.launches)
+    gpu, profiled = e.median("gpu"), known(launch.profiled_gpu_s for launch in e.record.launches)
     off = float(np.median(profiled)) / gpu - 1 if gpu and profiled else 0.0
     if abs(off) > at["share"]:
         message = f"with the profiler attached the GPU time was {off:+.0%}"
@@ -212,15 +218,17 @@ def profiler_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 @rule("H13", "too few samples", "note", launches=5)
-def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
+def too_few(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
     """a percentile needs more effective samples than there are (its cell stays empty); a warning
     with two or more but fewer than {launches:.0f} launches, or launches of a comparison.
     Source: order statistics; Student's t. Means: a percentile, or an interval over launches, would
     be mostly chance."""
-    comparison = e.pair.comparison if e.pair else None
-    counted: list[tuple[int, str | None]] = []
-    if e.summary is not None and e.summary.columns:
-        head, tails = e.summary.column(e.summary.headline), (0.9, 0.95, 0.99, 0.999)
+    count, concerns = 0, None
+    if isinstance(e, PairFacts):
+        if e.comparison is not None and e.comparison.design != "apart":
+            count = len(e.comparison.effects)
+    elif head := e.summary.head:
+        tails = (0.9, 0.95, 0.99, 0.999)
         missing = [each for each in head.quantiles if each.value is None and each.q in tails]
         if missing:
             needed = {quantile.name: quantile.needed for quantile in missing}
@@ -228,14 +236,11 @@ def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy = f"--iterations {missing[-1].needed}"
             yield Hit(f"{', '.join(needed)} not shown: {lacking}", needed, remedy, missing[0].name)
         if e.summary.launches > 1:
-            counted.append((e.summary.launches, e.summary.headline))
-    if comparison is not None and comparison.design != "apart":
-        counted.append((len(comparison.effects), None))
-    for count, concerns in counted:
-        if 0 < count < at["launches"]:
-            message = f"{count} launches give only a rough interval"
-            remedy = f"--launches {at['launches']:.0f}"
-            yield Hit(message, {"launches": count}, remedy, concerns, severity="warning")
+            count, concerns = e.summary.launches, e.summary.headline
+    if 0 < count < at["launches"]:
+        message = f"{count} launches give only a rough interval"
+        remedy = f"--launches {at['launches']:.0f}"
+        yield Hit(message, {"launches": count}, remedy, concerns, severity="warning")
 
 
 @rule("H14", "one launch only", "warning")
@@ -243,7 +248,7 @@ def one_launch(e: Evidence, at: Limits) -> Iterator[Hit]:
     """all samples come from a single process.
     Source: 97 to 99 % of the variance lies between launches, measured. Means: another launch can
     have another level, and nothing here shows by how much."""
-    if e.summary is not None and e.summary.columns and e.summary.launches == 1:
+    if e.summary.columns and e.summary.launches == 1:
         message = "one launch: another one may differ by more than any interval within it"
         evidence = {"launches": 1, "samples": e.summary.columns[0].count}
         yield Hit(message, evidence, "--launches 5")
@@ -252,24 +257,18 @@ def one_launch(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H15", "not stationary", "warning", change=0.01, thirds=0.02)
 def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
     """the level changes by more than {change:.0%} within the measured part, the last third
-    differs from the first by more than {thirds:.0%}, or warm-up ended at its cap (a note when
-    sides were interleaved).
+    differs from the first by more than {thirds:.0%}, or warm-up ended at its cap.
     Source: Barrett et al. 2017. Means: the median depends on when the measurement began and how
     long it took."""
-    column = e.summary.headline if e.summary else None
-    comparison = e.pair.comparison if e.pair else None
-    duet = comparison is not None and comparison.design == "duet"  # drift affects both sides
-    severity: Severity | None = "note" if duet else None
-    capped = sum(launch.steady is False for launch in e.launches)
+    column = e.summary.headline
+    capped = sum(launch.steady is False for launch in e.record.launches)
     if capped:
         message = f"warm-up of {capped} launches ended without being steady"
         remedy = "--warmup 10s --duration 10s, or find what else runs on the machine"
-        yield Hit(message, {"unsteady_warmups": capped}, remedy, column, severity)
-    if column is None or e.times is None or not len(e.times):
-        return
+        yield Hit(message, {"unsteady_warmups": capped}, remedy, column)
     moved = [s for s in e.segments if s.kind != "flat" and s.largest_change > at["change"]]
-    launches, drifts = e.times.by_launch(column), [0.0]
-    for part in launches:
+    drifts = [0.0]
+    for part in e.parts:
         third = len(part) // 3
         if third >= 20 and (first := float(np.median(part[:third]))) > 0:
             drifts.append(float(np.median(part[-third:])) / first - 1)
@@ -278,11 +277,11 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
         return
     change = max((segment.largest_change for segment in moved), default=0.0)
     kinds = ", ".join(sorted({segment.kind for segment in moved})) or "drift"
-    found = f"{max(change, abs(drift)):.1%} in {max(len(moved), 1)} of {len(launches)} launches"
+    found = f"{max(change, abs(drift)):.1%} in {max(len(moved), 1)} of {len(e.parts)} launches"
     message = f"times changed while measuring ({kinds}): by {found}"
     evidence = {"largest_change": change, "last_third_vs_first": drift}
     remedy = "--warmup 5s, a quiet machine, or trtbench compare for a ratio"
-    yield Hit(message, evidence, remedy, column, severity)
+    yield Hit(message, evidence, remedy, column)
 
 
 @rule("H17", "two modes", "warning", separation=4, minor=0.05, gap=0.01)
@@ -291,9 +290,7 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
     {minor:.0%} in the smaller group, and a gap above {gap:.0%} of the median.
     Source: calibrated: no false alarm on five unimodal families. Means: the median describes one of
     two states, and which one can change from run to run."""
-    if e.times is None or not len(e.times):
-        return
-    splits = (modes(part) for part in e.times.by_launch(e.times.headline))
+    splits = map(modes, e.parts)
     distinct = [each for each in splits if each and each.separation > at["separation"]]
     found = [x for x in distinct if x.minor_share >= at["minor"] and x.gap > at["gap"]]
     if found:
@@ -311,9 +308,9 @@ def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
     """p99 above {p99} times the median, or the maximum above {max:.0f} times.
     Source: pyperf ±50 %. Means: a few queries are much slower; a service with a deadline meets
     them."""
-    if e.summary is None or e.times is None or not len(e.times):
+    head = e.summary.head
+    if head is None:
         return
-    head = e.summary.column(e.summary.headline)
     far = (head.quantile(0.99).value or 0) > at["p99"] * head.median
     if head.median > 0 and (far or head.max > at["max"] * head.median):
         column, largest = e.times.durations()[head.column], head.max / head.median
@@ -329,10 +326,8 @@ def autocorrelated(e: Evidence, at: Limits) -> Iterator[Hit]:
     """a correlation time above {tau:.0f} samples.
     Source: 16 to 21 is usual on a shared machine, measured. Means: neighbouring samples repeat one
     another: intervals rest on fewer samples than were taken."""
-    if e.summary is None or not e.summary.columns:
-        return
-    head = e.summary.column(e.summary.headline)
-    if head.effective and head.count / head.effective > at["tau"]:
+    head = e.summary.head
+    if head and head.effective and head.count / head.effective > at["tau"]:
         message = f"{head.count} samples are worth {head.effective:.0f} independent ones"
         evidence = {"tau": head.count / head.effective, "effective": head.effective}
         remedy = "more launches instead of more iterations: --launches 5"
@@ -346,10 +341,10 @@ def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: CUDA lazy loading; TensorRT-RTX background compilation. Means: the number includes work
     that happens once, not with every query."""
     first, ratios = int(at["first"]), [0.0]
-    for part in e.times.by_launch(e.times.headline) if e.times and len(e.times) else ():
+    for part in e.parts:
         if len(part) >= 10 * first and (median := float(np.median(part))) > 0:
             ratios.append(float(np.min(part[:first])) / median)
-    if e.times is not None and max(ratios) > at["times"]:
+    if max(ratios) > at["times"]:
         took = f"the first measured iterations took {max(ratios):.1f} times the median"
         evidence = {"first_over_median": max(ratios)}
         remedy = "--warmup 5s" + ("; CUDA_MODULE_LOADING=EAGER" if e.times.gpu is not None else "")
@@ -367,8 +362,6 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     note if only the record file names a precision.
     Source: TensorRT 11 is strongly typed. Means: the number belongs to another precision than the
     name of the model says."""
-    if e.record is None:
-        return
     label = precision_of(e.record) or e.record.spec.precision
     if (claimed := e.recorded("claimed_precision")) is not None:
         ran = precision_of(e.record)
@@ -420,7 +413,7 @@ def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
     """random or constant input, the same buffer every time.
     Source: power and sparsity depend on data. Means: power, sparsity and branches depend on the
     values; other inputs can be slower or faster."""
-    if e.record is None or e.record.provenance != "measured":
+    if e.record.provenance != "measured":
         return
     constant = e.recorded("inputs_constant")
     files = {"load_inputs", "loadInputs"} & options_of(e.record).keys()
@@ -442,7 +435,7 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
         message = f"{late:.1%} of the requests were sent late, which adds to their latency"
         remedy = "keep a core free for the sender: fewer --threads, no other work"
         yield Hit(message, {"late_share": late}, remedy, "host", severity="warning")
-    protocol = protocol_of(e.record) if e.record is not None else None
+    protocol = protocol_of(e.record)
     if protocol in ("serve", "pipeline", "gpu") and e.fact("offered_hz") is None:
         message = "each query waited for the one before: queueing in a busy service adds latency"
         yield Hit(message, {"protocol": protocol}, "--protocol server --rate 100/s")
@@ -505,7 +498,7 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
     above {step:.0%}.
     Source: trtexec's source: float32 milliseconds since start. Means: conditions that change the
     number are unknown, so it may not be comparable."""
-    if e.record is None or e.record.provenance != "imported":
+    if e.record.provenance != "imported":
         return
     unknown = sorted(key for key, fact in e.record.conditions.items() if known_value(fact) is None)
     versions = e.record.environment.versions
@@ -516,7 +509,7 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy = "import the log too: trtbench import times.json trtexec.log"
         named = missing or "the version"
         yield Hit(f"imported without a record of {named}", {"unknown": missing}, remedy)
-    median, column = e.median("enqueue"), e.times.enqueue if e.times is not None else None
+    median, column = e.median("enqueue"), e.times.enqueue
     step = value_step(column)[0] if column is not None else None
     if step and median and step > at["step"] * median:
         message = f"enqueue times come from rounded time stamps, in steps of {step / median:.0%}"
@@ -530,8 +523,7 @@ def tool_warned(e: Evidence, at: Limits) -> Iterator[Hit]:
     or by copies, a graph that was not captured, lowered clocks); a note on how the engine was
     made.
     Source: trtexec's own report. Means: the tool that measured doubts its own number."""
-    facts = e.record.facts if e.record is not None else {}
-    for key, value in facts.items():
+    for key, value in e.record.facts.items():
         if not key.startswith(_WARNED) or not isinstance(value, str):
             continue
         kind = key[len(_WARNED) :]
@@ -600,7 +592,7 @@ def asked_and_ran(e: Evidence, at: Limits) -> Iterator[Hit]:
     differ from what was requested, or are unknown; labels show what ran.
     Source: what the session or the program reports. Means: the number answers another question than
     the one that was asked."""
-    for what, asked, ran in contradictions(e.record) if e.record is not None else ():
+    for what, asked, ran in contradictions(e.record):
         reason = f"{ran} ran" if ran is not None else "what ran is unknown"
         message = f"{what} {asked} was requested, but {reason}"
         remedy = {
@@ -611,11 +603,12 @@ def asked_and_ran(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 @rule("H48", "images prepared differently for calibration", "error")
-def prepared_alike(e: Evidence, at: Limits) -> Iterator[Hit]:
+def prepared_alike(
+    model: str, calibrated: Mapping[str, Scalar], judged: Mapping[str, Scalar], at: Limits
+) -> Iterator[Hit]:
     """images for calibration were scaled, cropped or normalised differently than those for the
     evaluation.
     Source: calibrated with other normalisation, INT8 reached 43 % top-1 instead of 70 %."""
-    calibrated, judged = e.preparation
     other = [key for key in {**calibrated, **judged} if calibrated.get(key) != judged.get(key)]
     # A value that one side did not record may be the same; so may another task's preparation.
     if not {*calibrated} & {*judged} & {*other} - {"task"}:
@@ -624,33 +617,34 @@ def prepared_alike(e: Evidence, at: Limits) -> Iterator[Hit]:
         ", ".join(f"{key} {side.get(key, 'none')}" for key in other)
         for side in (calibrated, judged)
     )
-    message = f"{e.model} was calibrated with differently prepared images: {before}; here: {now}"
+    message = f"{model} was calibrated with differently prepared images: {before}; here: {now}"
     remedy = "quantize or build again with the --task and the flags of this evaluation"
-    yield Hit(message, {"calibrated": before, "judged": now}, remedy, e.model)
+    yield Hit(message, {"calibrated": before, "judged": now}, remedy, model)
 
 
 @rule("H49", "engine of a builder that crashed", "warning")
-def crashed_builder(e: Evidence, at: Limits) -> Iterator[Hit]:
+def crashed_builder(end: str, at: Limits) -> Iterator[Hit]:
     """trtexec built and saved the engine, printed PASSED, and crashed while it exited; a new
     process loads and runs the engine.
     Source: trtexec 8.6.0 with a timing cache on an H200: SIGSEGV after PASSED."""
-    if e.crashed is not None:
-        message = f"trtexec {e.crashed} after it had printed PASSED"
-        message += "; the engine loads and runs in a new process, so it was kept"
-        remedy = "--no-timing-cache, or another version of TensorRT"
-        yield Hit(message, {"builder": e.crashed}, remedy)
+    message = f"trtexec {end} after it had printed PASSED"
+    message += "; the engine loads and runs in a new process, so it was kept"
+    remedy = "--no-timing-cache, or another version of TensorRT"
+    yield Hit(message, {"builder": end}, remedy)
 
 
 @rule("H50", "scores without some items", "warning")
-def items_left_out(e: Evidence, at: Limits) -> Iterator[Hit]:
+def items_left_out(
+    model: str, unreadable: Sequence[Unreadable], items: int, at: Limits
+) -> Iterator[Hit]:
     """files of a data set could not be read; the scores are those of the rest.
     Source: Pillow's own error on each file."""
-    if e.unreadable:
-        count, first = len(e.unreadable), e.unreadable[0]
-        message = f"{count} of {e.items} items could not be read and are not in the scores"
+    if unreadable:
+        count, first = len(unreadable), unreadable[0]
+        message = f"{count} of {items} items could not be read and are not in the scores"
         message += f": {first.name} ({first.reason})"
         remedy = "repair them, or remove them from the folder"
-        yield Hit(message, {"unreadable": count, "items": e.items}, remedy, e.model)
+        yield Hit(message, {"unreadable": count, "items": items}, remedy, model)
 
 
 @rule("H51", "set by the environment", "warning")
@@ -660,7 +654,7 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
     threads or memory.
     Source: the documentation of CUDA, cuDNN, oneDNN, OpenMP, ONNX Runtime and PyTorch. Means:
     another shell, with other variables, measures another number."""
-    facts = variables_of(e.record) if e.record is not None else {}
+    facts = variables_of(e.record)
     known = [(each, f"{name}={facts[name]}") for name in facts if (each := variable_of(name))]
     for decides in (True, False):
         found = [(each, text) for each, text in known if each.changes_results is decides]
@@ -683,7 +677,7 @@ def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: NVML violation counters. Means: the GPU ran slower than it can; cooler or less loaded it
     is faster."""
     shares: dict[str, float] = {}
-    for launch in e.launches:
+    for launch in e.record.launches:
         # `low_utilization` and `sync_boost` also grow on an idle GPU.
         for name in ("power", "thermal", "board", "reliability", "power_brake"):
             if launch.wall_s and name in launch.violations_s:
@@ -733,8 +727,7 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
 def clocks_unlocked(e: Evidence, at: Limits) -> Iterator[Hit]:
     """clocks are not locked and the CoV of GPU time exceeds {cov:.1%}.
     Source: trtexec 2.5 %. Means: part of the spread is the GPU's clock, not the network."""
-    columns = e.summary.columns if e.summary else ()
-    cov = next((each.cov for each in columns if each.column == "gpu"), 0.0)
+    cov = next((each.cov for each in e.summary.columns if each.column == "gpu"), 0.0)
     if e.gpu is not None and e.gpu.clocks_locked is False and cov > at["cov"]:
         yield Hit(f"GPU times spread by {cov:.1%} and the clock is not locked", {"cov": cov}, LOCK)
 
@@ -744,7 +737,7 @@ def gpu_shared(e: Evidence, at: Limits) -> Iterator[Hit]:
     """other processes on the GPU, more than {util:.0%} utilisation before the start, or MIG, MPS
     or a display.
     Source: NVML; TensorRT issue 2289. Means: work of others is in the number."""
-    mine = f"gpu{gpu_number(e.record) if e.record else 0}"
+    mine = f"gpu{gpu_number(e.record)}"
     others, before = e.fact(f"{mine}_processes"), e.fact(f"{mine}_utilisation") or 0.0
     why = [name for name in ("display", "mig", "mps") if e.recorded(f"{mine}_{name}")]
     if others:
@@ -752,7 +745,7 @@ def gpu_shared(e: Evidence, at: Limits) -> Iterator[Hit]:
     if before > at["util"]:
         why.append(f"{before:.0%} busy before the start")
     used = e.median("gpu") is not None or bool(e.telemetry)
-    if why and used and e.record is not None and e.record.environment.gpus:
+    if why and used and e.record.environment.gpus:
         message = f"the GPU is shared: {', '.join(why)}"
         remedy = "stop the others (nvidia-smi shows them) or choose another: --device cuda:1"
         yield Hit(message, {"processes": others, "utilisation_before": before}, remedy)
@@ -765,18 +758,18 @@ def cpu_contended(e: Evidence, at: Limits) -> Iterator[Hit]:
     stopped the process.
     Source: /proc/stat, getrusage, /proc/pressure, cpu.stat. Means: waiting for other processes is
     in the number: it is longer and varies more than alone."""
-    machine = e.record.environment if e.record else None
-    cores = (machine.cpu_cores if machine else None) or math.inf
+    machine = e.record.environment
+    cores = machine.cpu_cores or math.inf
     rates = (
         launch.involuntary_switches / launch.wall_s
-        for launch in e.launches
+        for launch in e.record.launches
         if launch.involuntary_switches is not None and launch.wall_s
     )
     seen = {
         "switches_per_s": max(rates, default=None),
         "steal": e.fact("cpu_steal_fraction"),
         "pressure": e.fact("pressure_fraction"),
-        "load": machine.load_before[0] if machine and machine.load_before else None,
+        "load": machine.load_before[0] if machine.load_before else None,
         "throttled_s": e.fact("throttled_s"),
     }
     evidence = {key: value for key, value in seen.items() if value is not None}
@@ -803,7 +796,7 @@ def cpu_frequency(e: Evidence, at: Limits) -> Iterator[Hit]:
     unknown, or the machine is virtual.
     Source: pyperf system; launch CV of 18 % on a shared virtual machine. Means: the same work can
     take longer or shorter as the CPU changes its clock."""
-    if e.record is None or e.record.provenance != "measured":
+    if e.record.provenance != "measured":
         return
     machine = e.record.environment
     governor = f"governor {machine.cpu_governor}" if machine.cpu_governor else None
@@ -820,42 +813,37 @@ def cpu_frequency(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 @rule("H31", "thread settings", "warning", "host")
-def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
+def threads(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
     """more threads than physical cores, two spinning pools in one process, or different thread
     counts on the two sides.
     Source: a false difference of 35 %, measured. Means: threads wait for one another, which costs
     time that the network does not need."""
-    cores = e.record.environment.cpu_physical_cores if e.record else None
-    count = (e.record.spec.threads if e.record else None) or 0
-    if cores and count > cores:
-        message = f"{count} threads on {cores} physical cores"
-        yield Hit(message, {"threads": count, "physical_cores": cores}, f"--threads {cores}")
-    if e.pair is None:
+    if isinstance(e, Evidence):
+        cores, count = e.record.environment.cpu_physical_cores, e.record.spec.threads or 0
+        if cores and count > cores:
+            message = f"{count} threads on {cores} physical cores"
+            yield Hit(message, {"threads": count, "physical_cores": cores}, f"--threads {cores}")
         return
-    sides = (e.pair.baseline, e.pair.candidate)
     # Spinning threads wait without sleeping; a single thread has no pool.
     spinning = [
         known_value(side.conditions.get("spinning")) == "on" and side.spec.threads != 1
-        for side in sides
+        for side in e.sides
     ]
-    if e.pair.one_process and all(spinning):
+    if e.one_process and all(spinning):
         message = "two spinning thread pools share one process"
         remedy = "--opt spinning=off, or --threads 1, which needs no pool"
         yield Hit(message, {"spinning": "on", "one_process": True}, remedy)
-    counts = [side.spec.threads for side in sides]
-    if sides[0].spec.runtime == sides[1].spec.runtime and counts[0] != counts[1]:
+    counts = [side.spec.threads for side in e.sides]
+    if e.baseline.spec.runtime == e.candidate.spec.runtime and counts[0] != counts[1]:
         message = f"the sides use different thread counts: {counts[0]} against {counts[1]}"
         evidence = {"baseline": counts[0], "candidate": counts[1]}
         yield Hit(message, evidence, "give both the same --threads")
 
 
-def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
+def _hits(e: PairFacts, code: str, *, remedy: str) -> Iterator[Hit]:
     """Turn the differences of one code into findings."""
-    if e.pair is None:
-        return
-    sides = (e.pair.baseline, e.pair.candidate)
-    two_devices = across_devices(*sides) is not None
-    for each in differences(*sides, accept=e.pair.accept):
+    two_devices = across_devices(*e.sides) is not None
+    for each in differences(*e.sides, accept=e.accept):
         if each.code != code:
             continue
         allowed = two_devices and each.blocking and each.of_device
@@ -868,45 +856,42 @@ def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
 
 
 @rule("H06", "clocks differ between the sides", "warning", "gpu", apart=0.01)
-def clocks_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
+def clocks_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """median SM clocks more than {apart:.0%} apart, or the verdict changes when times are counted
     in cycles.
     Source: nvbench-compare-robust."""
-    if e.pair is None:
-        return
-    one, other = e.pair.baseline_clock_hz, e.pair.candidate_clock_hz
+    one, other = e.baseline_clock_hz, e.candidate_clock_hz
     if one and other and abs(other / one - 1) > at["apart"]:
         first, second = one / 1e6, other / 1e6
         message = f"the SM clock was {first:.0f} MHz on one side, {second:.0f} MHz on the other"
         yield Hit(message, {"baseline_mhz": first, "candidate_mhz": second}, LOCK)
-    in_time, in_cycles = e.pair.in_time, e.pair.in_cycles
-    if in_time is not None and in_cycles is not None and in_time != in_cycles:
-        message = f"GPU time is {in_time} in seconds, {in_cycles} in cycles: a clock effect"
-        yield Hit(message, {"in_time": in_time, "in_cycles": in_cycles}, LOCK)
+    if e.in_time != e.in_cycles:
+        message = f"GPU time is {e.in_time} in seconds, {e.in_cycles} in cycles: a clock effect"
+        yield Hit(message, {"in_time": e.in_time, "in_cycles": e.in_cycles}, LOCK)
     yield from _hits(e, "H06", remedy="lock the same clocks on both sides")
 
 
 @rule("H24", "CUDA graph on one side only", "error")
-def graph_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
+def graph_on_one_side(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
     """one side used a CUDA graph and the other did not, or a capture failed silently.
     Source: trtexec: may be ignored if capture fails."""
-    yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
-    wanted = e.record is not None and e.record.spec.cuda_graph == "on"
-    if wanted and e.condition("cuda_graph") is False:
+    if isinstance(e, PairFacts):
+        yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
+    elif e.record.spec.cuda_graph == "on" and e.condition("cuda_graph") is False:
         message = "a CUDA graph was requested, and none was used: the capture failed"
         evidence = {"requested": True, "used": False}
         yield Hit(message, evidence, "see the log for what could not be captured", "gpu")
 
 
 @rule("H25", "shapes or protocol differ", "error")
-def shapes_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
+def shapes_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """inputs, batch, protocol, transfers, streams or waiting differ between the sides.
     Source: ArtTRT: dynamic engine 13.2 ms, static 5.5 ms."""
     yield from _hits(e, "H25", remedy="measure both under the same conditions, or --accept {key}")
 
 
 @rule("H27", "TF32 on one side only", "error")
-def tf32_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
+def tf32_on_one_side(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """TF32 allowed on one side only (TensorRT on by default; PyTorch off for matmul, on for
     cuDNN).
     Source: TensorRT and PyTorch documentation."""
@@ -915,7 +900,7 @@ def tf32_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 @rule("H28", "different machines or versions", "error")
-def machines_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
+def machines_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """different host, CPU, GPU, power limit or ECC setting (refused; a warning for imported runs,
     whose ratio is labelled as across devices); different versions (a note).
     Source: nvbench's device match."""
@@ -923,13 +908,13 @@ def machines_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 @rule("H32", "the sides disturb each other", "warning", share=0.05, most=0.5)
-def interference(e: Evidence, at: Limits) -> Iterator[Hit]:
+def interference(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """taking turns slowed one side {share:.0%} more than the other, or a side by {most:.0%},
     compared with its time alone.
     Source: measured: identical sessions 35 % apart."""
-    moved = e.pair.interference if e.pair else {}
+    moved = e.interference
     ratios = [*moved.values()] if len(moved) > 1 else [1.0, *moved.values()]
-    alone = e.pair.comparison.alone if e.pair and e.pair.comparison else None
+    alone = e.comparison.alone if e.comparison else None
     if alone is not None and alone.kind == "unclear":
         return  # unclear times alone cannot show an effect of taking turns
     if max(ratios) / min(ratios) - 1 > at["share"] or max(ratios) - 1 > at["most"]:
@@ -940,10 +925,10 @@ def interference(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 @rule("H33", "the order matters", "warning", level=0.99)
-def order_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
+def order_effect(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """running second in a pair changes the time, significant at {level:.0%}.
     Source: duet design; no such effect was found in tests."""
-    estimate = trimmed(e.pair.position_effects) if e.pair else None
+    estimate = trimmed(e.position_effects)
     if estimate is not None and estimate.df >= 1 and estimate.p < 1 - at["level"]:
         message = f"running second in a pair changes the time by {estimate.mean:+.2%}"
         evidence = {"effect": estimate.mean, "p": estimate.p}
@@ -951,20 +936,18 @@ def order_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 @rule("H34", "many comparisons", "note")
-def many_comparisons(e: Evidence, at: Limits) -> Iterator[Hit]:
+def many_comparisons(count: int, at: Limits) -> Iterator[Hit]:
     """more than one candidate: probabilities are corrected by Holm's rule.
     Source: multiplicity."""
-    if e.pair is not None and e.pair.comparisons > 1:
-        message = f"{e.pair.comparisons} comparisons at once, corrected by Holm's rule"
-        evidence = {"comparisons": e.pair.comparisons}
-        yield Hit(message, evidence, "compare fewer candidates, or more launches")
+    if count > 1:
+        message = f"{count} comparisons at once, corrected by Holm's rule"
+        yield Hit(message, {"comparisons": count}, "compare fewer candidates, or more launches")
 
 
 @rule("H43", "faster and less accurate", "warning", "accuracy")
-def less_accurate(e: Evidence, at: Limits) -> Iterator[Hit]:
+def less_accurate(metric: str, low: float, high: float, at: Limits) -> Iterator[Hit]:
     """the interval of the accuracy loss excludes zero.
     Source: a speed-up at unequal accuracy is half a result."""
-    metric, low, high = e.lost
     if low > 0:
         message = f"the candidate loses {low:.3g} to {high:.3g} of {metric}"
         message += ": report it with the speed-up"
@@ -973,11 +956,10 @@ def less_accurate(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 @rule("H45", "measured on different days", "note", days=7)
-def aged(e: Evidence, at: Limits) -> Iterator[Hit]:
+def aged(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """the sides were measured more than {days:.0f} days apart.
     Source: consecutive launches cover 33 to 62 %, measured."""
-    sides = (e.pair.baseline, e.pair.candidate) if e.pair else ()
-    times = known(instant_from_text(record.created) for record in sides)
+    times = known(instant_from_text(record.created) for record in e.sides)
     days = (max(times) - min(times)) / 86400 if len(times) == 2 else 0.0
     if days > at["days"]:
         message = f"measured {days:.0f} days apart: machines change"

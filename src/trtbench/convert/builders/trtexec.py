@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.analysis.findings import Evidence, findings_from_evidence
+from trtbench.analysis.findings.rules import crashed_builder
 from trtbench.analysis.onnx_graph import RANDOM_DATA
 from trtbench.convert.builders import _precision as precision
 from trtbench.core.codec import json_from_value
@@ -172,9 +172,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
             conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
             facts=facts,
             notes=(*warnings, *prepared.notes, *dict.fromkeys(warned)),
-            findings=findings_from_evidence(Evidence(crashed=process.text_of_exit(end)))
-            if crashed
-            else (),
+            findings=crashed_builder.findings(process.text_of_exit(end)) if crashed else (),
         )
     names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
     files = {ending: name for ending, name in names.items() if (folder / name).is_file()}
