@@ -1,5 +1,7 @@
 """Requests of the verbs that measure: bench, compare, gate and sweep."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

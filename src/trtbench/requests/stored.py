@@ -1,5 +1,7 @@
 """Requests of the verbs about stored runs that workflows use too."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Literal

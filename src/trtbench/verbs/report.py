@@ -11,6 +11,8 @@ Examples:
   >>> trtbench.report("last", output="report", format="html,md")
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 
