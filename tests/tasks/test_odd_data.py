@@ -54,11 +54,15 @@ def test_images_of_every_kind(
     assert read_image(path, channels=channels)[3, 4].tolist() == seen
 
 
+def folders(root: Path) -> ImageFolder:
+    return ImageFolder(settings_with_defaults(classification.FLAGS, {"data": str(root)}), COLOUR)
+
+
 def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
     for name in ("n01", "n03"):
         picture(tmp_path / name / "a.png")
     (tmp_path / "n02").mkdir()
-    source = ImageFolder(tmp_path, {}, COLOUR)
+    source = folders(tmp_path)
     assert source.labels is not None
     assert source.labels.tolist() == [0, 2]
     assert source.notes == ("1 class without an image: n02",)
@@ -71,7 +75,7 @@ def test_what_is_hidden_is_no_class_and_no_image(tmp_path: Path) -> None:
     """Notebooks and file managers leave such folders and files."""
     for name in ("a/1.png", "b/1.png", ".ipynb_checkpoints/1.png", "a/._1.png", "b/.thumbs/1.png"):
         picture(tmp_path / name)
-    images = ImageFolder(tmp_path, {}, COLOUR)
+    images = folders(tmp_path)
     assert images.names == ("a/1.png", "b/1.png")
     assert images.folders == ("a", "b")
 
@@ -207,6 +211,8 @@ def test_the_map_among_several_outputs() -> None:
         "predicted_depth": np.ones((2, 8, 8), np.float16),
     }
     settings = settings_with_defaults(depth.FLAGS, {})
+    with pytest.raises(UsageError, match="align cannot be 'mean'"):
+        settings_with_defaults(depth.FLAGS, {"align": "mean"})
     assert depth.decode(outputs, [0, 1], settings)["depth"].min() == 1
     plain = {"a": outputs["intrinsics"], "b": outputs["predicted_depth"]}
     assert depth.decode(plain, [0, 1], settings)["depth"].shape == (2, 8, 8), "else the largest"

@@ -378,7 +378,7 @@ def match_people(found: People, truth: People, sigmas: Sequence[float]) -> BoxMa
 
 
 def average_precision(
-    matches: Sequence[BoxMatches], *, weights: AnyArray | None = None
+    matches: Sequence[BoxMatches], weights: AnyArray | None = None
 ) -> dict[str, float]:
     """Compute AP, AP50, AP75 and AR over images, with a weight per image."""
     people = BoxTally(matches).by_class(weights=weights, at=(MAX_PEOPLE,))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,9 +91,7 @@ def _opened(path: Path) -> Iterator[Image]:
         ) from None
 
 
-def scaled(
-    pixels: Pixels, size: tuple[int, int], *, how: Literal["bilinear", "bicubic"] = "bilinear"
-) -> Pixels:
+def scaled(pixels: Pixels, size: tuple[int, int], *, how: str = "bilinear") -> Pixels:
     """Resize pixels with antialiasing, as torchvision does with Pillow images."""
     image = pillow()
     one = pixels.shape[2] == 1

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from trtbench.analysis.coco import Letterbox, Objects, People, boxes_from_corners
+from trtbench.analysis.summary import statistic_intervals
 from trtbench.core.errors import InputError, UsageError, reading
+from trtbench.core.run import Score
 from trtbench.core.safety import MAX_BYTES, expand_home, read_text
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.host.files import yaml_from_text
@@ -19,6 +21,7 @@ from trtbench.host.images import find_images, image_size, read_image, scaled
 from trtbench.tasks import _images
 from trtbench.tasks.contract import Settings, Tensors
 
+RESAMPLES = 200  # determines an interval to a few per cent
 JsonTable = dict[str, Any]
 LIST_SUFFIX = ".txt"
 MOST_CLASSES = 100_000
@@ -202,6 +205,22 @@ class YoloBoxes:
 Truth = CocoBoxes | YoloBoxes
 
 
+def scores_with_intervals(
+    values: Mapping[str, float],
+    statistics: Callable[[AnyArray], Mapping[str, float]],
+    *,
+    images: int,
+    resamples: int,
+) -> tuple[Score, ...]:
+    """Return the values that are defined, with intervals by resampling images."""
+    found = statistic_intervals(statistics, examples=images, resamples=resamples)
+    return tuple(
+        Score(metric=name, value=value, interval=found.get(name), count=images)
+        for name, value in values.items()
+        if not math.isnan(value)
+    )
+
+
 def read_labels(path: Path) -> AnyArray:
     """Read a YOLO label file as [objects, 5]: class, x0, y0, x1, y1 in fractions of the image.
 
@@ -358,12 +377,9 @@ class DetectionImages(_images.ImageFiles):
         self._sizes = [t.name for t in tensors if len(t.shape) == 2 and t.shape[1] == 2]
         if len(self._sizes) + 1 != len(tensors):
             images = list(tensors)  # image_input raises an error for the other inputs
-        takes = _images.image_input(images, asked=settings.get("size"), default=SIZE)
-        self._fit = str(settings.get("fit") or "letterbox")
-        self._colour = str(settings.get("colour") or "rgb")
-        self.set_preparation(
-            takes, str(settings.get("normalize") or "none"), fit=self._fit,
-            size="x".join(map(str, takes.size)), colour=self._colour,
+        self._fit, self._colour = str(settings["fit"]), str(settings["colour"])
+        self.set_input(
+            images, settings, default=SIZE, fit=self._fit, colour=self._colour,
             interpolation="bilinear" if self._fit == "stretch" else _images.LETTERBOX_SCALING,
         )  # fmt: skip
         data = find_dataset(settings)

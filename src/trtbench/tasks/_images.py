@@ -62,9 +62,14 @@ class ImageFiles(DataSource):
     _input: ImageInput
     _normalize: str
 
-    def set_preparation(self, takes: ImageInput, normalize: str, **own: Scalar) -> None:
-        """Set how images are preprocessed; integer inputs are not normalized."""
-        self._input, self._normalize, done = takes, normalize, "pixels"
+    def set_input(
+        self, tensors: Tensors, settings: Settings, *, default: int, fit: str, **own: Scalar
+    ) -> None:
+        """Set the input and how images are preprocessed; integer inputs are not normalized."""
+        key = "crop" if fit == "crop" else "size"
+        takes = self._input = image_input(tensors, asked=settings[key], default=default)
+        normalize, done = str(settings["normalize"]), "pixels"
+        self._normalize = normalize
         if not takes.is_bytes:  # the same text for equal normalizations
             own_parts = _normalization(normalize, channels=takes.channels)
             parts = (part[:1] if np.ptp(part) == 0 else part for part in own_parts)
@@ -75,7 +80,9 @@ class ImageFiles(DataSource):
                     done = name
         ignored = takes.is_bytes and normalize not in ("none", "pixels")
         self.notes = (f"--normalize {normalize} is ignored for an integer input",) * ignored
-        self.preparation = {**own, "colour": own.get("colour", "rgb"), "normalize": done}
+        size = "x".join(map(str, takes.size))
+        own = {"fit": fit, key: size, **own, "colour": own.get("colour", "rgb")}
+        self.preparation = {**own, "normalize": done}
 
     def find_files(self, settings: Settings) -> Path:
         """Find the images of the folder, or the single image, in ``settings["data"]``."""

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from trtbench.core.safety import MAX_BYTES, read_text
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
 from trtbench.host import arrays as array_files
-from trtbench.host.images import find_images, scaled
+from trtbench.host.images import scaled
 from trtbench.tasks import _images
 from trtbench.tasks.contract import (
     DataSource,
@@ -58,28 +57,21 @@ TOP = 5
 class ImageFolder(_images.ImageFiles):
     """Images in one folder per class, like torchvision's ImageFolder."""
 
-    def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:
-        takes = _images.image_input(tensors, asked=settings.get("crop"), default=SIZE)
-        self._crop = takes.size
+    def __init__(self, settings: Settings, tensors: Tensors) -> None:
+        self._how = str(settings["interpolation"])
+        self.set_input(tensors, settings, default=SIZE, fit="crop", interpolation=self._how)
+        self._crop = self._input.size
         usual = round(min(self._crop) * MARGIN)
-        self._resize = int(settings.get("resize") or usual)
+        self._resize = int(settings["resize"] or usual)
         if self._resize < min(self._crop):
             raise UsageError(
                 f"--resize {self._resize} is smaller than the crop of {min(self._crop)}",
                 fix=f"--resize {usual}",
             )
+        self.preparation = {"fit": "crop", "resize": self._resize, **self.preparation}
         self._classes = settings.get("classes")
-        self._how: Literal["bilinear", "bicubic"] = (
-            "bicubic" if settings.get("interpolation") == "bicubic" else "bilinear"
-        )
-        self.set_preparation(
-            takes, str(settings.get("normalize") or "imagenet"), fit="crop", resize=self._resize,
-            crop="x".join(map(str, self._crop)), interpolation=self._how,
-        )  # fmt: skip
-        self.paths = find_images(root) if root.is_dir() else [root]
-        self.names = _images.relative_names(root, self.paths)
         self.folders: tuple[str, ...] = ()
-        self.class_names: dict[int, str] = {}
+        root = self.find_files(settings)
         self.labels = None if settings.get("unlabelled") else self._labels(root)
 
     def prepare(self, loaded: _images.Loaded) -> Arrays:
@@ -321,10 +313,8 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
                 f"no data found at {path}",
                 fix="--data FOLDER with images, or --data FILE.npz",
             )
-        images = ImageFolder(path, settings, tensors)
-        _images.find_item(
-            images.names, settings.get("show")
-        )  # raises errors before any model is run
+        images = ImageFolder(settings, tensors)
+        _images.find_item(images.names, settings.get("show"))  # raises before any model is run
         return images
     labels = str(settings["labels"]) if settings.get("labels") else None
     return LabelledArrays(path, tensors, labels=labels, unlabelled=bool(settings.get("unlabelled")))

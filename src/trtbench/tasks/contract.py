@@ -52,19 +52,23 @@ class Flag(Value, frozen=True, kw_only=True):
 
 
 def settings_with_defaults(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
-    """Return the settings with defaults filled in; unknown settings raise an error."""
+    """Return the settings with defaults filled in; unknown names and choices raise an error."""
     known = {flag.key: flag for flag in flags}
-    for key in settings:
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key, value in given.items():
         if key not in COMMON:
             refuse_unknown(key, known, f"the task has no setting {key!r}")
-    return {**{key: flag.default for key, flag in known.items()}, **settings}
+            if choices := known[key].choices:
+                refuse_unknown(str(value), choices, f"{key} cannot be {value!r}")
+    return {**{key: flag.default for key, flag in known.items()}, **given}
 
 
 def calibration_settings(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
     """Return the settings, with defaults, to read calibration data instead of evaluation data."""
     own = {flag.key: flag.to_calibrate for flag in flags if flag.to_calibrate is not None}
-    given = {key: value for key, value in settings.items() if value is not None}
-    return settings_with_defaults(flags, {**own, **given})
+    return settings_with_defaults(
+        flags, {**own, **{key: value for key, value in settings.items() if value is not None}}
+    )
 
 
 def float_setting(settings: Settings, key: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -76,15 +76,9 @@ class DepthImages(_images.ImageFiles):
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         self.find_files(settings)
-        takes = _images.image_input(tensors, asked=settings.get("size"), default=SIZE)
         self.settings = settings
-        self._how: Literal["bilinear", "bicubic"] = (
-            "bilinear" if settings.get("interpolation") == "bilinear" else "bicubic"
-        )
-        self.set_preparation(
-            takes, str(settings.get("normalize") or "imagenet"), fit="stretch",
-            size="x".join(map(str, takes.size)), interpolation=self._how,
-        )  # fmt: skip
+        self._how = str(settings["interpolation"])
+        self.set_input(tensors, settings, default=SIZE, fit="stretch", interpolation=self._how)
         truth = settings.get("gt")
         matched = self._match(Path(str(truth))) if truth else {}
         self.truths = {self.paths[index]: file for index, file in matched.items()}

@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 
 from trtbench.analysis import coco
-from trtbench.analysis.summary import statistic_intervals
 from trtbench.core import safety
 from trtbench.core.errors import InputError, UsageError, refuse_unknown, suggest
 from trtbench.core.run import Scalar, Score
@@ -608,18 +607,8 @@ def _boxes_of_model(
     return objects, words, note
 
 
-RESAMPLES = 200
 MOST_RESAMPLED = 2e7  # maximum of detections times resamples, about a minute
 HIGH_CONF = 0.05  # a higher minimum score truncates the precision-recall curve
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tally:
-    label: str
-    matches: list[coco.BoxMatches]
-    boxes: coco.BoxTally
-    classes: list[coco.ClassScores]
-    summary: Mapping[str, float]
 
 
 def judge(
@@ -637,16 +626,26 @@ def judge(
             scores=tuple(alike), method=f"no annotations: only models are compared; {read}",
             notes=source.notes,
         )  # fmt: skip
-    tallies = []
-    for model, (own, _, _) in zip(models, found, strict=True):
-        matches = [coco.match_boxes(each, true) for each, true in zip(own, truths, strict=True)]
-        boxes = coco.BoxTally(matches)
-        tallies.append(
-            _Tally(label=model.label, matches=matches, boxes=boxes, classes=boxes.by_class(),
-                   summary=boxes.summary())
-        )  # fmt: skip
-    resamples = int(np.clip(MOST_RESAMPLED / max(1, max(t.boxes.detections for t in tallies)),
-                            RESAMPLES // 4, RESAMPLES)) * (not source.scores_only)  # fmt: skip
+    labels = [model.label for model in models]
+    matches = [
+        [coco.match_boxes(each, true) for each, true in zip(own, truths, strict=True)]
+        for own, _, _ in found
+    ]
+    tallies = [coco.BoxTally(each) for each in matches]
+    most = _boxes.RESAMPLES
+    affordable = MOST_RESAMPLED / max(1, *(tally.detections for tally in tallies))
+    resamples = int(np.clip(affordable, most // 4, most)) * (not source.scores_only)
+    wanted = ("mAP", "mAP50", "mAP75", *(f"mAP_{size}" for size in coco.SIZES if size), "AR100")
+    scores = []
+    for tally, other in zip(tallies, alike, strict=True):
+        values = tally.summary()
+        own = _boxes.scores_with_intervals(
+            {name.replace("AR100", "AR"): values[name] for name in wanted if name in values},
+            functools.partial(_mean_precisions, tally),
+            images=len(truths),
+            resamples=resamples,
+        )
+        scores.append((*own, *other))
     conf = float_setting(settings, "conf")
     notes = [*source.notes, *(note for _, _, note in found if note)]
     if conf > HIGH_CONF:
@@ -654,34 +653,16 @@ def judge(
     if not any((~each.crowd).any() for each in truths):
         notes.append("no objects are annotated in these images: average precision is undefined")
     return Judgement(
-        scores=tuple(
-            (*_scores(tally, len(truths), resamples), *other)
-            for tally, other in zip(tallies, alike, strict=True)
-        ),
+        scores=tuple(scores),
         method="COCO's average precision of boxes, IoU 0.50 to 0.95, 100 boxes per image and "
         f"class, conf {conf:g}; intervals by {resamples} resamples; {read}",
-        tables=(_class_table(tallies, truth.names), _image_table(source, tallies)),
+        tables=(_class_table(labels, tallies, truth.names), _image_table(labels, matches, source)),
         notes=tuple(notes),
     )
 
 
-def _scores(tally: _Tally, count: int, resamples: int) -> tuple[Score, ...]:
-    intervals = statistic_intervals(
-        lambda weights: coco.mean_precisions(tally.boxes.by_class(weights=weights, at=())),
-        examples=count,
-        resamples=resamples,
-    )
-    wanted = ("mAP", "mAP50", "mAP75", *(f"mAP_{size}" for size in coco.SIZES if size), "AR100")
-    return tuple(
-        Score(
-            metric="AR" if name == "AR100" else name,
-            value=tally.summary[name],
-            interval=intervals.get(name),
-            count=count,
-        )
-        for name in wanted
-        if name in tally.summary
-    )
+def _mean_precisions(tally: coco.BoxTally, weights: AnyArray) -> dict[str, float]:
+    return coco.mean_precisions(tally.by_class(weights=weights, at=()))
 
 
 def _similarity(first: Sequence[coco.Objects], own: Sequence[coco.Objects]) -> tuple[Score, ...]:
@@ -697,30 +678,33 @@ def _similarity(first: Sequence[coco.Objects], own: Sequence[coco.Objects]) -> t
     return (Score(metric="iou_to_first", value=float(np.mean(values)), count=len(values)),)
 
 
-def _class_table(tallies: Sequence[_Tally], names: Mapping[int, str]) -> TaskTable:
-    by_class = zip(*(tally.classes for tally in tallies), strict=True)
+def _class_table(
+    labels: Sequence[str], tallies: Sequence[coco.BoxTally], names: Mapping[int, str]
+) -> TaskTable:
+    by_class = zip(*(tally.by_class() for tally in tallies), strict=True)
     order = sorted(by_class, key=lambda classes: float(classes[0].precision.mean()))
     rows: tuple[tuple[Scalar, ...], ...] = tuple(
-        (names[own.number], tally.label, int(own.truths), float(own.precision.mean()),
+        (names[own.number], label, int(own.truths), float(own.precision.mean()),
          float(own.precision[0].mean()), float(np.mean(own.recall[max(own.recall)])))
         for classes in order
-        for tally, own in zip(tallies, classes, strict=True)
+        for label, own in zip(labels, classes, strict=True)
     )  # fmt: skip
     heads = ("class", "model", "objects", "mAP", "mAP50", "AR")
     return TaskTable(id="classes", title="By class, the worst first", headings=heads, rows=rows)
 
 
-def _image_table(source: DataSource, tallies: Sequence[_Tally]) -> TaskTable:
+def _image_table(
+    labels: Sequence[str], matches: Sequence[Sequence[coco.BoxMatches]], source: DataSource
+) -> TaskTable:
     """Count correct, missed and wrong boxes of every image, above the minimum score."""
     listed: list[tuple[float, tuple[Scalar, ...]]] = []
-    for tally in tallies:
-        for name, match in zip(source.names, tally.matches, strict=True):
+    for label, every in zip(labels, matches, strict=True):
+        for name, match in zip(source.names, every, strict=True):
             counted = (match.scores >= MIN_SHOWN_SCORE) & ~match.ignored[0, 0]
             objects, right = int(match.counted[0].sum()), int((match.hits[0, 0] & counted).sum())
             wrong = int((~match.hits[0, 0] & counted).sum())
             share = right / (objects + wrong) if objects + wrong else float("nan")
-            row = (name, tally.label, objects, right, objects - right, wrong)
-            listed.append((share, row))
+            listed.append((share, (name, label, objects, right, objects - right, wrong)))
     listed.sort(key=lambda pair: (np.isnan(pair[0]), pair[0]))
     heads = ("image", "model", "objects", "correct", "missed", "false positives")
     return TaskTable(

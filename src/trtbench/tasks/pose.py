@@ -1,5 +1,6 @@
 """Pose estimation: people and their key points, decoded from YOLOv8-pose outputs."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,14 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from trtbench.analysis import coco
-from trtbench.analysis.summary import statistic_intervals
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import LoadedItem
 from trtbench.core.run import Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
-from trtbench.tasks import _images
-from trtbench.tasks._boxes import CocoKeypoints
+from trtbench.tasks import _boxes, _images
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -28,8 +27,6 @@ from trtbench.tasks.contract import (
 
 COCO_VALUES = (56, 57)  # values per person with 17 key points, before and after NMS
 SIZE = 640
-RESAMPLES = 200  # determines an interval to a few per cent
-
 FLAGS = (
     Flag(name="annotations", help="COCO key point annotations (JSON)."),
     Flag(name="conf", kind="number", default=0.001, help="Minimum score of a person."),
@@ -47,13 +44,10 @@ class PoseImages(_images.ImageFiles):
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         path = self.find_files(settings)
-        takes = _images.image_input(tensors, asked=settings.get("size"), default=SIZE)
-        self.set_preparation(
-            takes, str(settings.get("normalize") or "none"), fit="letterbox",
-            size="x".join(map(str, takes.size)), interpolation=_images.LETTERBOX_SCALING,
-        )  # fmt: skip
+        scaling = _images.LETTERBOX_SCALING
+        self.set_input(tensors, settings, default=SIZE, fit="letterbox", interpolation=scaling)
         file = settings.get("annotations")
-        self.annotations = CocoKeypoints(Path(str(file))) if file else None
+        self.annotations = _boxes.CocoKeypoints(Path(str(file))) if file else None
         if self.annotations is not None:
             self.paths, notes = self.annotations.keep_annotated(path, self.paths)
             self.notes = (*self.notes, *notes)
@@ -176,28 +170,20 @@ def judge(
     heads = ("image", "model", "people", "found", "correct at OKS 0.5")
     nobody = "no people are annotated in these images: average precision is undefined"
     shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
+    scores = []
+    for every, other in zip(matches, alike, strict=True):
+        compute = functools.partial(coco.average_precision, every)
+        resamples = 0 if source.scores_only else _boxes.RESAMPLES
+        own = _boxes.scores_with_intervals(
+            compute(), compute, images=len(every), resamples=resamples
+        )
+        scores.append((*own, *other))
     return Judgement(
-        scores=tuple(
-            (*_scores(every, 0 if source.scores_only else RESAMPLES), *other)
-            for every, other in zip(matches, alike, strict=True)
-        ),
+        scores=tuple(scores),
         method="COCO's OKS average precision, 20 people per image; intervals by "
-        f"{RESAMPLES} resamples; sigmas {shown}",
+        f"{_boxes.RESAMPLES} resamples; sigmas {shown}",
         tables=(TaskTable(id="images", title="By image", headings=heads, rows=rows),),
         notes=(*source.notes, *([] if any((~p.ignored).any() for p in truths) else [nobody])),
-    )
-
-
-def _scores(matches: Sequence[coco.BoxMatches], resamples: int) -> tuple[Score, ...]:
-    intervals = statistic_intervals(
-        lambda weights: coco.average_precision(matches, weights=weights),
-        examples=len(matches),
-        resamples=resamples,
-    )
-    return tuple(
-        Score(metric=name, value=value, interval=intervals.get(name), count=len(matches))
-        for name, value in coco.average_precision(matches).items()
-        if not np.isnan(value)  # no person is annotated
     )
 
 
