@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import io
 import itertools
 import os
@@ -46,15 +45,16 @@ FEW_OPTIONS = 12  # of a command, which its help does not group
 TASK, ADDED = "trtbench.task", "trtbench.added"  # keys of a context: the task, and its flags
 
 
+def verb_modules() -> dict[str, str]:
+    """Return the modules of the verbs by command; Python keywords end in _: ``import_.py``."""
+    names = sorted(info.name for info in pkgutil.iter_modules(verbs.__path__))
+    return {name.rstrip("_").replace("_", "-"): name for name in names if name[0] != "_"}
+
+
 def verb_named(name: str) -> AnyVerb | None:
-    """Import a verb by its name on the command line; Python keywords end in _: ``import_.py``."""
-    stem = name.replace("-", "_")
-    for module in (stem, f"{stem}_"):
-        path = f"{verbs.__name__}.{module}"
-        if stem.isidentifier() and stem[0] != "_" and importlib.util.find_spec(path):
-            found: AnyVerb = importlib.import_module(path).verb
-            return found
-    return None
+    """Import a verb by its name on the command line."""
+    module = verb_modules().get(name)
+    return importlib.import_module(f"{verbs.__name__}.{module}").verb if module else None
 
 
 OLD_VERBS = {
@@ -69,8 +69,7 @@ class Verbs(click.Group):
     """The group of all verbs: the modules of their folder, imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        names = {info.name for info in pkgutil.iter_modules(verbs.__path__) if info.name[0] != "_"}
-        return sorted(name.rstrip("_").replace("_", "-") for name in names)
+        return list(verb_modules())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         verb = verb_named(cmd_name)
@@ -79,11 +78,8 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs with the first lines of their files, without importing them."""
         rows = []
-        folder = Path(verbs.__path__[0])
-        for name in self.list_commands(ctx):
-            stem = name.replace("-", "_")
-            file = next(each for each in (stem, f"{stem}_") if (folder / f"{each}.py").exists())
-            with open(folder / f"{file}.py", encoding="utf-8") as text:
+        for name, module in verb_modules().items():
+            with open(Path(verbs.__path__[0], f"{module}.py"), encoding="utf-8") as text:
                 rows.append((name, text.readline().strip().strip('"')))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
@@ -371,7 +367,7 @@ def parameter(field: RequestField) -> click.Parameter:
     several = many or about.per_side or (kind is not None and kind.read is not None)
     named |= {"type": _type(field), "multiple": several, "required": field.is_required}
     if about.bare is not None:
-        return ValueIfAny(names, looks_like=about.bare_unless, flag_value=about.bare, **named)
+        return ValueIfAny(names, is_flag=False, flag_value=about.bare, **named)
     return click.Option(names, **named)
 
 
@@ -399,10 +395,6 @@ def _task_option(flag: Flag, *, only_given: bool) -> click.Option:
 class ValueIfAny(click.Option):
     """``--telemetry``, ``--telemetry 50ms``: a word that cannot be the value is an argument."""
 
-    def __init__(self, names: list[str], *, looks_like: str, **named: Any) -> None:
-        super().__init__(names, **{**named, "is_flag": False})
-        self._looks_like = re.compile(looks_like, re.IGNORECASE)
-
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
         for name in self.opts:
@@ -410,7 +402,8 @@ class ValueIfAny(click.Option):
             option.process = partial(self._process, option.process)
 
     def _process(self, process: Callable[[object, Any], None], value: object, state: Any) -> None:
-        if isinstance(value, str) and not self._looks_like.fullmatch(value):
+        is_value = re.compile(r"[-+]?[\d.]+\s*[a-zµ]*|[a-z]+", re.IGNORECASE).fullmatch
+        if isinstance(value, str) and not is_value(value):
             state.rargs.insert(0, value)
             value = self.flag_value
         process(value, state)

@@ -72,7 +72,6 @@ class Option:
     least: float | None = None
     most: float | None = None
     bare: str | None = None  # the value of the flag when it is typed without one
-    bare_unless: str = r"[^./:]*"  # the next word is the value only if it matches this pattern
     per_side: bool = False  # may be given once for all sides, or once per side
     axis: bool = False
     setting: bool = False
@@ -452,7 +451,7 @@ class ShapeFields(VerbRequest, group=MODEL):
 
 @dataclass(frozen=True, kw_only=True)
 class LengthFields(VerbRequest, group=MEASURING):
-    """How long the warm-up and the measurement take."""
+    """How long the warm-up and the measurement take, and with which inputs."""
 
     warmup: Duration | None = option(
         None, "Minimum warm-up, e.g. 500ms (default 200ms).", axis=True, setting=True,
@@ -477,17 +476,11 @@ class LengthFields(VerbRequest, group=MEASURING):
         setting=True,
         unless=("duration",),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputFields(VerbRequest, group=MODEL):
-    """Where the values of inputs come from."""
-
     inputs: File | None = option(
         None, "Inputs from .npz or .npy, with --task an image.", metavar="FILE", travels="file",
-        trtexec="--loadInputs",
+        trtexec="--loadInputs", group=MODEL,
     )  # fmt: skip
-    seed: int = option(0, "Seed of random inputs, orders and arrivals.", least=0)
+    seed: int = option(0, "Seed of random inputs, orders and arrivals.", least=0, group=MODEL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -509,9 +502,25 @@ class DeviceFields(ThreadFields, group=MEASURING):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuFields(VerbRequest, group=GPU):
-    """How queries are launched on a GPU, and at which clock."""
+class QueryFields(VerbRequest, group=GPU):
+    """How queries follow one another, are launched on a GPU, and at which clock."""
 
+    protocol: Protocol | None = option(
+        None, "How queries follow one another (default: serve; trtexec: pipeline).", axis=True
+    )
+    rate: Rate | None = option(
+        None,
+        "Arrival rate for the protocol server, e.g. 500/s or 2kHz.",
+        axis=True,
+        group=MEASURING,
+    )
+    arrivals: Literal["poisson", "constant"] = option(
+        "poisson", "How arrivals are spread in time: poisson or constant.", group=MEASURING
+    )
+    gap: Duration | None = option(
+        None, "Mean random pause between queries, e.g. 5ms.", axis=True, trtexec="--idleTime=5ms",
+        group=MEASURING,
+    )  # fmt: skip
     cuda_graph: CudaGraph | None = option(
         None,
         "Launch queries as a CUDA graph; auto continues without one if it cannot be captured "
@@ -546,24 +555,6 @@ class GpuFields(VerbRequest, group=GPU):
         metavar="[base|max|MHZ]",
         axis=True,
         bare="base",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueryFields(GpuFields, group=MEASURING):
-    """How queries follow one another."""
-
-    protocol: Protocol | None = option(
-        None, "How queries follow one another (default: serve; trtexec: pipeline).", axis=True
-    )
-    rate: Rate | None = option(
-        None, "Arrival rate for the protocol server, e.g. 500/s or 2kHz.", axis=True
-    )
-    arrivals: Literal["poisson", "constant"] = option(
-        "poisson", "How arrivals are spread in time: poisson or constant."
-    )
-    gap: Duration | None = option(
-        None, "Mean random pause between queries, e.g. 5ms.", axis=True, trtexec="--idleTime=5ms"
     )
 
 

@@ -16,11 +16,10 @@ from trtbench.requests.fields import Argument, Duration, File, Kind, argument, o
 
 @dataclass(frozen=True, kw_only=True)
 class RunFields(
-    fields.ShapeFields, fields.LengthFields, fields.InputFields, fields.TaskFields,
+    fields.ShapeFields, fields.LengthFields, fields.TaskFields,
     fields.DeviceFields, fields.QueryFields, fields.PrecisionFields, fields.BuildFields,
-    fields.OptionFields,
-    fields.PythonFields, fields.MemoryFields, fields.TimeoutFields, fields.WaitFields,
-    group=fields.MEASURING,
+    fields.OptionFields, fields.PythonFields, fields.MemoryFields, fields.TimeoutFields,
+    fields.WaitFields, group=fields.MEASURING,
 ):  # fmt: skip
     """Run options."""
 
@@ -42,7 +41,6 @@ class RunFields(
         metavar="[TIME]",
         axis=True,
         bare="100ms",
-        bare_unless=r"[-+]?[\d.]+\s*[a-zµ]*|[a-z]+",
         group=fields.GPU,
     )
     task: str | None = option(
@@ -154,7 +152,7 @@ class TurnFields(fields.VerbRequest, group=fields.MEASURING):
 
 @dataclass(frozen=True, kw_only=True)
 class PairFields(
-    fields.SideFields, fields.ShapeFields, TurnFields, fields.LengthFields, fields.InputFields,
+    fields.SideFields, fields.ShapeFields, TurnFields, fields.LengthFields,
     fields.ThreadFields, fields.OptionFields, fields.QueryFields, fields.PrecisionFields,
     fields.BuildFields, fields.TimeoutFields, fields.WaitFields, fields.TagFields,
     group=fields.MODEL,

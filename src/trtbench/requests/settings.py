@@ -72,12 +72,10 @@ class Config(ConfigFile, frozen=True, kw_only=True):
     unseen: tuple[str, ...] = ()  # settings of a project's file that this user was not shown yet
 
     def python_for(self, runtime: str) -> str | None:
-        settings = self.runtimes.get(runtime)
-        return settings.python if settings else None
+        return self.runtimes.get(runtime, RuntimeSettings()).python
 
     def options_for(self, runtime: str) -> dict[str, str]:
-        settings = self.runtimes.get(runtime)
-        return dict(settings.options) if settings else {}
+        return self.runtimes.get(runtime, RuntimeSettings()).options
 
     def for_other_machine(self) -> Config:
         """Return the settings without the interpreters of this machine."""
@@ -86,13 +84,9 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     def settings(self) -> dict[str, str]:
         """Return every setting that has a value, by its dotted name, with secrets masked."""
-        hidden = {
-            name: each.having(options=safety.mask_values(each.options))
-            for name, each in self.runtimes.items()
-        }
-        shown = self.having(runtimes=hidden).flat()
         return {
-            k: safety.mask(str(v)) if k in ("store", "runs") else str(v) for k, v in shown.items()
+            key: safety.mask_values({key.rpartition(".")[2]: str(value)}).popitem()[1]
+            for key, value in self.flat().items()
         }
 
 
@@ -114,13 +108,9 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
             runtimes[name] = RuntimeSettings(
                 python=each.python or old.python, options={**old.options, **each.options}
             )
-        merged = ConfigFile(
-            store=content.store or merged.store,
-            runs=content.runs or merged.runs,
-            machine=content.machine or merged.machine,
-            runtimes=runtimes,
-            defaults={**merged.defaults, **content.defaults},
-        )
+        given = {name: getattr(content, name) or getattr(merged, name) for name in VARIABLES}
+        defaults = {**merged.defaults, **content.defaults}
+        merged = ConfigFile(**given, runtimes=runtimes, defaults=defaults)
         origins |= dict.fromkeys(content.flat(), str(path))
         if path.name == PROJECT_FILE:
             unseen += _unseen_settings(path, content)

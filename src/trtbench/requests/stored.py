@@ -7,36 +7,24 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Literal
 
 from trtbench.core.safety import check_title
-from trtbench.requests.fields import (
-    FILE,
-    Argument,
-    Duration,
-    File,
-    FilterFields,
-    Option,
-    StoreFields,
-    TagFields,
-    Words,
-    argument,
-    option,
-    output_path,
-)
+from trtbench.requests import fields
+from trtbench.requests.fields import Argument, Duration, File, Option, Words, argument, option
 
 
 @dataclass(frozen=True)
-class ImportRequest(TagFields, StoreFields):
+class ImportRequest(fields.TagFields, fields.StoreFields):
     """Import the files of trtexec (TensorRT 5 to 11) and other tools as runs."""
 
     paths: Annotated[Sequence[File], Argument("Files, folders or patterns.", "PATH...")]
     _: KW_ONLY
-    output: File | None = output_path(
+    output: File | None = fields.output_path(
         None, "If one run is imported, also write the evaluation toolkit's files here.", "DIR"
     )
     again: bool = option(False, "Import files again that were imported before.")
     pictures: bool = option(False, "Draw the layers (0.4 s per run).")
     dry_run: bool = option(False, "Print what would be done, and do nothing.")
     batch: int | None = option(None, "Items per query, instead of the recorded ones.", least=1)
-    engine: File | None = option(None, "The engine that was run; it is hashed.", kind=FILE)
+    engine: File | None = option(None, "The engine that was run; it is hashed.", kind=fields.FILE)
     warmup: Duration | None = option(
         None, "Length of the warm-up to leave out, instead of the logged one."
     )
@@ -49,7 +37,7 @@ class ImportRequest(TagFields, StoreFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsRequest(FilterFields, StoreFields):
+class RunsRequest(fields.FilterFields, fields.StoreFields):
     """List runs, newest first."""
 
     model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
@@ -58,7 +46,7 @@ class RunsRequest(FilterFields, StoreFields):
 
 
 @dataclass(frozen=True)
-class ExportRunsRequest(FilterFields, StoreFields):
+class ExportRunsRequest(fields.FilterFields, fields.StoreFields):
     """Export runs, all or those named, to Parquet files or to MLflow."""
 
     names: Sequence[str] = argument((), "Stored runs.", "[RUN]...", needed=False)
@@ -78,14 +66,14 @@ class ExportRunsRequest(FilterFields, StoreFields):
 
 
 @dataclass(frozen=True)
-class ReportRequest(StoreFields):
+class ReportRequest(fields.StoreFields):
     """Describe one or more runs, or folders of runs, as one document."""
 
     names: Annotated[
         Sequence[File], Argument("Stored runs, or folders of runs or sweeps.", "RUN...|FOLDER")
     ]
     _: KW_ONLY
-    output: File = output_path("report", "Folder of the report.")
+    output: File = fields.output_path("report", "Folder of the report.")
     format: Words | None = option(
         None,
         "Comma separated, of html, md, json, csv, png and tex.  "
@@ -102,19 +90,19 @@ class ReportRequest(StoreFields):
 
 
 @dataclass(frozen=True)
-class HistoryRequest(FilterFields, StoreFields):
+class HistoryRequest(fields.FilterFields, fields.StoreFields):
     """Show series of runs over time, and where they changed."""
 
     model: str | None = argument(None, "Part of the name of a model.", "[MODEL]", needed=False)
     _: KW_ONLY
     least: int = option(2, "Only series of at least N runs.", metavar="N", least=1)
     changes: bool = option(False, "Only series that changed.")
-    output: File | None = output_path(None, "Write a report here.")
+    output: File | None = fields.output_path(None, "Write a report here.")
     format: Words = option("html,md,json", "Formats of the report.")
 
 
 @dataclass(frozen=True)
-class ExplainRequest(StoreFields):
+class ExplainRequest(fields.StoreFields):
     """Explain why two runs of one model differ, one condition at a time."""
 
     run: Annotated[File, Argument("A run, or files of trtexec.", "RUN")]

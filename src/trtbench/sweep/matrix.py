@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from trtbench.analysis.sweep import quantities
+from trtbench.convert.calibration import RANDOM
 from trtbench.core import errors
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.metrics import kinds
@@ -26,14 +27,10 @@ from trtbench.host.files import yaml_from_text
 from trtbench.models.identity import SUFFIXES
 from trtbench.models.inputs import is_open
 from trtbench.models.onnx_model import input_specs, load_onnx
+from trtbench.models.torch_models import is_library_model
+from trtbench.requests import measure
 from trtbench.requests.fields import File, Option, fields_of
-from trtbench.requests.measure import (
-    AccuracyFields,
-    AxisFields,
-    BenchRequest,
-    SweepRequest,
-    scalars,
-)
+from trtbench.requests.measure import BenchRequest, SweepRequest, scalars
 from trtbench.requests.models import RecipeFields, build_settings
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import settings_with_defaults
@@ -58,10 +55,12 @@ SET_BY_SWEEP = (
     "shapes_min", "shapes_opt", "shapes_max", "input_shapes",
 )  # fmt: skip
 """Fields of a build that only the sweep sets."""
-MODEL_SUFFIXES = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".pt2", ".ts", ".yaml")
 MATRIX_FILES = (".toml", ".yaml", ".yml")
 MOST_CASES = 100_000
 AXES = ("precision", "batch", "runtime", "engine")
+DATA = ("data", "inputs", "calibration")
+MATRIX_FIELDS = (*fields(measure.AxisFields), *fields(measure.AccuracyFields))
+"""Fields of a request that are in its matrix."""
 _NAMES = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 
 
@@ -139,7 +138,8 @@ def network_of(model: str) -> str:
     """Return a model's name without folder and file extension."""
     _, source, name = model.rpartition(":")
     path = Path(name)
-    return path.name if source and path.suffix.lower() not in MODEL_SUFFIXES else path.stem
+    is_file = not source or path.suffix.lower() in (*SUFFIXES, ".yaml")
+    return path.stem if is_file else path.name
 
 
 def unique_model_names(models: Sequence[str]) -> dict[str, str]:
@@ -164,25 +164,28 @@ def unique_model_names(models: Sequence[str]) -> dict[str, str]:
 def matrix_from_file(path: Path) -> Matrix:
     """Read a matrix from TOML or YAML; paths are relative to the file."""
     matrix, folder = matrix_from_table(_read_table(path), where=str(path)), path.parent
-
-    def resolve_path(name: str | None) -> str | None:
-        if name is None or ":" in name or name == "random" or Path(name).is_absolute():
-            return name
-        return str(folder / name)
-
-    def resolve_if_exists(value: Scalar) -> Scalar:
-        is_here = isinstance(value, str) and (folder / value).exists()
-        return str(folder / str(value)) if is_here else value
-
     options = dict(matrix.options)
     if weights := options.get("opt.weights"):
-        options["opt.weights"] = tuple(map(resolve_if_exists, weights))
+        options["opt.weights"] = tuple(_absolute_if_exists(each, folder) for each in weights)
     return matrix.having(
         options=options,
-        models=tuple(map(resolve_path, matrix.models)),
-        task_settings={k: resolve_if_exists(v) for k, v in matrix.task_settings.items()},
-        **{key: resolve_path(getattr(matrix, key)) for key in ("data", "inputs", "calibration")},
+        models=tuple(_absolute(each, folder) for each in matrix.models),
+        task_settings={k: _absolute_if_exists(v, folder) for k, v in matrix.task_settings.items()},
+        **{key: _absolute(getattr(matrix, key), folder) for key in DATA},
     )
+
+
+def _absolute(name: File | None, folder: Path = Path()) -> str | None:
+    """Return the absolute path of a model or of data; names that are not paths are kept."""
+    if name is None:
+        return None
+    is_path = name != RANDOM and not is_library_model(str(name))
+    return str((folder / name).absolute() if is_path else name)
+
+
+def _absolute_if_exists(value: Scalar, folder: Path = Path()) -> Scalar:
+    is_here = isinstance(value, str) and (folder / value).exists()
+    return str((folder / str(value)).absolute()) if is_here else value
 
 
 def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
@@ -288,12 +291,6 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
             raise errors.UsageError(f"{where}: {rule}", fix=fix)
 
 
-def is_library_model(model: str) -> bool:
-    """Return whether a model is a library's, like ``torchvision:resnet18``, and not a file."""
-    head, colon, _ = model.partition(":")
-    return bool(colon) and "/" not in head and not Path(model).exists()
-
-
 def matrix_from_request(request: SweepRequest) -> Matrix:
     """Return the matrix of a request: its file, mapping or preset, overridden by its flags."""
     whole = [
@@ -329,19 +326,20 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         "duration": scalars(request.duration),
     }
     words = {flag.key for flag in TASKS.load(request.task or matrix.task).FLAGS if flag.choices}
-    settings = {key: value for key, value in request.settings.items() if value is not None}
-    for key, value in settings.items():
-        if isinstance(value, str) and key not in words and Path(value).exists():
-            settings[key] = str(Path(value).absolute())
-    own_fields = AxisFields.__dataclass_fields__.keys() | AccuracyFields.__dataclass_fields__.keys()
-    same = [name for name in Matrix.__struct_fields__ if name in own_fields and name not in AXES]
+    settings = {
+        key: value if key in words else _absolute_if_exists(value)
+        for key, value in request.settings.items()
+        if value is not None
+    }
+    own = {each.name for each in MATRIX_FIELDS}
+    same = [name for name in Matrix.__struct_fields__ if name in own and name not in AXES]
     flags = {
         **{name: getattr(request, name) for name in same},
         **{name: scalars(getattr(request, name)) for name in AXES},
-        "models": [name if is_library_model(name) else _absolute(name) for name in named],
+        "models": list(map(_absolute, named)),
         "exclude": [*matrix.exclude, *request.exclude],
         "task_settings": {**matrix.task_settings, **settings} if settings else None,
-        **{name: _absolute(getattr(request, name)) for name in ("data", "inputs", "calibration")},
+        **{name: _absolute(getattr(request, name)) for name in DATA},
         "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
         "input_shape": list(request.input_shape),
         "names": request.names,
@@ -354,16 +352,11 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
     return matrix_from_table(table, where="the command line")
 
 
-def _absolute(name: File | None) -> str | None:
-    return None if name is None else name if name == "random" else str(Path(name).absolute())
-
-
 def refuse_flags_with_resume(request: SweepRequest) -> None:
     """Raise an error for flags that change the sweep given with ``--resume``."""
-    groups = (*fields(AxisFields), *fields(AccuracyFields))
-    given = [each.name for each in groups if getattr(request, each.name)]
-    given += [name for name, value in request.settings.items() if value is not None]
-    if request.models or given or request.output:
+    given = [getattr(request, each.name) for each in MATRIX_FIELDS]
+    settings = [value for value in request.settings.values() if value is not None]
+    if any((request.models, request.output, settings, *given)):
         raise errors.UsageError(
             "--resume cannot be combined with flags that change the sweep",
             fix="omit them, or start a new sweep",

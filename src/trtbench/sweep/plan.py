@@ -31,7 +31,7 @@ from trtbench.host.machine import library_versions
 from trtbench.models.identity import model_ref, precision_of_engine
 from trtbench.models.inputs import batch_place
 from trtbench.models.onnx_outline import outline_of
-from trtbench.models.torch_models import factory_code, hub_code_sha256
+from trtbench.models.torch_models import factory_code, hub_code_sha256, is_library_model
 from trtbench.requests.fields import fields_of, seconds
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import first_choice, refuse_other_precision, run_spec, why_unusable
@@ -48,7 +48,6 @@ from trtbench.sweep.matrix import (
     cases_from_matrix,
     export_shapes,
     fill_shapes,
-    is_library_model,
     prepared_item_shapes,
     unique_model_names,
 )
