@@ -238,20 +238,14 @@ class Clock:
         self._now += int(seconds * 1e9)
 
     def wait_until(self, moment: float) -> None:
-        self.sleep_until(int(moment * 1e9))
-
-    def sleep_until(self, target_ns: int) -> None:
-        self._now = max(self._now, target_ns)
+        self._now = max(self._now, int(moment * 1e9))
 
     def install(self, monkeypatch: Any) -> None:
         """Take the place of the host's clock."""
-        from trtbench.runtimes import _loop as waiting
-
         monkeypatch.setattr(sys.modules[__name__], "CLOCK", self)
         monkeypatch.setattr(time, "perf_counter", self.seconds)
         monkeypatch.setattr(time, "perf_counter_ns", self.nanoseconds)
         monkeypatch.setattr(time, "sleep", self.sleep)
-        monkeypatch.setattr(waiting, "sleep_until", self.sleep_until)
 
 
 CLOCK: Clock | None = None

@@ -521,7 +521,7 @@ def _timed(prepared, seconds: float = 2.0) -> dict[str, float]:
     from trtbench.runtimes._loop import measure, warm_up
 
     warm_up(prepared.step, Warmup(floor=Length(seconds=1.0), cap_s=4.0))
-    times, _ = measure(prepared.step, Length(seconds=seconds), spans=prepared.spans)
+    times, _ = measure(prepared.step, Length(seconds=seconds), spans=prepared.session.spans)
     return {name: float(np.median(c)) * 1e6 for name, c in times.durations().items()}
 
 
@@ -540,7 +540,7 @@ def _overhead(engine: str, *, queries: int) -> dict[str, object]:
     found: dict[str, object] = {}
     for label, graph in (("plain", "off"), ("graph", "on")):
         prepared = _prepared(engine, cuda_graph=graph, spin_wait=True)
-        session, step, spans = prepared.session, prepared.step, prepared.spans
+        session, step, spans = prepared.session, prepared.step, prepared.session.spans
         unit = session._units[0]
         copies = session._copies_in(unit, unit.stream), session._copies_out(unit, unit.stream)
         cuda, enqueue = session._cuda, unit.enqueue()

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import models
+import quick
 from trtbench.core.run import Run
 from trtbench.core.spec import RunSpec
 from trtbench.executors._transfer import Upload, upload_from_job
 from trtbench.executors.contract import Executor, Needs, RemoteJob
 from trtbench.measure.bench import run_bench
 from trtbench.requests.execution import Execution
-from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from waiting import wait_for
 
@@ -23,8 +21,7 @@ def quick_spec(folder: Path, **flags: object) -> RunSpec:
     model = folder / "tiny.onnx"
     if not model.is_file():
         models.tiny_model(model)
-    quick = {"batch": 1, "duration": "50ms", "warmup": "10ms", "until_steady": False, "threads": 1}
-    return run_spec(BenchRequest(model=model, **{**quick, **flags}), Config(store=""))
+    return quick.spec_of(model, **{"batch": 1, "threads": 1, **flags})
 
 
 def measure_all(

@@ -1,5 +1,7 @@
 """Devices of this machine, and contents that jobs were sent."""
 
+import errno
+import hashlib
 import multiprocessing
 import shutil
 import time
@@ -25,6 +27,9 @@ GPUS = (
     Gpu(name="NVIDIA H100", uuid="GPU-aaaa", memory_bytes=80 << 30),
     Gpu(name="NVIDIA L4", uuid="GPU-bbbb", memory_bytes=24 << 30),
 )
+
+
+DIGEST = hashlib.sha256(b"model").hexdigest()
 
 
 @pytest.fixture
@@ -81,34 +86,26 @@ def test_the_uuid_of_a_device(two_gpus, monkeypatch, visible, device, uuid):
 
 def test_contents_are_copied_where_the_disk_has_no_links(tmp_path, monkeypatch):
     """As between two file systems, where a second name for the same bytes cannot be made."""
-    import errno
-    import hashlib
-
-    digest = hashlib.sha256(b"model").hexdigest()
-    store_blob(tmp_path, digest, [b"model"])
+    store_blob(tmp_path, DIGEST, [b"model"])
 
     def link(*_):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr("trtbench.executors._transfer.os.link", link)
     target = tmp_path / "job" / "net.onnx"
-    link_blob(tmp_path, digest, target)
+    link_blob(tmp_path, DIGEST, target)
     assert target.read_bytes() == b"model"
-    assert target.stat().st_ino != blob_path(tmp_path, digest).stat().st_ino
+    assert target.stat().st_ino != blob_path(tmp_path, DIGEST).stat().st_ino
 
 
 def test_a_second_run_leaves_the_files_of_the_first_alone(tmp_path):
     """Whoever measures watches the times of its files, which links and their ends would change."""
-    import hashlib
-    import shutil
-
-    digest = hashlib.sha256(b"model").hexdigest()
-    store_blob(tmp_path, digest, [b"model"])
+    store_blob(tmp_path, DIGEST, [b"model"])
     first, second = (tmp_path / name / "net.onnx" for name in ("one", "other"))
-    link_blob(tmp_path, digest, first)
-    assert first.stat().st_ino == blob_path(tmp_path, digest).stat().st_ino
+    link_blob(tmp_path, DIGEST, first)
+    assert first.stat().st_ino == blob_path(tmp_path, DIGEST).stat().st_ino
     before = first.stat()
-    link_blob(tmp_path, digest, second)
+    link_blob(tmp_path, DIGEST, second)
     assert second.read_bytes() == b"model"
     shutil.rmtree(second.parent)
     after = first.stat()

@@ -13,6 +13,7 @@ from trtbench.executors._node import Slot, SlotExecutor
 from trtbench.executors.contract import Executor, ExecutorSettings, Needs
 from trtbench.executors.ray import JOINS, open_executor
 from trtbench.executors.ssh import hosts_from_file, slots_of
+from trtbench.executors.ssh import open_executor as open_hosts
 
 GIB = 1 << 30
 GPU = Slot(
@@ -143,20 +144,40 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("text", "message"),
     [
         ("environment = { 'A B' = '1' }", "'A B' is not a valid variable name"),
         ("environment = { 'x;reboot' = '1' }", "is not a valid variable name"),
         ("environment = { 'ä' = '1' }", "is not a valid variable name"),
         ("gpus = -1", "gpus must be 0 to 1024"),
         ("gpus = 1025", "gpus must be 0 to 1024"),
+        ("memory = 'lots'", "lots"),
+        ("port = 'y'", "not a valid hosts file"),
+        ("adress = 'x'", "not a valid hosts file"),
+        ("[[host]]\naddress = 'me@orin'", "twice"),
+        ("[[host]]\naddress = ''", "not an address"),
+        ("[[host]]\naddress = '-oProxyCommand=evil'", "not an address"),
+        ("[[host]]\naddress = 'me:secret@board'", "cannot contain a password"),
+        ("[[hosts]]\naddress = 'x'", "not a valid hosts file"),
     ],
 )
-def test_what_no_machine_has_is_refused(tmp_path: Path, line: str, message: str) -> None:
-    (tmp_path / "hosts.toml").write_text(f"[[host]]\naddress = 'me@orin'\n{line}\n")
+def test_what_no_machine_has_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "hosts.toml"
+    path.write_text(f"[[host]]\naddress = 'me@orin'\n{text}\n")
     with pytest.raises(UsageError, match=message) as caught:
-        hosts_from_file(tmp_path / "hosts.toml")
-    assert caught.value.facts["host"] == "me@orin"
+        open_hosts(ExecutorSettings(hosts=path))
+    told = f"{caught.value} {caught.value.facts}"
+    assert "me@orin" in told or "[[" in text or "valid hosts file" in message
+    assert "secret" not in told
+    assert "\\n" not in str(caught.value)
+
+
+def test_a_list_of_hosts_has_some(tmp_path: Path) -> None:
+    (tmp_path / "hosts.toml").touch()
+    with pytest.raises(UsageError, match="lists no host"):
+        open_hosts(ExecutorSettings(hosts=tmp_path / "hosts.toml"))
+    with pytest.raises(UsageError, match="needs a hosts file"):
+        open_hosts(ExecutorSettings())
 
 
 class Growing(Executor):

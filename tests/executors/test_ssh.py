@@ -16,7 +16,7 @@ from machines import hosts_file, kill_with_children, ssh_server
 
 import models
 from disks import small_disk
-from trtbench.core.errors import JobError, UnavailableError, UsageError
+from trtbench.core.errors import JobError, UnavailableError
 from trtbench.executors.contract import AGAIN, Executor, ExecutorSettings, Needs
 from trtbench.executors.ssh import open_executor
 from trtbench.measure.bench import run_bench
@@ -86,30 +86,6 @@ def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
     os.kill(asking.pid, signal.SIGKILL)
     asking.wait()
     wait_for(lambda: not processes("trtbench.worker", tmp_path / "a"))
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("", "lists no host"),
-        ("[[host]]\naddress = 'x'\nport = 'y'", "not a valid hosts file"),
-        ("[[host]]\nadress = 'x'", "not a valid hosts file"),
-        ("[[hosts]]\naddress = 'x'", "not a valid hosts file"),
-        ("[[host]]\naddress = ''", "not an address"),
-        ("[[host]]\naddress = 'x'\nmemory = 'lots'", "hosts.toml"),
-        ("[[host]]\naddress = '-oProxyCommand=evil'", "not an address"),
-        ("[[host]]\naddress = 'x'\n[[host]]\naddress = 'x'", "twice"),
-        ("[[host]]\naddress = 'me:secret@board'", "cannot contain a password"),
-    ],
-)
-def test_a_list_of_hosts_that_is_none(tmp_path, text, match):
-    (tmp_path / "hosts.toml").write_text(text)
-    with pytest.raises(UsageError) as caught:
-        open_executor(ExecutorSettings(hosts=tmp_path / "hosts.toml"))
-    assert match in str(caught.value)
-    assert "\\n" not in str(caught.value)
-    with pytest.raises(UsageError, match="needs a hosts file"):
-        open_executor(ExecutorSettings())
 
 
 def executor_on(path: Path, **changes: str) -> Executor:

@@ -2,11 +2,8 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
-import time
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -24,7 +21,6 @@ from trtbench.host.cuda import Cuda, CudaError
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.runtimes._gpu_query import Lane, burst_of_queries
-from trtbench.runtimes._turns import TurnPartner, run_in_turn
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 
@@ -107,38 +103,6 @@ def test_a_burst_is_timed_without_its_lead(monkeypatch: pytest.MonkeyPatch) -> N
 
 def _none(stream: object) -> tuple[()]:
     return ()
-
-
-def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The garbage of a process full of tests takes longer to look through than these turns.
-    monkeypatch.setattr("trtbench.runtimes._turns.gc.collect", lambda: 0)
-    ends = socket.socketpair()
-    turns = [0, 1, 1, 0, 0, 1]
-    order: list[int] = []
-    clocks: dict[int, list[float | None]] = {}
-    used: dict[int, float] = {}  # of the processor, as a share of the time it took
-
-    def side(mine: int) -> None:
-        def work() -> tuple[float, float]:
-            order.append(mine)
-            time.sleep(0.05)
-            return 0.05, 0.0
-
-        with TurnPartner(ends[mine].detach()) as partner:
-            before, began = time.thread_time(), time.monotonic()
-            rows, seen = run_in_turn(turns, mine, work, partner, lambda: float(len(order)))
-            assert len(rows) == 3
-            clocks[mine] = seen
-            used[mine] = (time.thread_time() - before) / (time.monotonic() - began)
-
-    threads = [threading.Thread(target=side, args=(mine,)) for mine in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert order == turns
-    assert clocks == {0: [1, 4, 5], 1: [2, 3, 6]}, "asked before the other side goes on"
-    assert max(used.values()) < 0.4, "a spinning wait would take half of it"
 
 
 def tell_free_memory(tmp_path: Path, count: int) -> None:

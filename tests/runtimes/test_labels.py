@@ -13,6 +13,7 @@ from onnx import TensorProto
 
 import models
 from gpu_standin import plan_bytes
+from quick import bench
 from trtbench.analysis.comparability import differences
 from trtbench.analysis.findings.rules import contradictions
 from trtbench.analysis.history import key_from_record
@@ -23,21 +24,15 @@ from trtbench.core.properties import protocol_of, title_of_record, without_tf32
 from trtbench.core.results import Artefact, Sidecar
 from trtbench.core.run import Fact, Run, batch_that_ran, precision_of
 from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
-from trtbench.measure.bench import run_bench
 from trtbench.measure.model_facts import work_of_model
 from trtbench.models.identity import index_limits, model_ref, sha256_of
 from trtbench.report.run_facts import labels_from_runs
 from trtbench.report.sections.summary import facts_of, finding_names
-from trtbench.requests.execution import Execution
-from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import Config
 from trtbench.store.directory import entry_from_record
 from trtbench.store.store import Store
 from trtbench.workflows.inspect import inspect_engine
 
 STANDIN_GPU = Path(__file__).resolve().parents[1] / "standin_gpu"
-SHORT = {"duration": 0.05, "warmup": 0.01, "until_steady": False}
 
 
 @pytest.fixture
@@ -49,12 +44,6 @@ def store(tmp_path: Path) -> Store:
 def on_standin_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have child processes find TensorRT and CUDA made of Python."""
     monkeypatch.setenv("PYTHONPATH", str(STANDIN_GPU))
-
-
-def bench(path: Path, store: Store, **flags: Any) -> Run:
-    python = flags.pop("python", None)
-    spec = run_spec(BenchRequest(model=path, **{**SHORT, **flags}), Config(store=str(store.root)))
-    return run_bench(spec, store=store, execution=Execution(python=python))
 
 
 def record_beside(

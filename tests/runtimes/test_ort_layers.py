@@ -6,14 +6,10 @@ from pathlib import Path
 import pytest
 
 from models import conv_model
+from quick import bench
 from trtbench.cli import run as command
-from trtbench.core.run import Run
 from trtbench.data import demo_file
 from trtbench.layers.join import join_layers
-from trtbench.measure.bench import run_bench
-from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import Config
 from trtbench.runtimes.onnxruntime import rows_of_runs
 from trtbench.store.store import Store
 
@@ -21,17 +17,10 @@ pytestmark = pytest.mark.process
 QUICK = ("--duration", "50ms", "--warmup", "20ms", "--no-until-steady")
 
 
-def profiled(folder: Path, **options: str) -> Run:
-    model = conv_model(folder / "net.onnx", layers=3, batch=1)
-    store = Store(folder / "store")
-    request = BenchRequest(
-        model=model, warmup=0.02, until_steady=False, duration=0.05, options=options, profile=True
-    )
-    return run_bench(run_spec(request, Config(store=str(store.root))), store=store)
-
-
 def test_every_node_that_runs_has_a_time(tmp_path: Path) -> None:
-    run = profiled(tmp_path, optimization="disable")
+    model = conv_model(tmp_path / "net.onnx", layers=3, batch=1)
+    store = Store(tmp_path / "store")
+    run = bench(model, store, options={"optimization": "disable"}, profile=True)
     assert run.layers is not None
     assert run.layers.count is not None
     assert run.layers.count >= 20

@@ -8,11 +8,8 @@ from onnx import TensorProto
 
 import typed_models
 from models import tiny_model
+from quick import bench
 from trtbench.core.properties import title_of_record
-from trtbench.measure.bench import run_bench
-from trtbench.requests.measure import BenchRequest
-from trtbench.requests.run_spec import run_spec
-from trtbench.requests.settings import Config
 from trtbench.runtimes.onnxruntime import types_of_trace
 from trtbench.store.store import Store
 
@@ -44,19 +41,12 @@ def test_what_no_node_computes_in_is_said_beside_the_label(tmp_path: Path) -> No
     """Q/DQ around a product means FP32 where ONNX Runtime may not fuse them."""
     store = Store(tmp_path / "store")
     path = typed_models.quantized(tmp_path / "net.onnx", TensorProto.INT8)
-
-    def bench(model: Path, **options: str) -> Any:
-        request = BenchRequest(
-            model=model, duration=0.02, warmup=0.005, until_steady=False, options=options
-        )
-        return run_bench(run_spec(request, Config(store=str(store.root))), store=store)
-
-    run = bench(path, optimization="disable")
+    run = bench(path, store, options={"optimization": "disable"})
     assert run.record.facts["computes_in"] == "fp32"
     assert "int8, computed in fp32" in title_of_record(run.record)
     [finding] = [each for each in run.findings if each.code == "H26"]
     assert finding.evidence == {"held": "int8", "ran": "fp32"}
-    fused = bench(path)
+    fused = bench(path, store)
     assert "computes_in" not in fused.record.facts
     assert "H26" not in {each.code for each in fused.findings}
-    assert "computes_in" not in bench(tiny_model(tmp_path / "plain.onnx")).record.facts
+    assert "computes_in" not in bench(tiny_model(tmp_path / "plain.onnx"), store).record.facts

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from trtbench.runtimes._gpu_query import is_close
 from trtbench.runtimes._session import profile_from_rows
 from trtbench.runtimes._trt_session import (
     Port,
     array_from_bytes,
-    is_close,
     output_evidence,
 )
 

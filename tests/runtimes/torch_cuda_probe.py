@@ -10,30 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch_files
 from torch_probe import outcome
 
 STEPS = 4
 SHAPE = (2, 3, 8, 8)
 NETS = """
-import torch
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 5)
-    def forward(self, x):
-        return self.head(self.conv(x).relu().mean((2, 3)))
-
-class Nested(Net):
-    def forward(self, x):
-        y = super().forward(x)
-        return {"first": y, "rest": [y * 2, (y.argmax(1),)], "words": "none"}
-
-class Asking(Net):
-    def forward(self, x):
-        y = super().forward(x)
-        return y * 2 if float(y.sum()) > 0 else y * 3
+from nets import *
 
 class Counting(Net):
     calls = 0
@@ -45,16 +28,8 @@ class Endless(Net):
     def forward(self, x):
         return super().forward(x) * 0 + float("inf")
 
-class Picky(Net):
-    def half(self):
-        raise ValueError("`.half()` is not supported for quantized models")
-
-def net(): return Net()
-def nested(): return Nested()
-def asking(): return Asking()
-def counting(): return Counting()
-def endless(): return Endless()
-def picky(): return Picky()
+def make_counting(): return Counting()
+def make_endless(): return Endless()
 """
 
 
@@ -116,27 +91,27 @@ def on_processor(factory: str) -> float:
 
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "graph": ("net", {}),
-    "eager": ("net", {"cuda_graph": "off"}),
-    "bare": ("net", {"transfers": False, "spin_wait": True}),
-    "gpu": ("net", {"protocol": "gpu"}),
-    "coldl2": ("net", {"protocol": "coldl2"}),
-    "half": ("net", {"options": {"half": "on"}}),
-    "tf32": ("net", {"precision": "tf32"}),
-    "channels_last": ("net", {"options": {"channels_last": "on"}}),
-    "nested": ("nested", {}),
-    "nested_eager": ("nested", {"cuda_graph": "off"}),
-    "endless": ("endless", {}),
-    "asking": ("asking", {}),
-    "asking_on": ("asking", {"cuda_graph": "on"}),
-    "counting": ("counting", {}),
-    "counting_on": ("counting", {"cuda_graph": "on"}),
-    "picky": ("picky", {"options": {"half": "on"}}),
-    "no_such_device": ("net", {"device": "cuda:99"}),
+    "graph": ("make", {}),
+    "eager": ("make", {"cuda_graph": "off"}),
+    "bare": ("make", {"transfers": False, "spin_wait": True}),
+    "gpu": ("make", {"protocol": "gpu"}),
+    "coldl2": ("make", {"protocol": "coldl2"}),
+    "half": ("make", {"options": {"half": "on"}}),
+    "tf32": ("make", {"precision": "tf32"}),
+    "channels_last": ("make", {"options": {"channels_last": "on"}}),
+    "nested": ("make_nested", {}),
+    "nested_eager": ("make_nested", {"cuda_graph": "off"}),
+    "endless": ("make_endless", {}),
+    "asking": ("make_branching", {}),
+    "asking_on": ("make_branching", {"cuda_graph": "on"}),
+    "counting": ("make_counting", {}),
+    "counting_on": ("make_counting", {"cuda_graph": "on"}),
+    "picky": ("make_picky", {"options": {"half": "on"}}),
+    "no_such_device": ("make", {"device": "cuda:99"}),
 }
 REAL: dict[str, tuple[str, dict[str, Any]]] = {
-    "compiled": ("net", {"options": {"compile": "reduce-overhead"}, "cuda_graph": "off"}),
-    "autocast": ("net", {"precision": "fp16"}),
+    "compiled": ("make", {"options": {"compile": "reduce-overhead"}, "cuda_graph": "off"}),
+    "autocast": ("make", {"precision": "fp16"}),
 }
 """What only PyTorch for a GPU can do."""
 
@@ -147,7 +122,7 @@ def layers() -> dict[str, Any]:
 
     from trtbench.runtimes.torch import open_session
 
-    session = open_session(spec_of("net"))
+    session = open_session(spec_of("make"))
     session.bind({"x": np.ones(SHAPE, np.float32)})
     session.first()
     profile, whole_s = session.profile_layers()
@@ -158,6 +133,7 @@ def main(source: str, folder: str, where: str) -> None:
     sys.path.insert(0, source)
     os.chdir(folder)
     sys.path.insert(0, folder)
+    Path("nets.py").write_text(torch_files.NETS)
     Path("cuda_nets.py").write_text(NETS)
     import cuda_nets  # type: ignore[import-not-found]
     import torch
@@ -176,7 +152,7 @@ def main(source: str, folder: str, where: str) -> None:
     elif not torch.cuda.is_available():
         print("null")
         return
-    found: dict[str, Any] = {"where": where, "processor": on_processor("net")}
+    found: dict[str, Any] = {"where": where, "processor": on_processor("make")}
     for name, (factory, changes) in cases.items():
         found[name] = outcome(lambda f=factory, c=changes: measured(f, filled=filled, **c))
     if where == "gpu":

@@ -12,11 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.core.samples import Column
 from trtbench.host.cuda import Call, Cuda, CudaError
 
 _NS = 1e-9
+CLOSE = 1e-2
+"""Largest allowed difference between a graph and a plain run, relative to the largest value.
+
+Engines may sum in another order from run to run; a graph that does not work differs by far more.
+"""
 
 Enqueue = Callable[[], object]
 """Enqueues the work of one query on its stream; returns ``False`` on failure."""
@@ -38,10 +44,25 @@ def enqueue_error() -> CudaError:
     return CudaError("the work of a query could not be enqueued")
 
 
+def is_close(expected: NDArray[np.generic], found: NDArray[np.generic]) -> bool:
+    """Return whether outputs of two runs of a model on the same inputs agree."""
+    if expected.shape != found.shape:
+        return False
+    if expected.tobytes() == found.tobytes():
+        return True
+    if expected.dtype.kind != "f":
+        return False
+    a, b = expected.astype(np.float64), found.astype(np.float64)
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return False
+    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+    return bool(np.abs(a - b).max(initial=0.0) <= CLOSE * max(np.abs(a).max(initial=0.0), 1e-30))
+
+
 class SerialQuery:
     """Runs one query at a time, on one stream, with an event at each boundary."""
 
-    overlapping = False
+    overlapping = False  # whether a call of `step` is not one query
 
     def __init__(self, cuda: Cuda, lane: Lane, *, transfers: bool) -> None:
         names = ("h2d", "gpu", "d2h") if transfers else ("gpu",)
@@ -93,6 +114,7 @@ class SerialQuery:
         self.step = with_copies
 
     def take(self) -> None:
+        """Store the spans of the query that has just completed; not timed."""
         for name, read in self._spans.items():
             self._columns[name].append(read())
 
@@ -105,6 +127,7 @@ class SerialQuery:
             del column[:]
 
     def columns(self) -> dict[str, Column]:
+        """Return the stored spans in seconds, one row per query."""
         return {name: np.array(column, np.float64) for name, column in self._columns.items()}
 
 

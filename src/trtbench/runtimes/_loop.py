@@ -15,7 +15,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -32,9 +31,9 @@ from trtbench.core.samples import Column, IterationTimes, times_from_columns
 from trtbench.core.spec import Arrivals, Length, RunSpec, Warmup
 from trtbench.core.units import text_from_rate, text_from_seconds
 from trtbench.models.inputs import assumption
+from trtbench.runtimes._gpu_query import Pipeline, SerialQuery
 from trtbench.runtimes._session import (
     Session,
-    Spans,
     are_finite,
     given_shapes,
     inputs_error,
@@ -68,10 +67,6 @@ class PreparedSession:
     load_s: float
     first_s: float
     outcome: BenchOutcome
-
-    @property
-    def spans(self) -> Spans | None:
-        return self.session.spans
 
     def outcome_of(self, facts: LaunchFacts, warm: LaunchFacts) -> BenchOutcome:
         warmed = {"warmup_s": warm.warmup_s, "warmup_iterations": warm.warmup_iterations}
@@ -227,12 +222,16 @@ def _measure_closed_loop(prepared: PreparedSession, spec: RunSpec, stage: Stage)
         generator.exponential(spec.gap_s, 1000).tolist() for _ in repeat(None)
     )
     pause = (lambda: time.sleep(next(gaps))) if spec.gap_s else None
-    times, facts = measure(prepared.step, spec.stop, spans=prepared.spans, pause=pause)
+    times, facts = measure(prepared.step, spec.stop, spans=prepared.session.spans, pause=pause)
     return prepared.outcome_of(facts, warm), times
 
 
 def measure(
-    step: Step, stop: Length, *, spans: Spans | None = None, pause: Callable[[], None] | None = None
+    step: Step,
+    stop: Length,
+    *,
+    spans: SerialQuery | Pipeline | None = None,
+    pause: Callable[[], None] | None = None,
 ) -> tuple[IterationTimes, LaunchFacts]:
     """Time calls until both limits, seconds and iterations, are reached."""
     after = pause
@@ -255,7 +254,11 @@ def measure(
         return stamps
 
     (starts, ends), facts = run_without_gc(loop)
-    return times_from_columns(_columns(starts, ends, spans)), facts
+    columns: dict[str, NDArray[np.generic]] = dict(spans.columns()) if spans else {}
+    if spans is None or not spans.overlapping:  # else a call of the host is not one query
+        columns["host"] = np.asarray((ends - starts) * _NS, np.float64)
+        columns["start"] = np.asarray((starts - starts[0]) * _NS, np.float64)
+    return times_from_columns(columns), facts
 
 
 def run_without_gc(loop: Callable[[], Stamps]) -> tuple[Stamps, LaunchFacts]:
@@ -278,16 +281,6 @@ def run_without_gc(loop: Callable[[], Stamps]) -> tuple[Stamps, LaunchFacts]:
         peak_memory_bytes=used.ru_maxrss * 1024,
     )
     return (starts, ends), facts
-
-
-def _columns(
-    starts: Nanoseconds, ends: Nanoseconds, spans: Spans | None
-) -> dict[str, NDArray[np.generic]]:
-    columns: dict[str, NDArray[np.generic]] = dict(spans.columns()) if spans else {}
-    if spans is None or not spans.overlapping:  # else a call of the host is not one query
-        columns["host"] = np.asarray((ends - starts) * _NS, np.float64)
-        columns["start"] = np.asarray((starts - starts[0]) * _NS, np.float64)
-    return columns
 
 
 def timed_loop(step: Step, stop: Length, *, between: Callable[[], None] | None = None) -> Stamps:
@@ -322,27 +315,21 @@ def timer_floor_s() -> float:
 def _measure_first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     """Measure all queries from the first one on, until they are steady."""
     stage("measure")
-    watch = WarmupWatch(spec.warmup.having(until_steady=True))
-    clock = time.perf_counter_ns
-    starts, ends = array("q"), array("q")
-    while not watch.done:
+    clock, step = time.perf_counter_ns, prepared.step
+    stamps: list[tuple[int, int]] = []
+
+    def timed() -> None:
         before = clock()
-        prepared.step()
-        after = clock()
-        starts.append(before)
-        ends.append(after)
-        watch.add((after - before) * 1e-9)
-    began, ended = np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
-    host = np.concatenate([[prepared.first_s], (ended - began) * 1e-9])
-    start = np.concatenate([[0.0], prepared.first_s + (began - began[0]) * 1e-9])
-    facts = LaunchFacts(
-        wall_s=float(start[-1] + host[-1]),
-        timer_floor_s=timer_floor_s(),
-        warmup_s=float(host.sum()),
-        warmup_iterations=len(host),
-        steady=bool(watch.steady),
-    )
-    outcome = prepared.outcome_of(facts, facts)
+        step()
+        stamps.append((before, clock()))
+
+    warm = warm_up(timed, spec.warmup.having(until_steady=True))
+    began, ended = np.array(stamps, np.int64).T
+    host = np.concatenate([[prepared.first_s], (ended - began) * _NS])
+    start = np.concatenate([[0.0], prepared.first_s + (began - began[0]) * _NS])
+    warm = warm.having(warmup_s=float(host.sum()), warmup_iterations=len(host))
+    facts = LaunchFacts(wall_s=float(start[-1] + host[-1]), timer_floor_s=timer_floor_s())
+    outcome = prepared.outcome_of(facts, warm)
     evidence = {**outcome.evidence, "time_to_steady_s": float(prepared.load_s + host.sum())}
     return outcome.having(evidence=evidence), IterationTimes(host=host, start=start)
 
@@ -392,7 +379,7 @@ class _Sent:
 
 
 def _send(prepared: PreparedSession, due: Nanoseconds, *, wait: Until) -> _Sent:
-    spans, scheduled = prepared.spans, due
+    spans, scheduled = prepared.session.spans, due
     if spans is not None:
         spans.clear()
 
@@ -448,7 +435,7 @@ def _search_rate(
     if not search.capacity_hz:
         length = search.probe_s or search.budget_s / load.PROBES
         alone, _ = measure(
-            prepared.step, Length(seconds=length, iterations=20), spans=prepared.spans
+            prepared.step, Length(seconds=length, iterations=20), spans=prepared.session.spans
         )
         assert alone.host is not None
         assert alone.start is not None
@@ -582,55 +569,40 @@ def is_queue_growing(wait: Column, *, service: float) -> bool | None:
 
 Until = Callable[[int], None]  # waits until a time in nanoseconds of `perf_counter_ns`
 
-MONOTONIC, ABSOLUTE = 1, 1
-"""CLOCK_MONOTONIC, which is what ``perf_counter_ns`` reads on Linux, and TIMER_ABSTIME."""
 SET_SLACK, GET_SLACK, LEAST_SLACK_NS = 29, 30, 1  # PR_SET_TIMERSLACK and PR_GET_TIMERSLACK
 PROBES, PROBE_NS = 100, 500_000
 SPIN_NS = (100_000, 1_000_000)  # the shortest and the longest time to spin before a query is due
 ALMOST_ALL, TIMES = 98, 2.0  # the spin lasts `TIMES` this percentile of the delays of wake-ups
 
 
-class _Moment(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
-
-
 @contextmanager
 def exact_timers() -> Iterator[None]:
-    """Remove the kernel's timer slack of this thread during the block."""
-    libc = _libc()
-    if libc is None:
-        yield
-        return
-    rest = (ctypes.c_ulong(0),) * 3
-    before = libc.prctl(GET_SLACK, ctypes.c_ulong(0), *rest)
-    libc.prctl(SET_SLACK, ctypes.c_ulong(LEAST_SLACK_NS), *rest)
+    """Remove the kernel's timer slack of this thread during the block, where Linux has one."""
+
+    def prctl(option: int, value_ns: int = 0) -> int:
+        call = getattr(ctypes.CDLL(None), "prctl", None)
+        return int(call(option, *map(ctypes.c_ulong, (value_ns, 0, 0, 0)))) if call else 0
+
+    before = prctl(GET_SLACK)
+    prctl(SET_SLACK, LEAST_SLACK_NS)
     try:
         yield
     finally:
-        libc.prctl(SET_SLACK, ctypes.c_ulong(max(0, before)), *rest)
-
-
-def sleep_until(target_ns: int) -> None:
-    """Sleep until a time; returns late by the wake-up delay of the machine."""
-    libc = _libc()
-    if libc is None:
-        time.sleep(max(0, target_ns - time.perf_counter_ns()) * 1e-9)
-        return
-    moment = _Moment(*divmod(target_ns, 10**9))
-    libc.clock_nanosleep(MONOTONIC, ABSOLUTE, ctypes.byref(moment), None)
+        prctl(SET_SLACK, max(0, before))
 
 
 def waiter() -> Until:
     """Return a function that waits until a time: with the kernel's timer, then by spinning.
 
-    Python's sleep has the timer slack that Linux gives every thread, 50 µs. This function sleeps
-    until an absolute time without slack; the remaining wake-up delay is measured first.
+    Linux gives the timers of every thread a slack of 50 µs, see ``exact_timers``; the remaining
+    wake-up delay is measured first.
     """
-    spin_ns, sleep, clock = spin_for_wakes(wake_delays_ns()), sleep_until, time.perf_counter_ns
+    spin_ns, sleep, clock = spin_for_wakes(wake_delays_ns()), time.sleep, time.perf_counter_ns
 
     def wait(target_ns: int) -> None:
-        if target_ns - clock() > spin_ns:
-            sleep(target_ns - spin_ns)
+        rest_ns = target_ns - spin_ns - clock()
+        if rest_ns > 0:
+            sleep(rest_ns * _NS)
         while clock() < target_ns:
             pass
 
@@ -642,7 +614,7 @@ def wake_delays_ns() -> list[int]:
     delays = []
     for _ in range(PROBES):
         target = time.perf_counter_ns() + PROBE_NS
-        sleep_until(target)
+        time.sleep(PROBE_NS * _NS)
         delays.append(time.perf_counter_ns() - target)
     return delays
 
@@ -651,12 +623,3 @@ def spin_for_wakes(delays_ns: list[int]) -> int:
     """Return how long to spin: longer than almost all of the measured wake-up delays."""
     least, most = SPIN_NS
     return int(min(most, max(least, TIMES * float(np.percentile(delays_ns, ALMOST_ALL)))))
-
-
-@cache
-def _libc() -> ctypes.CDLL | None:
-    """Return the C library if its clock is the one that Python uses; else ``None``."""
-    if "CLOCK_MONOTONIC" not in time.get_clock_info("perf_counter").implementation:
-        return None
-    libc = ctypes.CDLL(None)
-    return libc if hasattr(libc, "clock_nanosleep") and hasattr(libc, "prctl") else None

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.core.errors import InputError, UsageError, first_line, suggest
 from trtbench.core.run import Fact, Scalar, batch_that_ran, may_be_colours
-from trtbench.core.samples import Arrays, Column, LayerProfile, LayerTime
+from trtbench.core.samples import Arrays, LayerProfile, LayerTime
 from trtbench.core.spec import RunSpec, TensorSpec, batch_from_shapes
 from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import read_arrays
@@ -36,6 +35,7 @@ from trtbench.models.inputs import (
     with_same_dims,
 )
 from trtbench.models.onnx_outline import sides_of
+from trtbench.runtimes._gpu_query import Pipeline, SerialQuery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,25 +53,6 @@ image_readers: list[Callable[[RunSpec, tuple[TensorSpec, ...]], Arrays]] = []
 """The function that reads input images, set by the worker because runtimes know no tasks."""
 
 
-class Spans(Protocol):
-    """Times of queries that a session measures itself, in addition to the host's time."""
-
-    overlapping: bool
-    """Whether several queries are in flight, so that a call of ``step`` is not one query."""
-
-    def take(self) -> None:
-        """Store the spans of the query that has just completed; not timed."""
-
-    def drain(self) -> None:
-        """Wait for every query in flight."""
-
-    def clear(self) -> None:
-        """Delete all queries so far."""
-
-    def columns(self) -> dict[str, Column]:
-        """Return the stored spans in seconds, one row per query."""
-
-
 class Session(ABC):
     """A loaded model that can be run repeatedly on the inputs bound to it.
 
@@ -83,7 +64,8 @@ class Session(ABC):
     conditions: dict[str, Fact]
     notes: tuple[str, ...] = ()
     evidence: Mapping[str, Scalar] = MappingProxyType({})
-    spans: Spans | None = None  # times of each query in addition to the host's time; set by `step`
+    spans: SerialQuery | Pipeline | None = None
+    """Times of each query in addition to the host's time; set by ``step``."""
 
     index_limits: Mapping[str, int] = MappingProxyType({})
     """Upper limits of the integers of inputs, if the model file does not give them."""
@@ -199,10 +181,8 @@ def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str,
 
 def assumed_dimensions(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
     """Return a text that names the dimensions without a given value, and their assumed values."""
-    shapes = shapes_of_batch(tensors, spec)
-    given = given_shapes(tensors, spec)
-    resolved = [each.having(shape=shapes.get(each.name, each.shape)) for each in given]
-    return assumption(given, resolved)
+    _check_inputs(tensors, spec)
+    return assumption(given_shapes(tensors, spec), resolve_shapes(tensors, spec))
 
 
 def items_per_query(

@@ -61,7 +61,7 @@ from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models.identity import index_limits, precision_of_engine
 from trtbench.models.inputs import random_inputs
 from trtbench.runtimes import _session
-from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
+from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries, is_close
 from trtbench.runtimes._loop import check_protocol
 from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes
@@ -73,11 +73,6 @@ Outputs = dict[str, NDArray[np.generic]]
 
 DEPTH = {"pipeline": 2, "gpu": 2, "coldl2": 2}
 """Queries in flight per context; one for protocols that wait for each query."""
-CLOSE = 1e-2
-"""Largest allowed difference between a graph and a plain run, relative to the largest value.
-
-Engines may sum in another order from run to run; a graph that does not work differs by far more.
-"""
 _NO_MEMORY = re.compile(r"out of memory|OutOfMemory|Requested amount of GPU memory", re.I)
 _OTHER_GPU = re.compile(r"incompatible device|compute capability|different (GPU|device)", re.I)
 _OTHER_VERSION = re.compile(r"Version tag|not compatible with this version|library version", re.I)
@@ -176,21 +171,6 @@ def array_from_bytes(
     return np.array(values[: math.prod(shape)]).reshape(shape)
 
 
-def is_close(expected: NDArray[np.generic], found: NDArray[np.generic]) -> bool:
-    """Return whether outputs of two runs of an engine on the same inputs agree."""
-    if expected.shape != found.shape:
-        return False
-    if expected.tobytes() == found.tobytes():
-        return True
-    if expected.dtype.kind != "f":
-        return False
-    a, b = expected.astype(np.float64), found.astype(np.float64)
-    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-        return False
-    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
-    return bool(np.abs(a - b).max(initial=0.0) <= CLOSE * max(np.abs(a).max(initial=0.0), 1e-30))
-
-
 def output_evidence(
     before: dict[str, NDArray[np.generic]],
     after: dict[str, NDArray[np.generic]],
@@ -249,7 +229,6 @@ class Engine:
     logger: ILogger
     heard: LoggedErrors
     ports: tuple[Port, ...]
-    profile: int
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -315,7 +294,6 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
         logger=logger,
         heard=heard,
         ports=ports_of(engine, trt, profile=spec.profile_index),
-        profile=spec.profile_index,
     )
 
 
@@ -404,7 +382,6 @@ class TrtSession(_session.Session):
         if engine.flavour == "tensorrt_rtx":  # when kernels for the shapes are compiled
             found["specialization"] = spec.options.get("specialization", "eager")
         self.conditions = {key: Fact(value=value) for key, value in found.items()}
-        self.spans: _session.Spans | None = None
         self._marks: tuple[Call, Call, Callable[[], float]] | None = None
 
     def bind(self, arrays: Arrays) -> None:
@@ -444,13 +421,11 @@ class TrtSession(_session.Session):
         transfers = self._spec.transfers
         lanes = [self._lane(unit) for unit in self._units]
         depth = DEPTH.get(self._spec.protocol, 1)
-        query: SerialQuery | Pipeline
         if depth * len(lanes) == 1:
-            query = SerialQuery(self._cuda, lanes[0], transfers=transfers)
+            self.spans = SerialQuery(self._cuda, lanes[0], transfers=transfers)
         else:
-            query = Pipeline(self._cuda, lanes, transfers=transfers, depth=depth)
-        self.spans = query
-        return query.step
+            self.spans = Pipeline(self._cuda, lanes, transfers=transfers, depth=depth)
+        return self.spans.step
 
     def burst(self, *, size: int, lead: int) -> _session.Burst:
         """Return a call that runs queries back to back on the current inputs, without copies."""
@@ -533,7 +508,7 @@ class TrtSession(_session.Session):
     def _create_unit(self, config: IRuntimeConfig | None) -> Unit:
         """Create an execution context and its stream; raises if there is not enough memory."""
         stream = self._cuda.stream()
-        handle, profile = int(stream), self.engine.profile
+        handle, profile = int(stream), self._spec.profile_index
         needed = activation_bytes(self.engine.engine)
         free, total = self._cuda.memory()
         if needed is not None and needed > free:
@@ -576,7 +551,7 @@ class TrtSession(_session.Session):
                     facts={
                         "given": text_from_shape(shape),
                         "allowed": f"{least} to {most}, best {best}",
-                        "profile": engine.profile,
+                        "profile": self._spec.profile_index,
                     },
                     fix=f"--shape {port.name}:{best}",
                 )

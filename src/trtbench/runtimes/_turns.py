@@ -18,9 +18,10 @@ import struct
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ from trtbench.core.spec import Length, RunSpec, Warmup
 from trtbench.host import early_context
 from trtbench.host.cuda import index_of
 from trtbench.host.machine import fastest_core, still_runs
-from trtbench.host.nvml import keep_open, opened, visible_index
+from trtbench.host.nvml import Device, keep_open, opened, visible_index
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes import _loop as loop
 from trtbench.runtimes._session import Burst, TurnSpec
@@ -54,7 +55,6 @@ SERIES_S, SETTLE_S, FEWEST = 0.04, 0.01, 10
 """Seconds of a series, and of the discarded queries before it; its minimum of queries."""
 OTHER_SIDE = "measured without a CUDA graph: the other side cannot be captured"
 
-ReadClock = Callable[[], float | None]
 SpanRows = NDArray[np.int64]
 
 
@@ -216,12 +216,11 @@ def _run_side_on_gpu(
     neighbours.loads.release()
     with ExitStack() as held:
         held.callback(prepared.session.close)
-        clock: ReadClock | None = None
+        gpu: Device | None = None
         # Launches that read the SM clock: it depends on the engine, and starting NVML takes time.
         if job.launch < 2:
             held.enter_context(keep_open())
             gpu = held.enter_context(opened(visible_index(index_of(runtime.device(spec)))))
-            clock = None if gpu is None else gpu.sm_clock_hz
         gc.freeze()  # existing objects are skipped by the collection before each series
         neighbours.turns.wait()  # until all have loaded, and the previous launch is done
         stage("warm-up")
@@ -236,15 +235,20 @@ def _run_side_on_gpu(
             burst = _burst(prepared, size=plan.size, lead=plan.lead)
             turns = pacing.order_of_turns(
                 pacing.SETTLE + plan.turns, seed=job.seed, launch=job.launch
-            ).tolist()
-            rows, seen_hz = run_in_turn(turns, mine, burst, partner, clock)
-            seconds, enqueueing = np.array(rows[pacing.SETTLE :], np.float64).T
-            known_hz = [each for each in seen_hz[pacing.SETTLE :] if each]
+            )
+            rows: list[tuple[float, float, float]] = []
+
+            def work() -> None:  # the clock is read while it is still as in the burst
+                rows.append((*burst(), (gpu.sm_clock_hz() if gpu else None) or 0.0))
+
+            run_stretches({mine: work}, pacing.stretches(turns), partner)
+            seconds, enqueueing, seen_hz = np.array(rows[pacing.SETTLE :], np.float64).T
+            known_hz = seen_hz[seen_hz > 0]
             bursts = {
                 "burst_s": tuple(seconds.tolist()),
                 "burst_size": plan.size,
                 "burst_enqueue_s": float(np.median(enqueueing)),
-                "burst_clock_hz": sum(known_hz) / len(known_hz) if known_hz else None,
+                "burst_clock_hz": float(known_hz.mean()) if len(known_hz) else None,
             }
         times, facts = _series(prepared, partner, first=first)
         outcome = prepared.outcome_of(facts.having(load_order=job.load_order, **bursts), warm)
@@ -264,33 +268,6 @@ def _burst(prepared: loop.PreparedSession, *, size: int, lead: int) -> Burst:
     return burst
 
 
-def run_in_turn(
-    turns: Sequence[int], mine: int, work: Burst, partner: TurnPartner, clock: ReadClock | None
-) -> tuple[list[tuple[float, float]], list[float | None]]:
-    """Do the work in each turn of this side, and sleep in the others; returns results and clocks.
-
-    The GPU's clock is read before the turn is handed over, while it is still as in the work.
-    """
-    found: list[tuple[float, float]] = []
-    seen_hz: list[float | None] = []
-    gc.collect()
-    gc.disable()
-    try:
-        for number, side in enumerate(turns):
-            if side != mine:
-                continue
-            if number > 0 and turns[number - 1] != mine:
-                partner.wait()
-            found.append(work())
-            seen_hz.append(clock() if clock is not None else None)
-            if number + 1 < len(turns) and turns[number + 1] != mine:
-                partner.hand_over()
-    finally:
-        gc.enable()
-    partner.meet()
-    return found, seen_hz
-
-
 def _series(
     prepared: loop.PreparedSession, partner: TurnPartner, *, first: bool
 ) -> tuple[IterationTimes, LaunchFacts]:
@@ -298,13 +275,13 @@ def _series(
 
     Returns the times of all series of this side; the time between series is not counted.
     """
+    measure = partial(loop.measure, prepared.step, spans=prepared.session.spans)
     parts: list[tuple[IterationTimes, LaunchFacts, float]] = []
     for number in range(SERIES):
         with partner.slot(first=first == (number % 2 == 0)):
-            loop.measure(prepared.step, Length(seconds=SETTLE_S), spans=prepared.spans)
+            measure(Length(seconds=SETTLE_S))
             began = time.perf_counter()
-            length = Length(seconds=SERIES_S, iterations=FEWEST)
-            parts.append((*loop.measure(prepared.step, length, spans=prepared.spans), began))
+            parts.append((*measure(Length(seconds=SERIES_S, iterations=FEWEST)), began))
     facts = [each for _, each, _ in parts]
     tables = [dict(times.columns()) for times, _, _ in parts]
     for table, (_, _, began) in zip(tables, parts, strict=True):
