@@ -7,7 +7,7 @@ import glob
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 MAX_TEXT_BYTES = 512 * 2**20
 """Larger logs and JSON documents are refused; files of times are read in pieces."""
+MAX_HELD_BYTES = 64 << 20
 _GLOB = re.compile(r"[*?\[]")
 _ROLE = "|".join((
     "export",
@@ -103,10 +104,6 @@ class FoundFile:
     @property
     def shown(self) -> str:
         return plain(self.place)
-
-    @property
-    def folder(self) -> Path:
-        return self.path.parent
 
     @functools.cached_property
     def key(self) -> str:
@@ -193,6 +190,9 @@ def found_from_path(path: Path, *, named: bool, inside: Path | None = None) -> F
     return FoundFile(path=path, kind=found, named=named, inside=inside)
 
 
+TimesReader = Callable[[FoundFile], exported_times.TimesFile]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilePart:
     """One part of a file, such as a log or times; a file of several exports has several."""
@@ -204,25 +204,17 @@ class FilePart:
     value: Any = None
     """A LogRun, names of layers, a decoded document, or ``None`` for what is read later."""
     text: LogText | None = None
-    shelf: TimesCache | None = None
+    rows: TimesReader | None = None
+    statistics: dict[float, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """Statistics of times by warm-up: many logs may be compared with one array."""
 
     def times(self) -> exported_times.TimesArray:
         """The rows of a times array, including the warm-up."""
-        assert self.shelf is not None
-        return self.shelf.read(self.file).arrays[self.index]
+        assert self.rows is not None
+        return self.rows(self.file).arrays[self.index]
 
-
-class TimesCache:
-    """Keeps the last few files of times with all their rows, unless they are large."""
-
-    MOST_FILES, LARGEST_BYTES = 16, 64 << 20
-
-    def __init__(self) -> None:
-        self._held = functools.lru_cache(maxsize=self.MOST_FILES)(_times_file)
-        self._statistics: dict[object, dict[str, dict[str, float]]] = {}
-
-    def reproduces(self, times: FilePart, run: LogRun) -> bool | None:
-        """Whether times reproduce the numbers of a log; ``None`` if it has none."""
+    def reproduces(self, run: LogRun) -> bool | None:
+        """Whether these times reproduce the numbers of a log; ``None`` if it has none."""
         if run.summary is None:
             # trtexec exports times only after it has printed a summary, so these are another run's.
             return False
@@ -230,15 +222,13 @@ class TimesCache:
         if run.summary.derived or not printed:
             return None
         warmup_ms = exported_times.DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
-        key = (times.file.path, times.index, warmup_ms)
-        if key not in self._statistics:  # many logs may be compared with one array
-            columns = self.read(times.file).arrays[times.index].columns
-            self._statistics[key] = exported_times.statistics_as_printed(
-                columns, warmup_ms=warmup_ms
+        if warmup_ms not in self.statistics:
+            self.statistics[warmup_ms] = exported_times.statistics_as_printed(
+                self.times().columns, warmup_ms=warmup_ms
             )
         pairs = [
             (value, other)
-            for label, statistics in self._statistics[key].items()
+            for label, statistics in self.statistics[warmup_ms].items()
             for name, value in statistics.items()
             if (other := printed.get(label, {}).get(name)) is not None
         ]
@@ -246,18 +236,19 @@ class TimesCache:
         same = all(math.isclose(*pair, rel_tol=1e-3, abs_tol=1e-5) for pair in pairs)
         return same if pairs else None
 
-    def read(self, found: FoundFile) -> exported_times.TimesFile:
-        """Return the times of a file with its warm-up rows, from the cache if possible."""
-        is_small = found.path.stat().st_size <= self.LARGEST_BYTES
-        return self._held(found) if is_small else _times_file(found)
+
+def times_reader() -> TimesReader:
+    """Return a function that reads times with warm-up; it keeps the last few files in memory."""
+
+    def read(found: FoundFile) -> exported_times.TimesFile:
+        with open(found.path, "rb") as stream:
+            return exported_times.read_times(stream, where=found.shown, warmup_ms=0.0)
+
+    held = functools.lru_cache(maxsize=16)(read)
+    return lambda found: (held if found.path.stat().st_size <= MAX_HELD_BYTES else read)(found)
 
 
-def _times_file(found: FoundFile) -> exported_times.TimesFile:
-    with open(found.path, "rb") as stream:
-        return exported_times.read_times(stream, where=found.shown, warmup_ms=0.0)
-
-
-def parts_from_file(found: FoundFile, shelf: TimesCache) -> list[FilePart]:
+def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
     """Read the parts of a file; a damaged one raises a ``ParseError``."""
     kind, where = found.kind, found.shown
     if kind == "log":
@@ -270,7 +261,7 @@ def parts_from_file(found: FoundFile, shelf: TimesCache) -> list[FilePart]:
         ]  # fmt: skip
     slot, values = kind, list[Any]([None])
     if kind == "times":
-        values *= len(shelf.read(found).arrays)
+        values *= len(rows(found).arrays)
     elif kind == "profile":
         profiles = exports.profiles_from_json(data_of(found), where=where)
         values = [tuple(layer.name for layer in each.layers) for each in profiles]
@@ -310,7 +301,7 @@ def parts_from_file(found: FoundFile, shelf: TimesCache) -> list[FilePart]:
     elif kind not in ("onnx", "calibration"):
         return []
     return [
-        FilePart(file=found, slot=slot, index=i, of=len(values), value=value, shelf=shelf)
+        FilePart(file=found, slot=slot, index=i, of=len(values), value=value, rows=rows)
         for i, value in enumerate(values)
     ]
 
@@ -483,23 +474,21 @@ class Draft:
                 self.give(target)
 
 
-def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesCache) -> list[Draft]:
+def drafts_from_parts(parts: Iterable[FilePart]) -> list[Draft]:
     bags: dict[tuple[Path, str], list[FilePart]] = {}
     for part in parts:
-        bags.setdefault((part.file.folder, part.file.key), []).append(part)
-    drafts = [
-        draft for (folder, key), bag in bags.items() for draft in _from_bag(folder, key, bag, shelf)
-    ]
-    _join_named(drafts, shelf)
+        bags.setdefault((part.file.path.parent, part.file.key), []).append(part)
+    drafts = [draft for place, bag in bags.items() for draft in _from_bag(*place, bag)]
+    _join_named(drafts)
     by_folder: dict[Path, list[Draft]] = {}
     for draft in drafts:
         by_folder.setdefault(draft.folder, []).append(draft)
     for members in by_folder.values():
-        _join_folder(members, shelf)
+        _join_folder(members)
     return [draft for draft in drafts if draft.parts]
 
 
-def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesCache) -> list[Draft]:
+def _from_bag(folder: Path, key: str, bag: list[FilePart]) -> list[Draft]:
     def of(slot: str) -> list[FilePart]:
         return [part for part in bag if part.slot == slot]
 
@@ -519,7 +508,7 @@ def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesCache) ->
     for number, part in enumerate(times):
         # The run whose printed numbers the times reproduce, else by order.
         free = [draft for draft in logs if "times" not in draft.parts]
-        same = {draft: shelf.reproduces(part, draft.parts["log"].value) for draft in free}
+        same = {draft: part.reproduces(draft.parts["log"].value) for draft in free}
         target = next((draft for draft in free if same[draft]), None)
         in_order = len(times) == len(logs) and same.get(logs[number], False) is None
         if target is None and in_order:
@@ -555,7 +544,7 @@ def _place(part: FilePart, drafts: list[Draft]) -> bool:
     return any(taken)
 
 
-def _join_named(drafts: list[Draft], shelf: TimesCache) -> None:
+def _join_named(drafts: list[Draft]) -> None:
     """Join a log with the files that its command names, at that path or next to the log."""
     owners = {slot: [d for d in drafts if slot in d.parts] for slot in _NAMED_BY.values()}
     for draft in drafts:
@@ -569,13 +558,13 @@ def _join_named(drafts: list[Draft], shelf: TimesCache) -> None:
                 if log is None or part is None or part.of > 1 or not is_free:
                     continue
                 path = part.file.path
-                beside = part.file.folder == draft.folder and path.name == name
+                beside = path == draft.folder / name
                 named_there = beside or path.absolute() == (draft.folder / named).absolute()
-                if named_there and (slot != "times" or shelf.reproduces(part, log) is not False):
+                if named_there and (slot != "times" or part.reproduces(log) is not False):
                     owner.move(part, draft)
 
 
-def _join_folder(drafts: list[Draft], shelf: TimesCache) -> None:
+def _join_folder(drafts: list[Draft]) -> None:
     """Join the parts of one run in a folder, whatever the names of the files."""
     for owner in drafts:  # times without a log, and the log whose numbers they reproduce
         part = owner.parts.get("times")
@@ -583,7 +572,7 @@ def _join_folder(drafts: list[Draft], shelf: TimesCache) -> None:
             continue
         for target in drafts:
             free = target.log is not None and "times" not in target.parts
-            if free and target.log is not None and shelf.reproduces(part, target.log):
+            if free and target.log is not None and part.reproduces(target.log):
                 target.notes.append(_REPRODUCED)
                 owner.move(part, target)
                 break

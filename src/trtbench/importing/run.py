@@ -30,7 +30,7 @@ from trtbench.importing.files import (
     Draft,
     FilePart,
     FoundFile,
-    TimesCache,
+    TimesReader,
     Unused,
     broken_file,
     drafts_from_parts,
@@ -38,6 +38,7 @@ from trtbench.importing.files import (
     found_from_path,
     parts_from_file,
     plain,
+    times_reader,
 )
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import cache_summary, summary_of
@@ -327,7 +328,7 @@ def _drafts(
 ) -> tuple[list[Draft], list[Unused]]:
     """Read every file and group the parts by run; a damaged file does not stop the import."""
     files, unused = files_from_paths([str(path) for path in request.paths])
-    shelf = TimesCache()
+    rows = times_reader()
     parts: list[FilePart] = []
     for number, (path, named) in enumerate(files):
         done = LOOKING * number / len(files)
@@ -337,11 +338,11 @@ def _drafts(
             file = found_from_path(path, named=named)
             kind = file.kind
             if kind == "archive":
-                found, left = _in_archive(file, unpacking, shelf)
+                found, left = _in_archive(file, unpacking, rows)
                 parts += found
                 unused += left
                 continue
-            found = parts_from_file(file, shelf)
+            found = parts_from_file(file, rows)
         except (InputError, OSError) as problem:
             unused.append(broken_file(plain(path), kind, problem, named=named))
             continue
@@ -350,11 +351,11 @@ def _drafts(
             reason = KINDS.get(kind, KINDS["unknown"])
             unused.append(Unused(path=plain(path), kind=kind, reason=reason, named=named))
     listen(Event(kind="stage", text="grouping files by run", done=LOOKING))
-    return drafts_from_parts(parts, shelf), unused
+    return drafts_from_parts(parts), unused
 
 
 def _in_archive(
-    archive: FoundFile, unpacking: Unpacking, shelf: TimesCache
+    archive: FoundFile, unpacking: Unpacking, rows: TimesReader
 ) -> tuple[list[FilePart], list[Unused]]:
     """Read the files of an archive; unknown ones are counted, other unused ones listed."""
     parts: list[FilePart] = []
@@ -368,7 +369,7 @@ def _in_archive(
             try:
                 if path is not None:
                     file = found_from_path(path, named=False, inside=place)
-                    kind, found = file.kind, parts_from_file(file, shelf)
+                    kind, found = file.kind, parts_from_file(file, rows)
             except (InputError, OSError) as problem:
                 unused.append(broken_file(plain(place), kind, problem, named=False))
                 continue

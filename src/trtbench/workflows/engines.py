@@ -112,15 +112,15 @@ def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[f
         (one,) = found
         beside = [
             each
-            for each in _known_files(one.folder)
+            for each in _known_files(one.path.parent)
             if each.kind in USED_KINDS
             and each.kind != one.kind
             and each.key == one.key
             and each.path.resolve() != one.path.resolve()
         ]
-    shelf = files.TimesCache()
-    parts = [part for each in (*found, *beside) for part in files.parts_from_file(each, shelf)]
-    drafts = sorted(files.drafts_from_parts(parts, shelf), key=lambda draft: not draft.measured)
+    rows = files.times_reader()
+    parts = [part for each in (*found, *beside) for part in files.parts_from_file(each, rows)]
+    drafts = sorted(files.drafts_from_parts(parts), key=lambda draft: not draft.measured)
     measured = [draft for draft in drafts if draft.measured]
     if len(measured) > 1:
         names = {next(iter(each.parts.values())).file.path.name for each in measured}
