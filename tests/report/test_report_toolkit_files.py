@@ -19,7 +19,7 @@ from trtbench.core.samples import IterationTimes, LayerProfile, times_from_colum
 from trtbench.formats import toolkit
 from trtbench.trtexec import conditions
 from trtbench.trtexec.exports import profile_from_json, profile_json
-from trtbench.trtexec.log import log_from_text
+from trtbench.trtexec.log import read_log
 from trtbench.trtexec.times import read_times, times_from_file, times_json
 
 LISTED = {
@@ -241,7 +241,7 @@ def test_times_and_profiles_of_trtexec() -> None:
 
 
 def test_metadata_in_the_layout_of_trex() -> None:
-    (run,) = log_from_text(logs.log_10(), where="x.log")
+    (run,) = read_log(logs.log_10(), where="x.log").runs
     for sections, document in (
         (conditions.BUILD_SECTIONS, conditions.build_metadata_from_log(run)),
         (conditions.PROFILE_SECTIONS, conditions.profile_metadata_from_log(run)),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trtbench.trtexec import conditions
-from trtbench.trtexec.log import log_from_text, read_log
+from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_values import LogText
 from trtbench.trtexec.times import (
     read_times,
@@ -87,7 +87,7 @@ def check_times(columns: Any, metrics: dict[str, dict[str, float]], *, warmup_ms
 @pytest.mark.parametrize("name", ["resnet18_fp16_load", "resnet18_fp16_load_cudagraph"])
 def test_8_6_log_and_times(beside: Path, name: str) -> None:
     folder = beside / "h200__trtexec-8.6.0"
-    (run,) = log_from_text((folder / f"{name}.log").read_bytes(), where=name)
+    (run,) = read_log((folder / f"{name}.log").read_bytes(), where=name).runs
     (array,) = read_times((folder / f"{name}.times.json").read_bytes(), where=name).arrays
     assert run.summary is not None
     assert run.queries == len(array)
@@ -97,7 +97,7 @@ def test_8_6_log_and_times(beside: Path, name: str) -> None:
 @pytest.mark.parametrize("index", range(7))
 def test_7_1_log_and_times(beside: Path, index: int) -> None:
     folder = next(beside.glob("shafikahdarwis__jetson-trtexec/**/ResNet50_N2"))
-    run = log_from_text(next(folder.glob("raw_*")).read_bytes(), where="raw")[index]
+    run = read_log(next(folder.glob("raw_*")).read_bytes(), where="raw").runs[index]
     times = read_times(next(folder.glob("times_*")).read_bytes(), where="times", warmup_ms=200)
     array, batch = times.arrays[index], int(run.option("Batch") or 0)
     assert run.summary is not None

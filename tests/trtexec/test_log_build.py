@@ -4,7 +4,7 @@ import pytest
 
 import logs
 from trtbench.trtexec.conditions import tactics_from_trace
-from trtbench.trtexec.log import log_from_text
+from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_values import BuildTrace
 
 
@@ -58,7 +58,7 @@ TUNING_7 = verbose(
 
 def trace_of(lines: list[str]) -> BuildTrace:
     text = logs.text([logs.banner("RUNNING", version="8601"), *lines])
-    (run,) = log_from_text(text, where="x")
+    (run,) = read_log(text, where="x").runs
     assert run.trace is not None
     return run.trace
 
@@ -121,11 +121,7 @@ def test_runners_may_share_the_id_of_a_tactic() -> None:
 
 
 def test_passes_of_the_builder_add_up() -> None:
-    (run,) = log_from_text(
-        logs.text(
-            logs.lines("[TRT] Engine generation completed in 2 seconds.") * 3
-            + logs.lines("Engine built in 7 sec.")
-        ),
-        where="x",
-    )
+    passes = logs.lines("[TRT] Engine generation completed in 2 seconds.") * 3
+    text = logs.text([*passes, *logs.lines("Engine built in 7 sec.")])
+    (run,) = read_log(text, where="x").runs
     assert run.facts.generate_s == 6.0

@@ -68,7 +68,7 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
     elif legacy is not None and not (legacy.get("loadEngine") or legacy.get("engine")):
         allowed = [name for name in ("fp16", "int8") if legacy.get(name) is not None]
         precision = Fact(value="+".join(["fp32", *allowed]))
-    elif not loads and (flags := [n for n, f in _PRECISIONS.items() if _has_any(run, f)]):
+    elif not loads and (flags := [n for n, f in _PRECISIONS.items() if _has_flag(run, *f)]):
         precision = Fact(value="+".join(["fp32", *flags]))
     return {
         "transfers": transfers,
@@ -90,12 +90,8 @@ def _implied(value: Scalar) -> Fact:
     return UNKNOWN if value is None else Fact(value=value, source="implied")
 
 
-def _has_flag(run: LogRun, flag: str) -> bool:
-    return any(word == flag or word.startswith(f"{flag}=") for word in run.arguments)
-
-
-def _has_any(run: LogRun, flags: Sequence[str]) -> bool:
-    return any(_has_flag(run, flag) for flag in flags)
+def _has_flag(run: LogRun, *flags: str) -> bool:
+    return any(word.partition("=")[0] in flags for word in run.arguments)
 
 
 def _switch(run: LogRun, name: str) -> Fact:
@@ -148,17 +144,14 @@ def protocol_from_log(run: LogRun, transfers: Fact, graph: Fact) -> Fact:
 
 def _batch(run: LogRun) -> Fact:
     """Return the items per query: the printed implicit batch, else from the input shapes."""
-    section = run.section("Inference Options") or run.section("Options") or LogSection(name="")
-    printed = section.get("Batch") or section.get("batch") or ""
-    stated = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
+    stated = _number(run, ("Batch", "batch"), ())
     if stated is not None and stated > 1:
         return Fact(value=stated)
     inputs, outputs = ([each.shape for each in side] for side in (run.inputs, run.outputs))
     size = batch_that_ran(inputs, asked=None, outputs=outputs)
     if size is not None:
         return _implied(size)
-    explicit = printed.lower() == "explicit" or run.option("Max batch") == "explicit batch"
-    if stated is not None and not explicit:
+    if stated is not None and run.option("Max batch") != "explicit batch":
         return Fact(value=stated)
     # The command alone: an implicit batch, else the shapes, of which ONNX has the batch first.
     given = _number(run, (), ("--batch",))

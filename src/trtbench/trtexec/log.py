@@ -18,7 +18,6 @@ from typing import IO, Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 
-from trtbench.core.errors import ParseError
 from trtbench.core.safety import mask, may_hold_secret
 from trtbench.trtexec import log_values
 from trtbench.trtexec.version import number, version_from_digits, version_from_text
@@ -41,8 +40,6 @@ HARD_BREAK = "\f\f"
 _CHUNK = 1 << 20
 _MAGIC = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00")
 _ASCII = frozenset(b"\t\n\r\x1b" + bytes(range(0x20, 0x7F)))
-
-Source = BinaryIO | bytes | bytearray | memoryview | str
 
 
 def is_packed(stream: IO[bytes]) -> bool:
@@ -139,13 +136,11 @@ _CHANGING = re.compile(
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def read_text(source: Source) -> tuple[Iterator[str], bool]:
+def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool]:
     """Return the lines of a log, and whether their numbers are those of the file."""
     if isinstance(source, str):
         source = source.encode("utf-8", "surrogatepass")
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        source = io.BytesIO(source)
-    stream: BinaryIO = source if source.seekable() else io.BytesIO(source.read(LARGEST_DOCUMENT))
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
     if is_packed(stream):
         return _decompressed_lines(stream), False
     start = stream.tell()
@@ -595,22 +590,7 @@ _OUTCOMES: dict[str, log_values.Outcome] = {
 }
 
 
-def log_from_text(data: Source, *, where: str) -> tuple[log_values.LogRun, ...]:
-    """Return every run in a log; a text without output of trtexec is a ``ParseError``."""
-    found = read_log(data, where=where)
-    if not found.runs:
-        raise ParseError(
-            f"{where} is not a log of trtexec",
-            facts={
-                "lines": found.lines,
-                "expected": "a line '&&&& RUNNING TensorRT.trtexec ...', lines that begin with "
-                "'[mm/dd/yyyy-hh:mm:ss] [I]', or 'Average over N runs is ...'",
-            },
-        )
-    return found.runs
-
-
-def read_log(data: Source, *, where: str) -> log_values.LogText:
+def read_log(data: BinaryIO | bytes | str, *, where: str) -> log_values.LogText:
     """Return every run in a text of any kind, which may be none."""
     lines, as_in_file = read_text(data)
     reader = _LogReader(where=where)
@@ -795,6 +775,10 @@ class _LogReader:
 
 
 _has_secret = functools.lru_cache(maxsize=4096)(may_hold_secret)
+_AS_READ = (
+    "where", "line", "last_line", "version", "title", "device", "first_stamp", "last_stamp",
+    "tf32_stated",
+)  # fmt: skip
 
 
 class _RunReader:
@@ -811,18 +795,18 @@ class _RunReader:
         self.trace, self.messages = log_values.TraceCollector(), log_values.MessageCollector()
         self.profile: log_values.ProfileCollector | None = None
         self.counts: dict[str, Any] = {}
-        self.tf32 = self.help_printed = False
+        self.tf32_stated = self.help_printed = False
         self.last: deque[str] = deque(maxlen=log_values.TAIL)
         self.command: str | None = None
         """The command typed above the output; that of a banner has priority."""
         self.title: str | None = None
         self.device: str | None = None
+        self.first_stamp: str | None = None
+        self.last_stamp: str | None = None
         self.closed = False
         """A code fence ended the excerpt after its numbers: no more lines belong to it."""
         self.has_summary_heading = False
         self.layer_types: Counter[str] = Counter()
-        self.first_stamp: str | None = None
-        self.last_stamp: str | None = None
 
     @property
     def started(self) -> bool:
@@ -989,7 +973,7 @@ class _RunReader:
             self.trace.add_engine_layer(text)
             self.layer_types.update(_TYPES[name] for name in _TYPE.findall(text[:20_000]))
         elif text.startswith("TF32 is enabled by default"):
-            self.tf32 = True
+            self.tf32_stated = True
         elif not (self.summary.averages or self.summary.printed):
             label, _, value = text.partition(":")
             if label.strip() in _LEGACY and not self.sections:
@@ -1008,20 +992,13 @@ class _RunReader:
             outcome = "crashed" if crashed else "cut"
         printed = banner.command if banner else None
         return log_values.LogRun(
-            where=self.where,
-            line=self.line,
-            last_line=self.last_line,
+            **{name: getattr(self, name) for name in _AS_READ},
             outcome=outcome,
             tool=banner.tool if banner else "trtexec",
-            version=self.version,
             build=banner.build if banner else None,
             command=printed or self.command,
             announced=banner is not None and banner.kind == "RUNNING",
             pasted_command=not printed and self.command is not None,
-            title=self.title,
-            device=self.device,
-            first_stamp=self.first_stamp,
-            last_stamp=self.last_stamp,
             sections=tuple(
                 log_values.LogSection(name=name, entries=tuple(e)) for name, e in self.sections
             ),
@@ -1032,7 +1009,6 @@ class _RunReader:
             **self.counts,
             averages=tuple(self.summary.averages),
             summary=self.summary.summary(),
-            tf32_stated=self.tf32,
             profile=self.profile.profile() if self.profile else None,
             messages=tuple(self.messages.found.values()),
             layer_types=dict(self.layer_types),

@@ -674,13 +674,13 @@ _FUSION = re.compile(r"(\w{3,80}): [Ff]using (.{1,1000}) (?:with|into) (.{1,1000
 _SUBGRAPH = re.compile(r" \(\w{1,40}\)\s+(?:Autotuning op (.{1,400}?): \[|(\d{1,9}), (.{1,2000}))")
 """Output of the compiler of a subgraph: the name of an operation, or a row of its table."""
 _PHASES = {
-    "Graph construction": re.compile(rf"Graph construction completed in {_NUMBER} s"),
-    "Graph optimization": re.compile(rf"Graph optimization time: {_NUMBER} s"),
-    "Tactic selection": re.compile(rf"Formats and tactics selection completed in {_NUMBER} s"),
-    "Subgraph compilation": re.compile(rf"Subgraph compilation completed in {_NUMBER} s"),
-    "Stream splitting": re.compile(rf"\[MS\] Multi stream splitting completed in {_NUMBER} s"),
+    "Graph construction completed in": "Graph construction",
+    "Graph optimization time:": "Graph optimization",
+    "Formats and tactics selection completed in": "Tactic selection",
+    "Subgraph compilation completed in": "Subgraph compilation",
+    "[MS] Multi stream splitting completed in": "Stream splitting",
 }
-_PHASE_STARTS = ("Graph ", "Formats and tactics", "Subgraph compilation", "[MS] Multi")
+_PHASE = re.compile(rf"({'|'.join(map(re.escape, _PHASES))}) {_NUMBER} s")
 _ENGINE_LAYER = re.compile(rf"Layer\((\w{{1,80}})\): (.{{1,4000}}?), Tactic: {_ID},")
 
 _Key = tuple[str, str, "str | None"]
@@ -749,16 +749,16 @@ class TraceCollector:
             match = _FUSION.match(text)
             if match and len(self.fusions) < MOST_FUSIONS:
                 self.fusions.setdefault((match[1], match[2], match[3]))
-        elif text.startswith(_PHASE_STARTS):
+        else:
             self.add_phase(text)
 
     def add_phase(self, text: str) -> None:
         """Add the time of a phase, which a build prints once per pass."""
-        for name, pattern in _PHASES.items():
-            match = pattern.match(text)
-            seconds = number(match[1]) if match else None
-            if seconds is not None:
-                self.phases[name] = self.phases.get(name, 0.0) + seconds
+        match = _PHASE.match(text)
+        seconds = number(match[2]) if match else None
+        if match is not None and seconds is not None:
+            name = _PHASES[match[1]]
+            self.phases[name] = self.phases.get(name, 0.0) + seconds
 
     def add_engine_layer(self, text: str) -> None:
         """Add a line that lists a layer of the built engine."""

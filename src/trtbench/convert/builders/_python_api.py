@@ -36,7 +36,7 @@ from trtbench.models.identity import model_ref
 from trtbench.models.inputs import refuse_open, unknown_input, with_ones
 from trtbench.models.onnx_outline import ModelOutline, outline_of
 from trtbench.trtexec.exports import graph_from_json
-from trtbench.trtexec.log import log_from_text
+from trtbench.trtexec.log import read_log
 
 if TYPE_CHECKING:
     from tensorrt import (
@@ -538,11 +538,11 @@ def build(
     work.notes += prepared.notes
     work.build(prepared.path, gpu=missing is None)
     facts: dict[str, Scalar] = {}
-    with suppress(OSError, errors.ParseError):  # TensorRT logs memory, times and sizes
+    with suppress(OSError):  # TensorRT logs memory, times and sizes
         text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
         # The reader of trtexec logs expects a banner; the other lines are the same.
         banner = "&&&& RUNNING TensorRT.trtbench # trtbench build"
-        logged = log_from_text(f"{banner}\n{text}", where=LOG)[-1:]
+        logged = read_log(f"{banner}\n{text}", where=LOG).runs[-1:]
         names = ("peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "weights_bytes", "optimize_s")
         values = {name: getattr(run.facts, name, None) for run in logged for name in names}
         # Without a GPU the allocators print zero, which is not a measurement.
