@@ -19,6 +19,7 @@ from made_runs import (
     made_failure,
     made_profile,
     made_run,
+    made_score,
     made_times,
     phased_times,
 )
@@ -122,7 +123,7 @@ def nasty_document() -> Document:
         findings=(WARNING,),
         layers=made_profile(20, name=NASTY),
     )
-    run.extra["scores"] = {NASTY: 0.5}
+    run.extra["scores"] = made_score(NASTY, 0.5)
     return document_from_runs([run, made_run()], failed=[made_failure(model=NASTY, reason=NASTY)])
 
 

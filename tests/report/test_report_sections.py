@@ -14,6 +14,7 @@ from made_runs import (
     made_graph,
     made_profile,
     made_run,
+    made_score,
     made_times,
     phased_times,
 )
@@ -45,7 +46,7 @@ def test_every_section_has_an_order_and_what_matters_comes_first() -> None:
     orders = [SECTIONS.load(name).ORDER for name in SECTIONS.names()]
     assert len(set(orders)) == len(orders)
     run = made_run(phased_times(), findings=(WARNING,), layers=made_profile())
-    run.extra["scores"] = {"top-1": 0.9}
+    run.extra["scores"] = made_score("top-1", 0.9)
     document = document_from_runs([run], failed=[made_failure()])
     assert ids(document) == [
         "summary", "failures", "latency", "percentiles", "phases", "layers",
@@ -80,17 +81,15 @@ def test_throughput_appears_when_runs_differ_in_batch_only() -> None:
     assert curve.y == pytest.approx([1 / one.times.host.mean(), 8 / eight.times.host.mean()])
 
 
-def test_scores_come_as_numbers_mappings_and_values() -> None:
+def test_shares_are_shown_in_per_cent_and_other_scores_as_numbers() -> None:
     run = made_run()
-    run.extra["scores"] = {
-        "top-1": {"value": 0.9712, "low": 0.958, "high": 0.981, "count": 360},
-        "mae": 0.1,
-        "broken": float("nan"),
-        "text": "high",
-    }
-    table = next(t for t in document_from_runs([run]).tables() if t.id == "accuracy")
-    assert [(row[1].value, row[2].value) for row in table.rows] == [("top-1", 0.9712), ("mae", 0.1)]
-    assert [cell.shown for cell in table.rows[0][2:]] == ["97.12 %", "95.80 %", "98.10 %", "360"]
+    run.extra["scores"] = made_score("top-1", 0.9712) | made_score("mae", 0.1)
+    rows = table(document_from_runs([run]), "accuracy").rows
+    assert [(row[1].value, row[2].shown) for row in rows] == [
+        ("top-1", "97.12 %"),
+        ("mae", "0.100"),
+    ]
+    assert [cell.shown for cell in rows[0][3:]] == ["96.12 %", "98.12 %", "360"]
 
 
 def test_runs_are_named_by_what_differs_and_never_alike() -> None:
@@ -126,8 +125,8 @@ def figure(document: documents.Document, id: str) -> documents.Figure:
 
 def compared(verdict: Verdict) -> list[Run]:
     baseline, candidate = made_run(id="a"), made_run(id="b", precision="int8")
-    baseline.extra["scores"] = {"top-1": {"value": 0.975, "low": 0.97, "high": 0.98}}
-    candidate.extra["scores"] = {"top-1": {"value": 0.962, "low": 0.957, "high": 0.967}}
+    baseline.extra["scores"] = made_score("top-1", 0.975)
+    candidate.extra["scores"] = made_score("top-1", 0.962)
     comparison = Comparison(baseline="a", candidate="b", design="duet", verdicts=(verdict,))
     candidate.extra["comparisons"] = [comparison]
     return [baseline, candidate]
@@ -171,9 +170,8 @@ def test_layers_are_added_up_by_kind() -> None:
 
 def test_pictures_are_shown_once_and_missing_ones_not_at_all(tmp_path: Path) -> None:
     runs = full_runs(tmp_path)
-    runs[0].extra["pictures"] = [
-        "depth_comparison.png", {"path": "depth_comparison.png"}, "gone.png", "/etc/passwd",
-    ]  # fmt: skip
+    names = ("depth_comparison.png", "depth_comparison.png", "gone.png", "/etc/passwd")
+    runs[0].extra["pictures"] = list(names)
     (picture,) = document_from_runs(runs).pictures()
     assert isinstance(picture, documents.Picture)
     assert picture.id == "depth_comparison"

@@ -20,8 +20,8 @@ class SectionModule(Protocol):
 
     ORDER: int  # position in the document; the lowest comes first
 
-    def make(self, runs: Sequence[Run]) -> Section | Sequence[Section] | None:
-        """Return the sections for the runs, or ``None`` if there is nothing to show."""
+    def make(self, runs: Sequence[Run]) -> Section | Sequence[Section | None] | None:
+        """Return the sections for the runs; ``None`` in place of one with nothing to show."""
 
 
 class Renderer(Protocol):
@@ -60,7 +60,7 @@ def document_from_runs(
         module = SECTIONS.load(name)
         made = module.make(runs)
         sections = [made] if isinstance(made, Section) else made or ()
-        ordered += [(module.ORDER, name, section) for section in sections]
+        ordered += [(module.ORDER, name, section) for section in sections if section]
     ordered.sort(key=lambda each: each[:2])
     names = list(dict.fromkeys(model_name(record) for record in records))
     some = ", ".join(names) if len(names) <= 3 else f"{len(names)} models"

@@ -287,6 +287,25 @@ def column(
     return heading, cell
 
 
+def plain_columns(
+    names: Sequence[str],
+    rows: Sequence[Sequence[Scalar]],
+    text: Callable[[str, Scalar], str | None],
+    title: Callable[[str], str] = str,
+) -> Iterator[Column]:
+    """Declare columns of rows of plain values; narrow terminals hide the last ones first."""
+
+    def cell(place: int, row: Sequence[Scalar]) -> Cell:
+        return Cell(row[place], text(names[place], row[place]))
+
+    for place, name in enumerate(names):
+        texts = [value for row in rows if isinstance(value := row[place], str)]
+        words = any(not each.endswith(" %") for each in texts)
+        fit: Fit = "whole" if not words else "wrap" if place else "shorten"
+        side, rank = "" if words else "right", max(0, place - 2)
+        yield column(name, title(name), partial(cell, place), side, rank=rank, fit=fit)
+
+
 def table(
     id: str,
     rows: Iterable[Any],

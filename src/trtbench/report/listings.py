@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from trtbench.analysis.inspection import Inspection, InspectionTable
+from trtbench.analysis.inspection import Inspection
 from trtbench.analysis.summary import reported_headline
-from trtbench.core.run import FailedRun, RunRecord, Scalar
+from trtbench.core.run import FailedRun, RunRecord
 from trtbench.core.spec import NO_TENSORS
 from trtbench.core.units import text_from_rate, text_from_seconds, text_from_shape
 from trtbench.report.document import (
     Block,
     Cell,
-    Column,
     Document,
-    Fit,
     Section,
     Text,
     Tone,
     column,
     document_from_blocks,
     key_values,
+    plain_columns,
     table,
 )
 from trtbench.report.run_facts import title_of_key, value_text
@@ -187,22 +186,10 @@ def document_from_inspection(found: Inspection, *, layers: bool = False) -> Docu
             shape = "" if each.dtype in NO_TENSORS else text_from_shape(each.shape)
             facts.append((title, f"{each.name}  {each.dtype}  {shape}".rstrip()))
 
-    def file_column(part: InspectionTable, place: int) -> Column:
-        name = part.columns[place]
-        words = any(isinstance(row[place], str) for row in part.rows)
-        fit: Fit = "shorten" if words and place == 0 else "wrap" if words else "whole"
-
-        def cell(row: Sequence[Scalar]) -> Cell:
-            return Cell(row[place], value_text(name, row[place]))
-
-        # The first three columns are always shown; on narrow terminals the last is hidden first.
-        rank, side = max(0, place - 2), "" if words else "right"
-        return column(name, title_of_key(name), cell, side, rank=rank, fit=fit)
-
     blocks: list[Block] = [key_values("facts", facts)]
     for name, part in (("summary", found.summary), ("layers", found.layers if layers else None)):
         if part is not None and part.rows:
-            columns = [file_column(part, place) for place in range(len(part.columns))]
+            columns = plain_columns(part.columns, part.rows, value_text, title_of_key)
             blocks.append(table(name, part.rows, columns))
     blocks += [Text(note, "unclear") for note in found.notes]
     return document_from_blocks("file", blocks)

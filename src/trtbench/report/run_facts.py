@@ -1,7 +1,6 @@
 """Facts on runs for reports: labels, summaries, scores, telemetry and devices.
 
-Summaries are cached. ``run.extra["scores"]`` maps a metric to a number, or to a mapping (or object)
-with ``value`` and optionally ``low``, ``high`` (or an ``interval`` with both) and ``count``.
+Summaries are cached. ``run.extra["scores"]`` maps metrics to ``Score`` values.
 """
 
 import math
@@ -12,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-import msgspec
-
 from trtbench.analysis.summary import (
     ColumnSummary,
     Quantile,
@@ -22,7 +19,6 @@ from trtbench.analysis.summary import (
     summary_from_run,
 )
 from trtbench.core import units
-from trtbench.core.metrics import metric
 from trtbench.core.properties import (
     PROPERTIES,
     Property,
@@ -32,7 +28,7 @@ from trtbench.core.properties import (
     protocol_of,
 )
 from trtbench.core.results import Verdict
-from trtbench.core.run import Interval, Run, Scalar, Score, gpu_of, precision_of
+from trtbench.core.run import Run, Scalar, Score, gpu_of, precision_of
 from trtbench.core.samples import TelemetrySample
 from trtbench.report.charts import Axis
 from trtbench.report.document import Cell, Time, duration_cell
@@ -184,32 +180,9 @@ QUANTITIES = (
 
 
 def scores_of(run: Run) -> dict[str, Score]:
-    """Return a run's scores by metric; values that are not numbers are skipped."""
+    """Return a run's scores by metric."""
     scores = run.extra.get("scores")
-    found = {}
-    for key, given in scores.items() if isinstance(scores, Mapping) else ():
-        name, plain = str(key), msgspec.to_builtins(given)
-        facts = plain if isinstance(plain, dict) else {"value": plain}
-        raw = {**facts, **(facts.get("interval") or {})}
-        known: dict[str, float] = {
-            each: float(raw[each])
-            for each in ("value", "count", "low", "high")
-            if isinstance(raw.get(each), (int, float)) and math.isfinite(raw[each])
-        }
-        interval = None
-        if "low" in known and "high" in known:
-            interval = Interval(low=known["low"], high=known["high"], level=0.95, meaning="")
-        if "value" in known:
-            declared = metric(name)
-            found[name] = Score(
-                metric=name,
-                value=known["value"],
-                interval=interval,
-                count=int(known["count"]) if "count" in known else None,
-                better=facts.get("better") or declared.better,
-                kind=facts.get("kind") or declared.kind,
-            )
-    return found
+    return scores if isinstance(scores, dict) else {}
 
 
 def score_text(score: Score, value: float | None) -> str:

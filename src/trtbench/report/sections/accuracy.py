@@ -1,8 +1,7 @@
 """Accuracy: scores, differences from a reference, and layers that reduce accuracy.
 
 For the output of ``eval``, ``check`` and ``localize`` and for reports. ``run_facts`` documents
-``run.extra["scores"]``. ``run.extra["pictures"]`` is a sequence of paths, or of mappings with
-``path`` and optionally ``title`` and ``caption``, relative to the run's folder.
+``run.extra["scores"]``. ``run.extra["pictures"]`` is a list of paths, relative to the run's folder.
 ``run.extra["checks"]`` is a sequence of mappings (or objects), one per output, with ``output`` and
 any numbers; ``run.extra["output_comparison"]`` is the content of ``output_diff.json``.
 """
@@ -10,10 +9,11 @@ any numbers; ``run.extra["output_comparison"]`` is the content of ``output_diff.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -44,7 +44,6 @@ from trtbench.report.document import (
     Column,
     Document,
     Figure,
-    Fit,
     Picture,
     Section,
     Table,
@@ -56,6 +55,7 @@ from trtbench.report.document import (
     key_values,
     note_lines,
     optional_section,
+    plain_columns,
     score_column,
     score_title,
     table,
@@ -95,14 +95,13 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 SHOWN_ROWS = 50
 
 
-def make(runs: Sequence[Run]) -> list[Section]:
+def make(runs: Sequence[Run]) -> list[Section | None]:
     """Show accuracy against latency, all scores, pictures, and numeric checks."""
-    made = (
+    return [
         optional_section("pareto", "Accuracy against latency", _pareto(runs)),
         optional_section("accuracy", "Accuracy", _accuracy(runs)),
         optional_section("checks", "Numeric checks", _checks(runs)),
-    )
-    return [section for section in made if section]
+    ]
 
 
 def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
@@ -126,27 +125,15 @@ def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
     taken: set[str] = set()
     pictures: dict[Path, Picture] = {}
     for label, run in labelled(runs):
-        carried = run.extra.get("pictures", ())
-        for each in carried if isinstance(carried, (list, tuple)) else ():
-            facts = each if isinstance(each, Mapping) else {"path": each}
-            path = (run.path or Path()) / str(facts.get("path", ""))
+        carried = run.extra.get("pictures")
+        for each in carried if isinstance(carried, list) else ():
+            path = (run.path or Path()) / str(each)
             if path.suffix.lower() in SUFFIXES and path not in pictures and path.is_file():
-                pictures[path] = Picture(
-                    id=unique_stem(path.stem, taken=taken),
-                    title=str(facts.get("title") or path.stem.replace("_", " ")),
-                    path=str(path),
-                    caption=str(facts.get("caption") or label),
-                )
+                id, title = unique_stem(path.stem, taken=taken), path.stem.replace("_", " ")
+                pictures[path] = Picture(id, title, str(path), label)
     yield from list(pictures.values())[:MOST_PICTURES]
     if len(pictures) > MOST_PICTURES:
         yield Text(f"{MOST_PICTURES} of {len(pictures)} pictures are shown.")
-
-
-class _Point(NamedTuple):
-    name: str
-    role: str
-    per_item_s: float
-    score: Score
 
 
 def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
@@ -154,34 +141,33 @@ def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
     counts = Counter(metric for run in runs for metric in scores_of(run))
     metric = counts.most_common(1)[0][0] if counts else ""
     points = [
-        _Point(label, f"run:{index}", head.typical / items, score)
+        (label, f"run:{index}", head.typical / items, score)
         for index, (label, run) in enumerate(labelled(runs))
         if (head := summary_of(run).head)
         and (score := scores_of(run).get(metric))
         and (items := run.record.known_items)
     ]
-    if len(points) < 2 or len({(point.per_item_s, point.score) for point in points}) < 2:
+    if len({(per_item_s, score) for _, _, per_item_s, score in points}) < 2:
         return
     points = points[:40]
-    times = [point.per_item_s for point in points]
+    times = [per_item_s for _, _, per_item_s, _ in points]
     unit, scale = unit_for_seconds(min(times))
-    declared = points[0].score.declared
-    share = declared.is_share and all(point.score.value <= 1 for point in points)
-    whole = 100.0 if share else 1.0
-    best: list[_Point] = []
+    declared = points[0][-1].declared
+    share = declared.is_share and all(score.value <= 1 for *_, score in points)
+    whole = 0.01 if share else 1.0
+    best = []
     if declared.better:
-        pairs = [{"time": point.per_item_s, "score": point.score.value} for point in points]
+        pairs = [{"time": each, "score": score.value} for _, _, each, score in points]
         chosen = pareto_front(pairs, better={"time": "low", "score": declared.better})
-        best = sorted((points[k] for k in chosen), key=lambda point: point.per_item_s)
+        best = sorted((points[k] for k in chosen), key=itemgetter(2))
     lines: list[Line] = []
     if len(best) > 1:
-        x, y = [each.per_item_s / scale for each in best], [each.score.value for each in best]
-        texts = [each.name for each in best] if len(best) <= 8 else ()  # more would not fit
-        lines.append(line("Pareto front", "front", x, y, "dotted", scale=1 / whole, texts=texts))
-    for point in points:
-        x, y = [point.per_item_s / scale], [point.score.value]
-        ends = [point.score.interval] if point.score.interval else ()
-        lines.append(line(point.name, point.role, x, y, "mark", scale=1 / whole, ends=ends))
+        x, y = [each / scale for _, _, each, _ in best], [score.value for *_, score in best]
+        texts = [name for name, *_ in best] if len(best) <= 8 else ()  # more would not fit
+        lines.append(line("Pareto front", "front", x, y, "dotted", scale=whole, texts=texts))
+    for name, role, per_item_s, score in points:
+        x, ends = [per_item_s / scale], [score.interval] if score.interval else ()
+        lines.append(line(name, role, x, [score.value], "mark", scale=whole, ends=ends))
     far = max(times) > 4 * min(times)  # a linear axis would squeeze the fast ones
     axis = Axis(f"{headline_title(runs)}, median per item", unit, "log" if far else "linear")
     caption = f"The {'lower' if declared.better == 'low' else 'upper'} left is best."
@@ -292,25 +278,13 @@ def _split_table(evaluation: Evaluation) -> Table:
 
 
 def _task_section(found: TableValue, most: int) -> Section:
-    whole = found.title.startswith("Top-1")
+    def text(title: str, value: Scalar) -> str | None:
+        if not isinstance(value, float):
+            return None
+        share = found.title.startswith("Top-1") or is_share(title.split()[-1])
+        return f"{100 * value:.2f} %" if share else f"{value:.4g}"
 
-    def task_column(place: int, title: str) -> Column:
-        share = whole or is_share(title.split()[-1])
-        values = [row[place] for row in found.rows]
-        words = any(isinstance(each, str) and not each.endswith(" %") for each in values)
-
-        def cell(row: Sequence[Scalar]) -> Cell:
-            value = row[place]
-            if not isinstance(value, float):
-                return Cell(value)
-            return Cell(value, f"{100 * value:.2f} %" if share else f"{value:.4g}")
-
-        rank = max(0, place - 2)
-        fit: Fit = "shorten" if place == 0 else "whole"
-        return column(title, title, cell, "" if words else "right", rank=rank, fit=fit)
-
-    columns = [task_column(place, title) for place, title in enumerate(found.headings)]
-    count = len(found.rows)
+    columns, count = plain_columns(found.headings, found.rows, text), len(found.rows)
     more = f"{most} of {count} rows; all are in eval.json." if count > most else None
     listed = table(found.id, found.rows[:most], columns, caption=more)
     return Section(found.id, found.title, (listed,))
@@ -326,12 +300,12 @@ SHOWN_GROUPS = 10
 def _checks(runs: Sequence[Run]) -> list[Block]:
     """Show the checks of all outputs in one table, and the output comparison of each run."""
 
-    def cell(value: Scalar) -> Cell:
+    def text(_: str, value: Scalar) -> str | None:
         if isinstance(value, bool):
-            return Cell(value, "yes" if value else "no")
-        return Cell(value, f"{value:.4g}" if isinstance(value, float) else None)
+            return "yes" if value else "no"
+        return f"{value:.4g}" if isinstance(value, float) else None
 
-    rows = []
+    rows: list[dict[str, Scalar]] = []
     blocks: list[Block] = []
     for number, (label, run) in enumerate(labelled(runs), start=1):
         checks = run.extra.get("checks")
@@ -340,17 +314,16 @@ def _checks(runs: Sequence[Run]) -> list[Block]:
                 rows.append({"run": label, **facts})
         if pairs := list(flatten_facts(run.extra.get("output_comparison")))[:60]:
             blocks.append(Text(f"Comparison of outputs, {label}:"))
-            cells = ((name, cell(value)) for name, value in pairs)
+            cells = ((name, Cell(value, text(name, value))) for name, value in pairs)
             blocks.append(key_values(f"output_comparison_{number}", cells))
 
-    def fact_column(name: str) -> Column:
-        numeric = any(type(row.get(name)) in (int, float) for row in rows)
-        title = TITLES.get(name, name.replace("_", " ").capitalize())
-        return column(name, title, lambda row: cell(row.get(name)), "right" if numeric else None)
+    def title(name: str) -> str:
+        return TITLES.get(name, name.replace("_", " ").capitalize())
 
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))[:14]
-        blocks.insert(0, table("checks", rows, map(fact_column, names)))
+        lines = [[row.get(name) for name in names] for row in rows]
+        blocks.insert(0, table("checks", lines, plain_columns(names, lines, text, title)))
     return blocks
 
 
@@ -420,12 +393,15 @@ def _check_columns() -> Iterator[Column]:
     def output_column(key: str, title: str, rank: int, kind: str = ".4g") -> Column:
         return column(key, title, lambda row: getattr(row[1], key), kind, rank=rank)
 
+    def close(row: Any) -> Cell:
+        return Cell(row[1].close, text_from_fraction(row[1].close, digits=3))
+
     def match(row: Any) -> float | None:
         return row[1].classes.argmax_match if row[1].classes else None
 
     yield column("model", get=lambda row: row[0].side.model.name)
     yield column("output", "Output", lambda row: row[1].output, fit="shorten", rank=3)
-    yield column("close", "Close", lambda x: Cell(x[1].close, _percent(x[1].close, 3)), "right")
+    yield column("close", "Close", close, "right")
     yield output_column("max_abs", "Max abs", 1)
     yield output_column("mean_abs", "Mean abs", 5)
     yield output_column("max_rel", "Max rel", 8)
@@ -460,11 +436,11 @@ def _output_blocks(check: OutputCheck) -> Iterator[Block]:
         yield Text(f"{name}: identical to the reference")
         return
     if classes is not None:
-        span = classes.argmax_interval
+        span, same = classes.argmax_interval, text_from_fraction(classes.argmax_match)
         yield Text(
-            f"{name}: same best class {_percent(classes.argmax_match)} "
-            f"({_percent(span.low)} to {_percent(span.high)}), "
-            f"top-5 sets {_percent(classes.top5_agreement)}, "
+            f"{name}: same best class {same} "
+            f"({text_from_fraction(span.low)} to {text_from_fraction(span.high)}), "
+            f"top-5 sets {text_from_fraction(classes.top5_agreement)}, "
             f"KL {_format_number(classes.kl)} nats (max {_format_number(classes.kl_max)})"
         )
     for worst in check.worst[:3]:
@@ -516,10 +492,6 @@ def _rank_tables(checked: Checked) -> Iterator[Table]:
 
 def _format_number(value: float | None) -> str:
     return format_cell(value, ".4g").shown
-
-
-def _percent(part: float | None, digits: int = 2) -> str:
-    return text_from_fraction(part, digits=digits)
 
 
 def _decibels(value: float | None, *, signed: bool = False) -> Cell:
@@ -637,18 +609,14 @@ def _model_table(result: Localization) -> Table:
             (Path(result.repaired).name if result.repaired else "repaired", found.repaired)
         )
 
-    def sqnr(row: tuple[str, Numbers]) -> Cell:
-        itself = row[1] is found.reference
-        return Cell(row[1].get("sqnr_db"), "" if itself else _format_metric("sqnr_db", row[1]))
+    def cell(metric: str, row: tuple[str, Numbers]) -> Cell:
+        itself = metric == "sqnr_db" and row[1] is found.reference
+        return Cell(row[1].get(metric), "" if itself else _format_metric(metric, row[1]))
 
-    def metric(row: tuple[str, Numbers]) -> Cell:
-        return Cell(row[1].get(found.metric), _format_metric(found.metric, row[1]))
-
-    other = [] if found.metric == "sqnr_db" else [column("metric", found.metric, metric, "right")]
+    scores = {found.metric: ("metric", found.metric)} | {"sqnr_db": ("sqnr_db", "SQNR")}
     columns = [
         column("model", get=0),
-        *other,
-        column("sqnr_db", "SQNR", sqnr, "right"),
+        *(column(*names, partial(cell, metric), "right") for metric, names in scores.items()),
         column("nonfinite", "Not finite", lambda x: int(x[1].get("nonfinite") or 0), "d", rank=1),
     ]
     return table("models", sides, columns)

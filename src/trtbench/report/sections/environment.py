@@ -55,7 +55,7 @@ COLUMNS = {
 }
 
 
-def make(runs: Sequence[Run]) -> list[doc.Section]:
+def make(runs: Sequence[Run]) -> list[doc.Section | None]:
     """Show the builds, the environments of the runs, and the methods of measurement."""
     facts = {label: facts_from_environment(run.record.environment) for label, run in labelled(runs)}
     names = list(dict.fromkeys(name for each in facts.values() for name in each))
@@ -91,9 +91,11 @@ def make(runs: Sequence[Run]) -> list[doc.Section]:
     rate = f" Throughput is the number of queries divided by {spans}." if spans else ""
     paragraphs = (protocols, f"{doc.capitalized(about)}." if about else "", STATISTICS + rate)
     methods = doc.Text("\n\n".join(filter(None, paragraphs)))
-    environment = doc.optional_section("environment", "Environment", blocks)
-    made = (_build_section(runs), environment, doc.Section("methods", "Methods", (methods,)))
-    return [section for section in made if section]
+    return [
+        _build_section(runs),
+        doc.optional_section("environment", "Environment", blocks),
+        doc.Section("methods", "Methods", (methods,)),
+    ]
 
 
 def facts_from_environment(environment: Environment) -> dict[str, str]:

@@ -5,12 +5,17 @@ from collections.abc import Iterable, Sequence
 from trtbench.analysis.findings import RULES, SEVERITIES
 from trtbench.core.run import Finding, Run
 from trtbench.report.document import FindingGroup, FindingList, Section
-from trtbench.report.run_facts import labels_from_runs
+from trtbench.report.run_facts import labelled
 
 TITLES = {rule.code: rule.title for rule in RULES}
 MEANINGS = {rule.code: rule.part("Means") for rule in RULES}
 DEFAULT_NOTES = {"H30": "random input", "H36": "back-to-back, closed loop"}
 """Notes that apply to every run with default flags; they are shown in one line."""
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, most severe first."""
+    return sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
 
 
 def group_findings(found: Iterable[tuple[str, Finding]]) -> FindingList | None:
@@ -20,13 +25,13 @@ def group_findings(found: Iterable[tuple[str, Finding]]) -> FindingList | None:
         groups.setdefault(finding.code, []).append((name, finding))
     items = []
     for members in groups.values():
-        worst = min((each for _, each in members), key=lambda e: SEVERITIES.index(e.severity))
+        worst = by_severity(each for _, each in members)[0]
         runs = tuple(dict.fromkeys(name for name, _ in members))
-        cases = tuple(dict.fromkeys((name, each.message) for name, each in members))
-        if len({each.message for _, each in members}) == 1:
-            items.append(FindingGroup(worst, runs))
-        else:
-            items.append(FindingGroup(worst, runs, TITLES.get(worst.code), cases))
+        group = FindingGroup(worst, runs)
+        if len({each.message for _, each in members}) > 1:
+            cases = tuple(dict.fromkeys((name, each.message) for name, each in members))
+            group = group.having(title=TITLES.get(worst.code), cases=cases)
+        items.append(group)
     items.sort(key=lambda item: (SEVERITIES.index(item.finding.severity), item.finding.code))
     # Several notes on default conditions become one entry.
     notes = {each.finding.code: each for each in items if each.finding.severity == "note"}
@@ -50,10 +55,5 @@ ORDER = 79  # after the charts of the measurement
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Return the findings of all runs, each once."""
-    labels = labels_from_runs(runs)
-    found = group_findings(
-        (label, finding)
-        for label, run in zip(labels, runs, strict=True)
-        for finding in run.findings
-    )
+    found = group_findings((label, each) for label, run in labelled(runs) for each in run.findings)
     return Section("findings", "Findings", (found,)) if found else None

@@ -35,7 +35,7 @@ RANGE_MARGIN = 2.0
 It covers all of a normal distribution, and cuts off long tails, with a note."""
 
 
-def make(runs: Sequence[Run]) -> list[doc.Section]:
+def make(runs: Sequence[Run]) -> list[doc.Section | None]:
     """Show distribution, time series and percentiles of latencies, phases, and telemetry."""
     rows = []
     for index, (name, run) in enumerate(run_facts.labelled(runs)):
@@ -70,13 +70,12 @@ def make(runs: Sequence[Run]) -> list[doc.Section]:
         for each in statistics_blocks(dict(run_facts.labelled(runs)), id="percentiles", every=True)
         if isinstance(each, doc.Table)
     ]
-    made = (
+    return [
         doc.optional_section("latency", "Latency", latency),
         doc.optional_section("percentiles", "Percentiles", percentiles),
         doc.optional_section("phases", "Phases", _phases(runs)),
         doc.optional_section("telemetry", "Telemetry", _telemetry(runs)),
-    )
-    return [section for section in made if section]
+    ]
 
 
 class _Row(NamedTuple):

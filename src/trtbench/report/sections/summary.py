@@ -50,7 +50,7 @@ from trtbench.report.run_facts import (
     title_of_key,
     value_text,
 )
-from trtbench.report.sections.findings import MEANINGS, TITLES
+from trtbench.report.sections.findings import MEANINGS, TITLES, by_severity
 
 ORDER = 10
 
@@ -58,7 +58,6 @@ SCREEN_QUANTILES = {0.9: 1, 0.95: 8, 0.99: 2}
 """Percentiles shown on the terminal, with the ranks of their columns."""
 CHANGED_SETTING = "H46"
 """The finding that something else ran than was requested; its message is always shown."""
-SEVERITIES = ("error", "warning", "note")
 TONES: dict[str, Tone] = {"error": "bad", "warning": "unclear", "note": "plain"}
 
 
@@ -242,11 +241,6 @@ def statistics_blocks(
     for side_name, run in sides.items():
         if not summary_of(run).columns:
             yield Text(f"{side_name}: no samples" if side_name else "no samples")
-
-
-def by_severity(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, most severe first."""
-    return sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
 
 
 def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:

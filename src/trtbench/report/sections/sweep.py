@@ -64,14 +64,13 @@ BATCH_AXIS = Axis("Batch size", "items", "log2")
 RATE_AXIS = Axis("Throughput", "items/s", low=0)
 
 
-def make(runs: Sequence[Run]) -> list[doc.Section]:
+def make(runs: Sequence[Run]) -> list[doc.Section | None]:
     """Show throughput against batch size, latency against arrival rate, and sweeps."""
-    made = (
+    return [
         doc.optional_section("throughput", "Throughput", _throughput(runs)),
         doc.optional_section("load", "Load", _load_blocks(runs)),
         doc.optional_section("sweep", "Sweep", _mean_time_bars(runs)),
-    )
-    return [section for section in made if section]
+    ]
 
 
 def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
