@@ -20,14 +20,16 @@ _NUMBER = re.compile(
 _CHILD = """
 import fcntl, json, struct, sys, termios
 from pathlib import Path
+import msgspec
 from trtbench.cli import run
+from trtbench.report.document import Document
 from trtbench.verbs._screen import draw
-from trtbench.report.renderers.json import document_from_json
 for words in json.loads(sys.argv[1]):
     for columns in json.loads(sys.argv[2]):
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         if words[0] == "DRAW":
-            draw(document_from_json(Path(words[1]).read_bytes()))
+            content = msgspec.json.decode(Path(words[1]).read_bytes())
+            draw(msgspec.convert(content["document"], Document))
         else:
             run(words)
         sys.stdout.write("\\f")

@@ -6,18 +6,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from trtbench.core import run as records
 from trtbench.core import samples
-from trtbench.core.run import (
-    Environment,
-    Fact,
-    FailedRun,
-    Finding,
-    Interval,
-    LaunchFacts,
-    Run,
-    RunRecord,
-    Score,
-)  # fmt: skip
+from trtbench.core.run import Environment, Fact, FailedRun, Finding, LaunchFacts, Run, RunRecord
 from trtbench.core.spec import ModelRef, Precision, RunSpec, TensorSpec
 
 NASTY = "<script>alert(1)<b>|a`b`\n# 模型_*x*[y](z)$\x00"
@@ -107,10 +98,10 @@ def made_run(
     return Run(record=record, times=made_times() if times is None else times, **rest)
 
 
-def made_score(metric: str, value: float) -> dict[str, Score]:
+def made_score(metric: str, value: float) -> dict[str, records.Score]:
     """Make a score, with an interval, as a run carries it."""
-    interval = Interval(low=value - 0.01, high=value + 0.01, level=0.95, meaning="")
-    return {metric: Score(metric=metric, value=value, interval=interval, count=360)}
+    interval = records.Interval(low=value - 0.01, high=value + 0.01, level=0.95, meaning="")
+    return {metric: records.Score(metric=metric, value=value, interval=interval, count=360)}
 
 
 def made_failure(*, model: str = "net.onnx", reason: str = "killed") -> FailedRun:

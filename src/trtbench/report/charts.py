@@ -14,7 +14,7 @@ Scale = Literal["linear", "log", "log2", "tail", "time"]
 
 ``time`` takes seconds since 1970 and shows dates."""
 
-LineStyle = Literal["line", "dotted", "points", "both", "mark", "ring", "beyond"]
+LineStyle = Literal["line", "dotted", "points", "both", "mark", "beyond"]
 TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)  # quantiles with a tick on a `tail` axis
 
 

@@ -1,14 +1,13 @@
 """Draws the layers of an engine as an SVG graph for a browser."""
 
-from functools import lru_cache
 from html import escape
-from importlib import resources
 from typing import Literal
 
 from trtbench.core.safety import clean_line, clean_text
 from trtbench.core.units import text_from_bytes, text_from_duration, text_from_share
 from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, Layer, LayerTable, place_layers
 from trtbench.report.charts import OTHER, PAPER, ROLES
+from trtbench.report.renderers.html import asset
 
 MARGIN = 24.0
 HEAD = 46.0  # height of the legend
@@ -63,7 +62,7 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
         for place, (words, shade) in enumerate(legends[colour])
     )
     options = "".join(f"<option>colour: {each}</option>" for each in order)
-    title, body = escape(clean_line(title)), "\n".join(parts)
+    title, body, script = escape(clean_line(title)), "\n".join(parts), asset("drawing.js")
     wide, high = placed.width + 2 * MARGIN, placed.height + 2 * MARGIN + HEAD
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="engine" width="100%" height="100%" '
@@ -76,7 +75,7 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
         '<input type="search" placeholder="Search; Enter for next" aria-label="Search layers"/>'
         f'<select aria-label="Colours">{options}</select>'
         '<div class="panel" hidden="hidden"></div></div></foreignObject>'
-        f"<script><![CDATA[\n{_script()}\n]]></script></svg>\n"
+        f"<script><![CDATA[\n{script}\n]]></script></svg>\n"
     )
 
 
@@ -143,9 +142,3 @@ def _heat(part: float) -> str:
     part = max(0.0, min(1.0, part)) ** 0.5
     ends = zip((0xF4, 0xF6, 0xF8), (0xD5, 0x5E, 0x00), strict=True)
     return "#" + "".join(f"{round(pale + (hot - pale) * part):02X}" for pale, hot in ends)
-
-
-@lru_cache(maxsize=1)
-def _script() -> str:
-    folder = resources.files("trtbench.report.renderers") / "_html"
-    return (folder / "drawing.js").read_text(encoding="utf-8")

@@ -1,7 +1,6 @@
 """Writes reports on runs, and the site with a page for each run."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
@@ -25,6 +24,7 @@ from trtbench.report.listings import document_from_entries
 from trtbench.report.renderers import html
 from trtbench.store import directory
 from trtbench.store.store import Store, results_folders, stored_scores
+from trtbench.trtexec.conditions import log_from_metadata
 from trtbench.version import __version__
 
 SWEEP = "sweep.json"  # marks the folder of a sweep, whose runs are in a store
@@ -104,15 +104,14 @@ def with_known_files(run: Run, *, store: Store | None = None) -> Run:
     if store and "scores" not in run.extra and (scores := stored_scores(run, store)):
         extra |= scores.as_extra()
     model = run.record.spec.model
-    if model.format == "engine":
-        with suppress(InputError):  # an invalid record must not stop a report
-            record = _read_json(Path(f"{model.path}.json"))
-            # A foreign record could name any JSON file, so the hash must match.
-            digest = record.get("sha256") if isinstance(record, dict) else None
-            if digest and digest == model.sha256:
-                extra["build"] = record
-    if run.path is not None and (logged := _read_json(run.path / BUILD_METADATA)) is not None:
-        extra["build_log"] = logged
+    if model.format == "engine" and model.sha256:
+        record = kept_value(Path(f"{model.path}.json"), dict)
+        # A foreign record could name any JSON file, so the hash must match.
+        if record and record.get("sha256") == model.sha256:
+            extra["build"] = record
+    logged = _read_json(run.path / BUILD_METADATA) if run.path else None
+    if isinstance(logged, dict):
+        extra["build_trace"] = log_from_metadata(logged, where=BUILD_METADATA).trace
     return replace(run, extra={**extra, **run.extra}) if extra else run
 
 

@@ -350,7 +350,6 @@ def _line(axes: Axes, line: Line, x_axis: Axis, y_axis: Axis) -> None:
         axes.plot(edges, heights, lw=size, zorder=2, **common)
         return
     looks: dict[str, dict[str, Any]] = {
-        "ring": {"linestyle": "", "marker": "o", "ms": 7, "mfc": "none", "mew": 1.6},
         "beyond": {"linestyle": "", "marker": "^", "ms": 8, "mew": 0, "clip_on": False},
         "dotted": {"linestyle": (0, (1, 1.6)), "alpha": 0.8},
         "both": {"linestyle": dashes, "marker": "o", "ms": 9},

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
-
 from trtbench.core.codec import json_from_value
 from trtbench.host.files import write_output
 from trtbench.report.document import Document
@@ -24,9 +22,3 @@ def json_bytes(document: Document) -> bytes:
 def json_content(document: Document) -> dict[str, object]:
     """Return the content of the JSON file: the extra data, and the document."""
     return {**document.data, "document": document.having(data={})}
-
-
-def document_from_json(data: bytes) -> Document:
-    raw = msgspec.json.decode(data)
-    document = msgspec.convert(raw.pop("document"), type=Document)
-    return document.having(data=raw)

@@ -1,12 +1,12 @@
 """The machines of runs, how their models were built, and the methods of measurement.
 
 For the output of ``build``, ``export`` and ``quantize`` and for reports. ``run.extra["build"]`` is
-the record of an engine, ``run.extra["build_log"]`` the content of its build log.
+the record of an engine, ``run.extra["build_trace"]`` what a verbose log says of its build.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
 
 from trtbench.analysis.onnx_graph import describe_preparation
 from trtbench.analysis.scores import is_unusual
@@ -24,6 +24,7 @@ from trtbench.report.run_facts import (
     title_of_key,
     value_text,
 )
+from trtbench.trtexec.log_values import BuildTrace, LayerTuning
 
 ORDER = 90
 
@@ -137,10 +138,10 @@ MOST_NODES = 4
 
 def _build_section(runs: Sequence[Run]) -> doc.Section | None:
     """Show the record of each build, and the layers that took longest to tune."""
-    rows: list[tuple[str, dict[str, Any]]] = []
+    rows: list[tuple[str, LayerTuning]] = []
     records: dict[str, doc.KeyValues] = {}  # by engine
     for label, run in labelled(runs):
-        build, log = run.extra.get("build"), run.extra.get("build_log")
+        build, trace = run.extra.get("build"), run.extra.get("build_trace")
         engine = run.record.spec.model.sha256 or run.record.spec.model.path
         if isinstance(build, Mapping) and engine not in records:
             pairs: list[tuple[str, doc.Cell | str]] = [("engine", label)]
@@ -149,45 +150,30 @@ def _build_section(runs: Sequence[Run]) -> doc.Section | None:
                 cell = doc.Cell(value, text or value_text(key, value))
                 pairs.append((title_of_key(key).replace(".", " · "), cell))
             records[engine] = doc.key_values(f"build_{len(records)}", pairs)
-        # The layers of ``build.metadata.json`` that took longest to tune.
-        layers = _as_mapping(_as_mapping(log).get("build_trace")).get("layers")
-        found = layers if isinstance(layers, list) else []
-        tried = [each for each in found if isinstance(each, dict) and each.get("tried")]
-        tried.sort(key=lambda each: -tuning_time_s(each))
+        layers = trace.layers if isinstance(trace, BuildTrace) else ()
+        tried = sorted(filter(attrgetter("tried"), layers), key=_tuning_time_s, reverse=True)
         rows += [(label, each) for each in tried[:MOST_LAYERS]]
     blocks: list[doc.Block] = [_tactic_table(rows)] if rows else []
     return doc.optional_section("build", "Build", [*blocks, *list(records.values())[:8]])
 
 
-def _as_mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _as_number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def tuning_time_s(layer: Mapping[str, Any]) -> float:
+def _tuning_time_s(layer: LayerTuning) -> float:
     """Return the tuning time of a layer or, if unknown, the sum of one call per tactic."""
-    spent = _as_number(layer.get("spent_s"))
-    return spent if spent is not None else (_as_number(layer.get("timed_ms")) or 0.0) / 1e3
+    return layer.timed_ms / 1e3 if layer.spent_s is None else layer.spent_s
 
 
-def _tactic_table(rows: Sequence[tuple[str, dict[str, Any]]]) -> doc.Table:
-    def chosen(row: tuple[str, dict[str, Any]]) -> str:
-        tactic = _as_mapping(row[1].get("chosen"))
-        return shortened(str(tactic.get("name") or tactic.get("id") or ""), length=80)
-
-    def tried(row: tuple[str, dict[str, Any]]) -> int:
-        """Return the number of tactics tried, including those of operations inside the layer."""
-        return int(sum(_as_number(row[1].get(key)) or 0 for key in ("tried", "tried_within")))
+def _tactic_table(rows: Sequence[tuple[str, LayerTuning]]) -> doc.Table:
+    def chosen(row: tuple[str, LayerTuning]) -> str:
+        tactic = row[1].chosen
+        return shortened(tactic.name or tactic.id, length=80) if tactic else ""
 
     columns = (
         doc.column("engine", "Engine", lambda row: shortened(row[0], length=48)),
-        doc.column("layer", "Layer", lambda row: shortened(str(row[1]["name"]), length=80)),
-        doc.column("runner", "Runner", lambda row: str(row[1].get("runner") or "")),
-        doc.column("tried", "Tactics tried", tried, "count"),
-        doc.column("spent_s", "Time spent", lambda row: tuning_time_s(row[1]), "time"),
+        doc.column("layer", "Layer", lambda row: shortened(row[1].name, length=80)),
+        doc.column("runner", "Runner", lambda row: row[1].runner or ""),
+        # Including those of operations inside the layer.
+        doc.column("tried", "Tactics tried", lambda x: x[1].tried + x[1].tried_within, "count"),
+        doc.column("spent_s", "Time spent", lambda row: _tuning_time_s(row[1]), "time"),
         doc.column("chosen", "Tactic chosen", chosen),
     )
     caption = (
@@ -264,11 +250,8 @@ def _conversion_facts(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, 
 
 def _diff_columns() -> Iterator[doc.Column]:
     def sqnr(diff: TensorDiff) -> doc.Cell:
-        return (
-            doc.Cell(diff.sqnr_db, "exact")
-            if diff.rel_l2 == 0
-            else doc.format_cell(diff.sqnr_db, ".1f dB")
-        )
+        shown = doc.format_cell(diff.sqnr_db, ".1f dB")
+        return doc.Cell(diff.sqnr_db, "exact") if diff.rel_l2 == 0 else shown
 
     def close_cell(diff: TensorDiff) -> doc.Cell:
         if diff.close is None:
