@@ -196,14 +196,29 @@ def unsupported_operator_model(path: Path) -> Path:
     )
 
 
-def save_graph(graph: onnx.GraphProto, path: Path) -> Path:
+def save_graph(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
     """Write a graph as a model of the opset and IR that every model here has, once checked."""
     others = sorted({node.domain for node in graph.node} - {""})
     opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(each, 1) for each in others)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    onnx.checker.check_model(model)
+    if check:
+        onnx.checker.check_model(model)
     onnx.save(model, path)
     return path
+
+
+def save_text(path: Path, text: str, *, check: bool = True, **weights: object) -> Path:
+    """Write a graph in ONNX's text form: ``net (float[n, 3] x) => (float[n, 3] y) {y = Relu(x)}``.
+
+    Numbers among the weights are stored as FP32 if they are floating-point.
+    """
+    graph = onnx.parser.parse_graph(text)
+    arrays = {name: np.asarray(value) for name, value in weights.items()}
+    graph.initializer.extend(
+        numpy_helper.from_array(a.astype(np.float32) if a.dtype == np.float64 else a, name)
+        for name, a in arrays.items()
+    )
+    return save_graph(graph, path, check=check)
 
 
 def truncate(path: Path, *, keep: float = 0.5) -> Path:

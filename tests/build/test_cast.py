@@ -6,13 +6,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 from onnx_cases import one_node, outputs, saved, types_of
 
 import models
-from models import save_graph
 from trtbench.analysis.check import tensor_diffs
-from trtbench.convert.calibration import save_feeds
 from trtbench.convert.cast import cast
 from trtbench.convert.quantize import quantize
 from trtbench.core.errors import UsageError
@@ -32,14 +30,12 @@ def test_fp16_runs_on_onnx_runtime_and_is_close(
     tmp_path: Path, images: np.ndarray, keep_io: bool
 ) -> None:
     made = cast(load_onnx(DIGITS), precision="fp16", keep_io=keep_io)
-    feeds = tmp_path / "feeds.npz"
-    save_feeds(feeds, [{"image": images[:8]}])
     wanted = TensorProto.FLOAT if keep_io else TensorProto.FLOAT16
     assert types_of(made.model) == {"image": wanted, "logits": wanted}
     assert {t.data_type for t in made.model.graph.initializer} == {TensorProto.FLOAT16}
-    reference = outputs(DIGITS, feeds)
+    reference = outputs(DIGITS, image=images[:8])
     for model in (made.model, made.stand_in):
-        found = outputs(saved(model, tmp_path / "m.onnx"), feeds)
+        found = outputs(saved(model, tmp_path / "m.onnx"), image=images[:8])
         (diff,) = tensor_diffs(reference, found)
         assert diff.sqnr_db is not None
         assert 45 < diff.sqnr_db < 80
@@ -52,10 +48,8 @@ def test_bf16_raises_the_opset_and_rounds_more_than_fp16(
     assert made.model.opset_import[0].version == 22
     assert types_of(made.model)["image"] == TensorProto.BFLOAT16
     saved(made.model, tmp_path / "b.onnx")
-    feeds = tmp_path / "feeds.npz"
-    save_feeds(feeds, [{"image": images[:8]}])
-    found = outputs(saved(made.stand_in, tmp_path / "s.onnx"), feeds)
-    (diff,) = tensor_diffs(outputs(DIGITS, feeds), found)
+    found = outputs(saved(made.stand_in, tmp_path / "s.onnx"), image=images[:8])
+    (diff,) = tensor_diffs(outputs(DIGITS, image=images[:8]), found)
     assert diff.sqnr_db is not None
     assert 30 < diff.sqnr_db < 55
 
@@ -63,10 +57,8 @@ def test_bf16_raises_the_opset_and_rounds_more_than_fp16(
 def test_the_stand_in_rounds_as_the_type_does(tmp_path: Path) -> None:
     weights = np.array([1.0009765625 + 2**-12, 3.0], np.float32)
     made = cast(load_onnx(one_node(tmp_path, weights)), precision="fp16")
-    feeds = tmp_path / "feeds.npz"
     x = np.array([[1 / 3, 30000.0]], np.float32)
-    save_feeds(feeds, [{"x": x}])
-    found = outputs(saved(made.stand_in, tmp_path / "s.onnx"), feeds)["z"]
+    found = outputs(saved(made.stand_in, tmp_path / "s.onnx"), x=x)["z"]
     with np.errstate(over="ignore"):
         wanted = (x.astype(np.float16) * weights.astype(np.float16)).astype(np.float32)
     assert np.isinf(wanted[0, 1])  # 90000 is beyond FP16: the difference must show it
@@ -99,48 +91,33 @@ def test_integer_inputs_masks_and_casts_keep_their_meaning(tmp_path: Path) -> No
     kinds = types_of(made.model)
     assert kinds["input_ids"] == TensorProto.INT64
     assert kinds["scale"] == TensorProto.FLOAT16
-    feeds = tmp_path / "feeds.npz"
     ids = np.arange(6).reshape(2, 3)
     feed = {
         "input_ids": ids, "attention_mask": np.ones_like(ids), "use_scale": np.array([True]),
         "scale": np.full((2, 1), 0.5, np.float32),
     }  # fmt: skip
-    save_feeds(feeds, [feed])
-    found = outputs(saved(made.model, tmp_path / "m.onnx"), feeds)
-    (diff,) = tensor_diffs(outputs(path, feeds), found)
+    found = outputs(saved(made.model, tmp_path / "m.onnx"), **feed)
+    (diff,) = tensor_diffs(outputs(path, **feed), found)
     assert diff.rel_l2 is not None
     assert diff.rel_l2 < 1e-3
 
 
-def shape_arithmetic_model(path: Path) -> Path:
-    """Scale by the number of columns, computed in floating point from Shape."""
-    graph = helper.make_graph(
-        [
-            helper.make_node("Shape", ["x"], ["shape"], name="shape"),
-            helper.make_node("Cast", ["shape"], ["dims"], to=TensorProto.FLOAT, name="to_float"),
-            helper.make_node("Gather", ["dims", "one"], ["columns"], name="pick"),
-            helper.make_node("Sub", ["columns", "c"], ["rest"], name="rest"),
-            helper.make_node("Mul", ["x", "rest"], ["y"], name="scale"),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "n"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, "n"])],
-        [
-            numpy_helper.from_array(np.array([1]), "one"),
-            numpy_helper.from_array(np.array([4095.0], np.float32), "c"),
-        ],
-    )
-    return save_graph(graph, path)
+SCALED_BY_COLUMNS = """net (float[1, n] x) => (float[1, n] y) {
+    [shape] shape = Shape(x)
+    [to_float] dims = Cast<to = 1>(shape)
+    [pick] columns = Gather(dims, one)
+    [rest] rest = Sub(columns, c)
+    [scale] y = Mul(x, rest)
+}"""
 
 
 def test_arithmetic_with_dimensions_stays_exact(tmp_path: Path) -> None:
-    path = shape_arithmetic_model(tmp_path / "shape.onnx")
+    path = models.save_text(tmp_path / "shape.onnx", SCALED_BY_COLUMNS, one=[1], c=[4095.0])
     made = cast(load_onnx(path), precision="fp16")
     assert {made.kept[name] for name in ("to_float", "pick", "rest")} == {"computes shapes"}
     assert made.changed == {"Shape": 1, "Mul": 1}
-    feeds = tmp_path / "feeds.npz"
-    save_feeds(feeds, [{"x": np.ones((1, 4097), np.float32)}])
-    found = outputs(saved(made.model, tmp_path / "m.onnx"), feeds)["y"]
+    x = np.ones((1, 4097), np.float32)
+    found = outputs(saved(made.model, tmp_path / "m.onnx"), x=x)["y"]
     assert np.all(found == 2)  # in FP16, 4097 - 4095 would be 1 or 0
 
 
@@ -151,24 +128,16 @@ def test_a_quantized_model_can_be_cast_too(tmp_path: Path, images: np.ndarray) -
     made = cast(load_onnx(demo_file("digits.int8.onnx")), precision="fp16")
     path = saved(made.model, tmp_path / "m.onnx")
     assert made.model.opset_import[0].version >= 19
-    feeds = tmp_path / "feeds.npz"
-    save_feeds(feeds, [{"image": images[:8]}])
-    (diff,) = tensor_diffs(outputs(DIGITS, feeds), outputs(path, feeds))
+    found, wanted = (outputs(each, image=images[:8]) for each in (path, DIGITS))
+    (diff,) = tensor_diffs(wanted, found)
     assert diff.sqnr_db is not None
     assert diff.sqnr_db > 20
 
 
 def test_a_plugin_without_a_domain_is_left_as_it_is(tmp_path: Path) -> None:
     """TensorRT's parser finds plugins in any domain; ONNX's checker knows of none."""
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
-    nodes = [
-        helper.make_node("Relu", ["x"], ["r"]),
-        helper.make_node("EfficientNMS_TRT", ["r"], ["y"], name="plugin"),
-    ]
-    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:])
-    opsets = [helper.make_opsetid("", models.OPSET)]
-    path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=models.IR_VERSION), path)
+    path, ends = tmp_path / "net.onnx", "(float[1, 4] x) => (float[1, 4] y)"
+    models.save_text(path, f"net {ends} {{r = Relu(x) y = EfficientNMS_TRT(r)}}", check=False)
     spec = QuantSpec(
         model=ModelRef(path=str(path), format="onnx"), output=str(tmp_path / "half.onnx"),
         precision="fp16", via="cast", keep_io=True,

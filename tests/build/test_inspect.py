@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import models
-from models import save_graph
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError
 from trtbench.core.results import Artefact
@@ -127,21 +126,12 @@ def test_a_file_cannot_overwrite_what_was_found_in_it(tmp_path: Path) -> None:
 
 
 def batch_norm_model(path: Path) -> Path:
-    weights = {
-        "w": np.ones((4, 3, 1, 1)), "scale": np.ones(4), "b": np.ones(4), "m": np.ones(4),
-        "v": np.ones(4),
-    }  # fmt: skip
-    graph = helper.make_graph(
-        [
-            helper.make_node("Conv", ["x", "w"], ["c"]),
-            helper.make_node("BatchNormalization", ["c", "scale", "b", "m", "v"], ["y"]),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4])],
-        [numpy_helper.from_array(a.astype(np.float32), name) for name, a in weights.items()],
-    )
-    return save_graph(graph, path)
+    text = """net (float[1, 3, 4, 4] x) => (float[1, 4, 4, 4] y) {
+        c = Conv(x, w)
+        y = BatchNormalization(c, scale, b, m, v)
+    }"""
+    each = dict.fromkeys(("scale", "b", "m", "v"), np.ones(4))
+    return models.save_text(path, text, w=np.ones((4, 3, 1, 1)), **each)
 
 
 def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
@@ -157,23 +147,20 @@ def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "reads", "kind", "words"),
+    ("node", "kind", "words"),
     [
-        ("Relu", "x", TensorProto.FLOAT, "TensorRT 8.5 and later"),
-        ("FooBar", "x", TensorProto.FLOAT, "FooBar (node n) is no operator of ONNX"),
-        ("Unique", "x", TensorProto.FLOAT, "does not support the operator Unique (node n)"),
-        ("Identity", "x", TensorProto.STRING, "the tensor x holds str"),
-        ("Relu", "nowhere", TensorProto.FLOAT, "not valid: Nodes in a graph must be"),
-        ("Conv", "x", TensorProto.FLOAT, "has input size 1 not in range"),
+        ("Relu(x)", "float", "TensorRT 8.5 and later"),
+        ("FooBar(x)", "float", "FooBar (node n) is no operator of ONNX"),
+        ("Unique(x)", "float", "does not support the operator Unique (node n)"),
+        ("Identity(x)", "string", "the tensor x holds str"),
+        ("Relu(nowhere)", "float", "not valid: Nodes in a graph must be"),
+        ("Conv(x)", "float", "has input size 1 not in range"),
     ],
 )
 def test_what_stands_against_a_parser_is_named(
-    op: str, reads: str, kind: int, words: str, tmp_path: Path
+    node: str, kind: str, words: str, tmp_path: Path
 ) -> None:
-    ends = [[helper.make_tensor_value_info(name, kind, [4])] for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node(op, [reads], ["y"], name="n")], "net", *ends)
-    opsets = [helper.make_opsetid("", models.OPSET)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
-    said = str(inspect(tmp_path / "m.onnx").facts["parsed_by"])
+    text = f"net ({kind}[4] x) => ({kind}[4] y) {{[n] y = {node}}}"
+    said = str(inspect(models.save_text(tmp_path / "m.onnx", text, check=False)).facts["parsed_by"])
     assert words in said
     assert ("not by TensorRT as it is" in said) != said.startswith("TensorRT")

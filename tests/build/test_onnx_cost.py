@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import models
 from trtbench.analysis.onnx_graph import OnnxNode, OnnxTensor, cost_from_model, flops_of
@@ -106,34 +104,20 @@ def test_shapes_may_be_given_and_wrong_ones_are_refused(tmp_path: Path) -> None:
         read_onnx(path, shapes={"input_ids": (2, 7, 1)})
 
 
-def half_model(path: Path) -> Path:
-    """The first half of the channels, cut as an exporter writes it, then a 1×1 convolution."""
-    ints = {"zero": [0], "one": [1], "axis": [1], "two": [2]}
-    graph = helper.make_graph(
-        [
-            helper.make_node("Shape", ["x"], ["shape"]),
-            helper.make_node("Gather", ["shape", "one"], ["channels"]),
-            helper.make_node("Add", ["channels", "one"], ["more"]),
-            helper.make_node("Div", ["more", "two"], ["half"]),
-            helper.make_node("Slice", ["x", "zero", "half", "axis"], ["part"]),
-            helper.make_node("Conv", ["part", "w"], ["y"]),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 6, 4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [
-            *(numpy_helper.from_array(np.array(value), name) for name, value in ints.items()),
-            numpy_helper.from_array(np.ones((2, 3, 1, 1), np.float32), "w"),
-        ],
-    )
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
-    )
-    return path
+HALF = """net (float[batch, 6, 4, 4] x) => (float[batch, 2, 4, 4] y) {
+    shape = Shape(x)
+    channels = Gather(shape, one)
+    more = Add(channels, one)
+    half = Div(more, two)
+    part = Slice(x, zero, half, one)
+    y = Conv(part, w)
+}"""
+"""The first half of the channels, cut as an exporter writes it, then a 1×1 convolution."""
 
 
 def test_shapes_are_found_behind_arithmetic_with_dimensions(tmp_path: Path) -> None:
-    model = read_onnx(half_model(tmp_path / "half.onnx"), batch=5)
+    weights = {"zero": [0], "one": [1], "two": [2], "w": np.ones((2, 3, 1, 1))}
+    model = read_onnx(models.save_text(tmp_path / "half.onnx", HALF, **weights), batch=5)
     cost = cost_from_model(model)
     assert model.nodes[0].op == "Shape"  # nothing is taken out of the listing
     assert model.nodes[4].outputs[0].dims == (5, 3, 4, 4)

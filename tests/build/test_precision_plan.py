@@ -1,5 +1,6 @@
 """One vocabulary of precisions: what each version has to do for it, and what it refuses."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ OLD, TEN, ELEVEN = (
     abilities_of_version(version, flavour="tensorrt") for version in ("8.6.1", "10.9.0", "11.4.0")
 )
 RTX = abilities_of_version("1.7.1", flavour="tensorrt_rtx")
-EVERY = pytest.mark.parametrize("abilities", [OLD, TEN, ELEVEN, RTX], ids=lambda each: each.title)
-WEAK = pytest.mark.parametrize("abilities", [OLD, TEN], ids=lambda each: each.title)
-STRONG = pytest.mark.parametrize("abilities", [ELEVEN, RTX], ids=lambda each: each.title)
+EVERY, WEAK, STRONG, NEW = (OLD, TEN, ELEVEN, RTX), (OLD, TEN), (ELEVEN, RTX), (TEN, ELEVEN, RTX)
 
 
 def plan(precision: Any, abilities: Abilities, **changes: Any) -> PrecisionPlan:
@@ -34,122 +33,68 @@ def plan(precision: Any, abilities: Abilities, **changes: Any) -> PrecisionPlan:
     return precision_plan(spec, frozenset(changes.get("carried", ())), abilities=abilities)
 
 
-@EVERY
-def test_fp32_is_without_tf32_and_tf32_is_with_it(abilities: Abilities) -> None:
-    for precision, tf32 in ((None, False), ("fp32", False), ("tf32", True)):
-        made = plan(precision, abilities)
-        assert made.tf32 is tf32
-        assert made.flags == ()
-        assert made.step is None
-        assert made.precision == (precision or "fp32")
+@pytest.mark.parametrize(
+    ("precision", "versions", "given", "typing", "built", "flags", "step"),
+    [
+        (None, WEAK, {}, "weak", "fp32", "", None),
+        (None, STRONG, {}, "strong", "fp32", "", None),
+        ("fp32", WEAK, {}, "weak", "fp32", "", None),
+        ("tf32", WEAK, {}, "weak", "tf32", "", None),
+        ("tf32", STRONG, {}, "strong", "tf32", "", None),
+        ("fp16", WEAK, {}, "weak", "fp16+fp32", "FP16", None),
+        ("bf16", [TEN], {}, "weak", "bf16+fp32", "BF16", None),
+        ("fp16", STRONG, {}, "strong", "fp16", "", "cast the model to fp16: "),
+        ("bf16", STRONG, {}, "strong", "bf16", "", "cast the model to bf16: "),
+        ("fp16", [TEN], {"typing": "strong"}, "strong", "fp16", "", "cast "),
+        (None, [TEN], {"carried": {"fp16"}}, "strong", "fp16", "", None),
+        (None, [OLD], {"carried": {"fp16"}}, "weak", "fp16+fp32", "FP16", None),
+        (None, [OLD], {"carried": {"int8"}}, "weak", "int8+fp32", "INT8", None),
+        ("int8", WEAK, {"scales": True}, "weak", "int8+fp32", "INT8", None),
+        ("int8", STRONG, {"scales": True}, "strong", "int8", "", "quantize "),
+        ("fp8", NEW, {"carried": {"fp8"}}, "strong", "fp8", "", None),
+        ("best", [OLD], {}, "weak", "fp16+fp32", "FP16", None),
+        ("best", [TEN], {}, "weak", "fp16+bf16+fp32", "FP16 BF16", None),
+        ("best", [TEN], {"scales": True}, "weak", "int8+fp16+bf16+fp32", "INT8 FP16 BF16", None),
+    ],
+)
+def test_how_each_version_builds_a_precision(
+    precision: Any, versions: Sequence[Abilities], given: dict[str, Any], typing: str, built: str,
+    flags: str, step: str | None,
+) -> None:  # fmt: skip
+    for abilities in versions:
+        made = plan(precision, abilities, **given)
+        assert (made.typing, made.precision, made.flags) == (typing, built, tuple(flags.split()))
+        assert made.tf32 is (built != "fp32"), "FP32 is without TF32 unless it is asked for"
+        assert made.calibrate is ("INT8" in flags and "carried" not in given)
+        assert (made.step or "").startswith(step) if step else made.step is None
 
 
-@WEAK
-def test_a_weak_builder_is_allowed_fp16_and_the_record_says_weak(abilities: Abilities) -> None:
-    made = plan("fp16", abilities)
-    assert made.flags == ("FP16",)
-    assert made.typing == "weak"
-    assert made.precision == "fp16+fp32"
-    assert made.step is None
-
-
-@STRONG
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_a_strong_builder_casts_first(abilities: Abilities, precision: Any) -> None:
-    made = plan(precision, abilities)
-    assert made.typing == "strong"
-    assert made.flags == ()
-    assert made.step is not None
-    assert made.step.startswith(f"cast the model to {precision}: ")
-    assert made.precision == precision
-
-
-def test_10_can_be_held_to_the_types_and_8_cannot() -> None:
-    made = plan("fp16", TEN, typing="strong")
-    assert made.typing == "strong"
-    assert made.step is not None
-    assert made.step.startswith("cast ")
-    with pytest.raises(UsageError, match="cannot be held to the types"):
-        plan("fp16", OLD, typing="strong")
-
-
-def test_a_typed_model_is_held_to_its_types_where_that_exists() -> None:
-    assert plan(None, TEN, carried={"fp16"}).typing == "strong"
-    assert plan(None, TEN, carried={"fp16"}).flags == ()
-    made = plan(None, OLD, carried={"fp16"})
-    assert made.typing == "weak"
-    assert made.flags == ("FP16",)
-    assert plan(None, OLD, carried={"int8"}).flags == ("INT8",)
-    assert plan(None, OLD, carried={"int8"}).calibrate is False
-
-
-@EVERY
-def test_a_typed_model_is_never_built_in_another_precision(abilities: Abilities) -> None:
-    for precision, carried in (("fp32", "fp16"), ("fp16", "int8"), ("bf16", "fp16")):
-        with pytest.raises(UsageError, match=f"carries {carried}"):
-            plan(precision, abilities, carried={carried})
-
-
-@WEAK
-def test_int8_calibrates_where_there_are_calibrators(abilities: Abilities) -> None:
-    made = plan("int8", abilities, scales=True)
-    assert made.calibrate
-    assert made.flags == ("INT8",)
-    with pytest.raises(UsageError, match="needs scales"):
-        plan("int8", abilities)
-
-
-@STRONG
-def test_int8_quantizes_where_there_are_none(abilities: Abilities) -> None:
-    made = plan("int8", abilities, scales=True)
-    assert made.step is not None
-    assert made.step.startswith("quantize ")
-    assert not made.calibrate
-    with pytest.raises(UsageError) as caught:
-        plan("int8", abilities)
-    assert "trtbench quantize net.onnx --precision int8" in (caught.value.fix or "")
-
-
-def test_bf16_is_not_silently_something_else_on_8() -> None:
-    with pytest.raises(UsageError, match="cannot build bf16"):
-        plan("bf16", OLD)
-    assert plan("bf16", TEN).flags == ("BF16",)
-
-
-NEW = pytest.mark.parametrize("abilities", [TEN, ELEVEN, RTX], ids=lambda each: each.title)
-
-
-@NEW
-def test_fp8_is_built_from_a_model_that_carries_it(abilities: Abilities) -> None:
-    made = plan("fp8", abilities, carried={"fp8"})
-    assert (made.typing, made.precision, made.calibrate) == ("strong", "fp8", False)
-    assert made.step is None
-    with pytest.raises(UsageError, match="FP8 is built from") as caught:
-        plan("fp8", abilities, data=True)
-    assert "trtbench quantize net.onnx --precision fp8" in (caught.value.fix or "")
-
-
-def test_fp8_is_not_for_8() -> None:
-    with pytest.raises(UsageError, match=r"TensorRT 8.6.1 cannot build fp8"):
-        plan("fp8", OLD)
-    with pytest.raises(UsageError, match="cannot build fp8"):
-        plan(None, OLD, carried={"fp8"})
-
-
-def test_best_is_all_that_a_weak_builder_has_and_nothing_to_a_strong_one() -> None:
-    assert plan("best", OLD).flags == ("FP16",)
-    assert plan("best", TEN).flags == ("FP16", "BF16")
-    assert plan("best", TEN, scales=True).flags == ("INT8", "FP16", "BF16")
-    for abilities in (ELEVEN, RTX):
-        with pytest.raises(UsageError, match="'best' means nothing"):
-            plan("best", abilities)
-
-
-@EVERY
-def test_data_that_would_not_be_used_is_refused(abilities: Abilities) -> None:
-    for precision, carried in (("fp32", ()), (None, ("int8",))):
-        with pytest.raises(UsageError, match="calibration would have no effect"):
-            plan(precision, abilities, scales=True, carried=carried)
+@pytest.mark.parametrize(
+    ("precision", "versions", "given", "said"),
+    [
+        ("fp16", [OLD], {"typing": "strong"}, "cannot be held to the types"),
+        ("fp32", EVERY, {"carried": {"fp16"}}, "carries fp16"),
+        ("fp16", EVERY, {"carried": {"int8"}}, "carries int8"),
+        ("bf16", EVERY, {"carried": {"fp16"}}, "carries fp16"),
+        ("int8", WEAK, {}, "needs scales"),
+        ("int8", STRONG, {}, "trtbench quantize net.onnx --precision int8"),
+        ("bf16", [OLD], {}, "cannot build bf16"),
+        ("fp8", NEW, {"data": True}, "FP8 is built from"),
+        ("fp8", NEW, {"data": True}, "trtbench quantize net.onnx --precision fp8"),
+        ("fp8", [OLD], {}, "TensorRT 8.6.1 cannot build fp8"),
+        (None, [OLD], {"carried": {"fp8"}}, "cannot build fp8"),
+        ("best", STRONG, {}, "'best' means nothing"),
+        ("fp32", EVERY, {"scales": True}, "calibration would have no effect"),
+        (None, EVERY, {"scales": True, "carried": {"int8"}}, "calibration would have no effect"),
+    ],
+)
+def test_what_a_version_cannot_build_is_never_something_else(
+    precision: Any, versions: Sequence[Abilities], given: dict[str, Any], said: str
+) -> None:
+    for abilities in versions:
+        with pytest.raises(UsageError) as caught:
+            plan(precision, abilities, **given)
+        assert said in f"{caught.value.message} {caught.value.fix}"
 
 
 def test_what_a_model_carries_is_read_from_its_bytes(tmp_path: Path) -> None:

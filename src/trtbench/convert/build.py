@@ -17,7 +17,7 @@ from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import item_limit
 from trtbench.core import errors
 from trtbench.core.codec import json_from_value
-from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd, progress_from_line
+from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd
 from trtbench.core.properties import without_tf32
 from trtbench.core.results import Artefact
 from trtbench.core.run import Environment, Scalar
@@ -29,21 +29,20 @@ from trtbench.host.locks import hold
 from trtbench.host.tensorrt import preparation_of_scales
 from trtbench.host.workers import check_interpreter
 from trtbench.measure import bench
-from trtbench.measure.bench import run_job
 from trtbench.measure.model_facts import preparation_of_onnx, random_data_notes_of_onnx
 from trtbench.measure.remote import run_verb_remotely
 from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import model_ref, raise_if_changed, sha256_of
 from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
 from trtbench.models.onnx_outline import sides_of
-from trtbench.requests.execution import Event, Execution
+from trtbench.requests.execution import Execution
 from trtbench.requests.fields import File, fields_of, size_bytes, words_from_text
 from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import Config
 from trtbench.runtimes._session import check_batch_possible, with_batch
 from trtbench.store.directory import now
 from trtbench.trtexec.exports import graph_from_json
-from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
+from trtbench.trtexec.version import plan_from_file
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -57,7 +56,6 @@ _STAGES = {
     "build": ("building", 0.1),
     "save": ("saving", 0.98),
 }
-"""The text for each stage, and the fraction of the work that is done when it begins."""
 
 
 def default_builder(config: Config, options: Mapping[str, str]) -> str:
@@ -117,32 +115,25 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     timing = _absolute(request.timing_cache)
     if timing is None and module.TIMING_CACHE:
         timing = f"{engine}.timing.cache"
-    settled = BuildSpec(
-        model=reference,
-        output=str(engine),
-        runtime=name,
-        shapes={**assumed, **spans},
-        assumed=note,
-        more_profiles=tuple(more),
-        workspace_bytes=size_bytes(request.workspace) if request.workspace is not None else None,
-        timing_cache=None if request.no_timing_cache else timing,
-        calibration=calibration,
-        calibration_cache=cache,
-        prepared=preparation_of_scales(scales, reference) if scales else {},
-        plugins=tuple(str(Path(path).absolute()) for path in request.plugins),
-        targets=words_from_text(request.target or ()),
-        task_settings=dict(request.settings),
-        options={**config.options_for(name), **request.options},
-    )
-    here = ("model", "output", "runtime", "shapes", "timing_cache", "options", "plugins",
-            "calibration", "calibration_cache")  # fmt: skip
-    same = {  # all other fields are copied from the request
-        field.name: value
-        for field in fields_of(BuildRequest)
-        if field.name in BuildSpec.__struct_fields__ and field.name not in here
-        if (value := getattr(request, field.name)) is not None
+    given = {each: getattr(request, each, None) for each in BuildSpec.__struct_fields__}
+    settled = {
+        "model": reference,
+        "output": str(engine),
+        "runtime": name,
+        "shapes": {**assumed, **spans},
+        "assumed": note,
+        "more_profiles": tuple(more),
+        "workspace_bytes": None if request.workspace is None else size_bytes(request.workspace),
+        "timing_cache": None if request.no_timing_cache else timing,
+        "calibration": calibration,
+        "calibration_cache": cache,
+        "prepared": preparation_of_scales(scales, reference) if scales else {},
+        "plugins": tuple(str(Path(path).absolute()) for path in request.plugins),
+        "targets": words_from_text(request.target or ()),
+        "task_settings": dict(request.settings),
+        "options": {**config.options_for(name), **request.options},
     }
-    return settled.having(**same)
+    return BuildSpec(**{k: v for k, v in given.items() if v is not None} | settled)
 
 
 def _engine_path(request: BuildRequest) -> Path:
@@ -274,22 +265,11 @@ def _build_in(
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(spec.timing_cache, cache)
         inner = inner.having(timing_cache=str(cache))
-
-    def listen(stage: str) -> None:
-        text, done = _STAGES.get(stage, (stage, 0.0))
-        if (progress := progress_from_line(stage)) is not None:
-            begin, end = _STAGES["build"][1], _STAGES["save"][1]
-            text, done = progress[1], begin + (end - begin) * progress[0]
-        execution.listen(Event(kind="stage", text=text, done=done))
-
-    end = run_job(
-        BuildJob(spec=inner),
-        folder=folder,
-        execution=execution,
-        patience_s=PATIENCE_S,
+    end = bench.run_job(
+        BuildJob(spec=inner), folder=folder, execution=execution, patience_s=PATIENCE_S,
         python=execution.python,
-        on_stage=listen,
-    )
+        on_stage=conversions.stage_listener(_STAGES, execution, longest="build"),
+    )  # fmt: skip
     end = bench.fail_if_model_changed(end, spec.model)
     if not end.ok:
         raise _failure(end, spec, folder)
@@ -342,11 +322,9 @@ def _artefact(
         command = command.replace(str(folder / "timing.cache"), spec.timing_cache)
     command = command.replace(str(folder / "graph.json"), f"{spec.output}.graph.json")
     command = command.replace(str(folder), str(engine.parent))
-    with open(made, "rb") as file:
-        head = file.read(HEADER_BYTES)
     plan = None
     with contextlib.suppress(errors.ParseError):
-        plan = plan_from_bytes(head, where=engine.name).version
+        plan = plan_from_file(made, where=engine.name).version
     facts: dict[str, Scalar] = dict(outcome.facts)
     if (name := outcome.files.get(GRAPH)) is not None:  # the number of layers and parameters
         with contextlib.suppress(errors.ParseError):

@@ -5,10 +5,11 @@ task, as for the evaluation of the same network.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from trtbench.convert.export import INPUTS, OUTPUTS
 from trtbench.core import jobs, results
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, refuse_unknown, writing
-from trtbench.core.jobs import ConversionJob, ExportJob, JobEnd, QuantizeJob, VerifyJob
 from trtbench.core.run import Scalar
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
@@ -31,6 +31,7 @@ from trtbench.models.identity import index_limits, kept_value, model_ref, raise_
 from trtbench.models.inputs import checked_shape, fixed_batch, has_rows, unknown_input
 from trtbench.models.onnx_model import input_specs, load_onnx, opset_of
 from trtbench.requests.execution import Event, Execution
+from trtbench.requests.fields import fields_of, words_from_flags
 from trtbench.requests.models import ExportRequest, QuantizeRequest
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
@@ -47,7 +48,6 @@ _STAGES = {
     "save": ("saving", 0.7),
     "compare": ("comparing", 0.8),
 }
-"""The text for each stage, and the fraction of the work that is done when it begins."""
 TARGETS: Mapping[str, int] = {
     "tensorrt-8.6": 17,
     "tensorrt-10": 20,
@@ -70,50 +70,50 @@ HELD_OUT = 32
 COMPARED = 16  # random items for the comparison if there is no data
 
 
-def run_conversion(
-    job: ConversionJob, *, folder: Path, execution: Execution, python: str | None = None
-) -> JobEnd:
-    """Run one conversion in a child process; raises an error if it fails."""
-    if python is not None:
-        check_interpreter(python)
+def stage_listener(
+    stages: Mapping[str, tuple[str, float]], execution: Execution, *, longest: str
+) -> Callable[[str], None]:
+    """Return what tells the stages of a job, and the progress within the longest, as events.
+
+    ``stages`` has the text for each, and the fraction of the work that is done when it begins.
+    """
 
     def listen(stage: str) -> None:
-        text, done = _STAGES.get(stage, (stage, 0.0))
+        text, done = stages.get(stage, (stage, 0.0))
         if (progress := jobs.progress_from_line(stage)) is not None:
-            begin, end = _STAGES["calibrate"][1], _STAGES["save"][1]
+            begin, end = stages[longest][1], stages["save"][1]
             text, done = progress[1], begin + (end - begin) * progress[0]
-        done = 0.8 if isinstance(job, VerifyJob) else done
         execution.listen(Event(kind="stage", text=text, done=done))
 
+    return listen
+
+
+def _run_conversion(
+    job: jobs.ConversionJob, folder: Path, execution: Execution, *, python: str | None = None
+) -> jobs.JobEnd:
+    if python is not None:
+        check_interpreter(python)
+    stages = _STAGES | ({"load": ("loading", 0.8)} if isinstance(job, jobs.VerifyJob) else {})
+    listen = stage_listener(stages, execution, longest="calibrate")
     end = run_job(
-        job,
-        folder=folder,
-        execution=execution,
-        patience_s=PATIENCE_S,
-        python=python,
+        job, folder=folder, execution=execution, patience_s=PATIENCE_S, python=python,
         on_stage=listen,
-    )
+    )  # fmt: skip
     if not end.ok:
         raise end.failure("the conversion did not finish")
     return end
 
 
-def verify(
-    model: Path,
-    *,
-    reference: Path,
-    inputs: Path,
-    precision: str,
-    folder: Path,
-    execution: Execution,
+def _verify(
+    model: Path, reference: Path, inputs: Path, precision: str, folder: Path, execution: Execution
 ) -> results.VerifyOutcome:
     """Check a model and compare it with its source, in this interpreter."""
     rtol, atol = TOLERANCES[precision]
     spec = results.VerifySpec(
         model=str(model), reference=str(reference), inputs=str(inputs), rtol=rtol, atol=atol
     )
-    run_conversion(VerifyJob(spec=spec), folder=folder, execution=execution)
-    return read_outcome(folder, results.VerifyOutcome)
+    _run_conversion(jobs.VerifyJob(spec=spec), folder / "verify", execution)
+    return read_outcome(folder / "verify", results.VerifyOutcome)
 
 
 def refuse_folder(output: Path, *, name: str) -> None:
@@ -131,14 +131,29 @@ def _output(given: object, usual: Path, source: Path | None) -> Path:
 
 
 @contextmanager
-def _made(output: Path) -> Iterator[tuple[Path, list[results.Sidecar]]]:
-    """Yield a temporary folder; after the block the file and its record are moved in place."""
-    records: list[results.Sidecar] = []
+def _made(output: Path) -> Iterator[Path]:
+    """Yield a temporary folder; the file in its folder ``work`` is moved in place afterwards."""
     with writing(output), scratch_directory(output.parent) as folder:
         (folder / "work").mkdir()
-        yield folder, records
+        yield folder
         put_in_place(folder / "work" / output.name, output)
-    _write_sidecar(records[0], output)
+
+
+def _sidecar(
+    made: Path, end: jobs.JobEnd, verified: results.VerifyOutcome, execution: Execution, **own: Any
+) -> results.Sidecar:
+    """Return the record of a converted file; ``own`` are the fields of one kind of conversion."""
+    return results.Sidecar(
+        made_by=f"trtbench {__version__}",
+        file=made.name,
+        sha256=model_ref(made).sha256 or "",
+        created=now(),
+        seconds=end.seconds,
+        difference=verified.diffs,
+        unverified=verified.problem,
+        command=execution.command,
+        **own,
+    )
 
 
 def put_in_place(made: Path, output: Path) -> None:
@@ -218,11 +233,11 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
     """Export the ONNX file; returns the record that is written next to it."""
     spec, execution = export_spec(request), execution or Execution()
     output, precision = Path(spec.output), "fp16" if spec.half else "fp32"
-    with _made(output) as (folder, records):
+    with _made(output) as folder:
         work = folder / "work"
         made = work / output.name
-        job = ExportJob(spec=spec.having(output=str(made)))
-        end = run_conversion(job, folder=work, execution=execution, python=execution.python)
+        job = jobs.ExportJob(spec=spec.having(output=str(made)))
+        end = _run_conversion(job, work, execution, python=execution.python)
         outcome = read_outcome(work, results.ExportOutcome)
         limit = TARGETS[request.target] if request.target else None
         opset = opset_of(load_onnx(made, weights=False))
@@ -232,16 +247,10 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
                 f"opsets up to {limit}",
                 fix=f"--opset {limit}",
             )
-        verified = verify(
-            made, reference=work / OUTPUTS, inputs=work / INPUTS, precision=precision,
-            folder=folder / "verify", execution=execution,
-        )  # fmt: skip
-        sidecar = results.Sidecar(
-            made_by=f"trtbench {__version__}",
+        verified = _verify(made, work / OUTPUTS, work / INPUTS, precision, folder, execution)
+        sidecar = _sidecar(
+            made, end, verified, execution,
             step="export",
-            file=made.name,
-            sha256=model_ref(made).sha256 or "",
-            created=now(),
             source=spec.source,
             source_sha256=outcome.source_sha256,
             precision=precision,
@@ -249,15 +258,11 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
             exporter=outcome.exporter,
             opset=opset,
             facts={"parameters": outcome.parameters, "weights": spec.weights, "seed": spec.seed},
-            seconds=end.seconds,
             versions={**outcome.versions, **verified.versions},
-            difference=verified.diffs,
             compared_on="one call with random inputs, ONNX Runtime against PyTorch",
-            unverified=verified.problem,
-            command=execution.command,
             notes=outcome.notes,
-        )
-        records.append(sidecar)
+        )  # fmt: skip
+    _write_sidecar(sidecar, output)
     return sidecar
 
 
@@ -316,7 +321,7 @@ def run_quantize(
     assumed = check_data(spec, request)
     inputs = input_specs(load_onnx(source, weights=False))
     calibrated, held_out, compared_on, prepared = _prepare(spec, request, inputs)
-    with _made(output) as (folder, records):
+    with _made(output) as folder:
         work = folder / "work"
         made, feeds = work / output.name, folder / "held-out.npz"
         inner = spec.having(output=str(made))
@@ -329,27 +334,22 @@ def run_quantize(
             inner = inner.having(calibration=reference)
         size = calibrations.batch_of(inputs, requested=None, default=batch or 8)
         calibrations.save_feeds(feeds, held_out.feeds(batch=size, fixed=bool(fixed_batch(inputs))))
-        job = QuantizeJob(spec=inner)
-        end = run_conversion(job, folder=work, execution=execution, python=execution.python)
+        end = _run_conversion(
+            jobs.QuantizeJob(spec=inner), work, execution, python=execution.python
+        )
         raise_if_changed(spec.model)
         outcome = read_outcome(work, results.QuantOutcome)
         # A stand-in shows the error of a cast if the file itself cannot be run.
         stand_in = work / outcome.stand_in if outcome.stand_in else None
-        verified = verify(
-            stand_in or made, reference=source, inputs=feeds, precision=precision,
-            folder=folder / "verify", execution=execution,
-        )  # fmt: skip
+        verified = _verify(stand_in or made, source, feeds, precision, folder, execution)
         calibration = inner.calibration and inner.calibration.having(file=None)
         facts: dict[str, Scalar] = {**outcome.facts, "keep_io": spec.keep_io}
         notes = [*([assumed] if assumed else []), *outcome.notes]
         if calibration and calibration.kind == "random":
             notes.append(random_calibration_note(precision))
-        sidecar = results.Sidecar(
-            made_by=f"trtbench {__version__}",
+        sidecar = _sidecar(
+            made, end, verified, execution,
             step="cast" if cast else "quantize",
-            file=made.name,
-            sha256=model_ref(made).sha256 or "",
-            created=now(),
             source=spec.model.path,
             source_sha256=spec.model.sha256,
             precision=precision,
@@ -359,16 +359,12 @@ def run_quantize(
             kept=outcome.kept,
             changed=outcome.changed,
             facts=facts if cast else {**facts, "per_channel": spec.per_channel},
-            seconds=end.seconds,
             versions={**outcome.versions, **verified.versions},
-            difference=verified.diffs,
             compared_on=compared_on + (" (every tensor rounded, sums in FP32)" if stand_in else ""),
-            unverified=verified.problem,
-            command=execution.command,
             recipe=_recipe(spec, request),
             notes=tuple(notes),
-        )
-        records.append(sidecar)
+        )  # fmt: skip
+    _write_sidecar(sidecar, output)
     return sidecar
 
 
@@ -446,23 +442,21 @@ def _prepare(
 
 def _recipe(spec: results.QuantSpec, request: QuantizeRequest) -> tuple[str, ...]:
     """Return the flags that reproduce a file, without those that have their default."""
-    shapes = [w for name, dims in request.shapes.items()
-              for w in ("--shape", f"{name}:{text_from_shape(dims)}")]  # fmt: skip
+    shapes = [f"{name}:{text_from_shape(dims)}" for name, dims in request.shapes.items()]
     if spec.via == "cast":
-        return (*shapes, *(("--keep-io",) if spec.keep_io else ()))
-    usual = results.QuantSpec(model=spec.model, output="", precision=spec.precision)
-    given: dict[str, tuple[object, object]] = {
-        "calibration": (request.calibration, None), "method": (spec.method, usual.method),
-        "percentile": (spec.percentile, usual.percentile), "rest": (spec.rest, usual.rest),
-        "via": (spec.via, VIA[spec.precision]), "items": (request.items, calibrations.ITEMS),
-        "seed": (request.seed, 0), "task": (request.task, None),
-    }  # fmt: skip
-    flags = TASKS.load(request.task).FLAGS if request.task else ()
-    given |= {flag.name: (request.settings.get(flag.key), flag.default) for flag in flags}
-    words = [*shapes, *(w for name, (own, other) in given.items() if own not in (None, other)
-                        for w in (f"--{name}", str(own)))]  # fmt: skip
-    words += [] if spec.per_channel else ["--per-tensor"]
-    return (*words, *(w for kind in spec.operators for w in ("--op", kind)))
+        return tuple(words_from_flags({"--shape": shapes, "--keep-io": spec.keep_io}))
+    names = ("calibration", "method", "percentile", "items", "seed", "operators", "via", "rest",
+             "task")  # fmt: skip
+    given: dict[str, object] = {
+        field.flag: value
+        for field in fields_of(QuantizeRequest)
+        if field.name in names and (value := getattr(request, field.name)) != field.default
+    }
+    for flag in TASKS.load(request.task).FLAGS if request.task else ():
+        value = request.settings.get(flag.key)
+        given[f"--{flag.name}"] = None if value == flag.default else value
+    given["--per-tensor"] = not spec.per_channel
+    return tuple(words_from_flags({"--shape": shapes, **given}))
 
 
 def are_images(calibration: object) -> bool:

@@ -7,7 +7,7 @@ conversion.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -76,7 +76,7 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
     return outcome.having(diffs=tensor_diffs(wanted, found, rtol=spec.rtol, atol=spec.atol))
 
 
-def run_all(path: Path, feeds: FeedFile) -> FeedArrays:
+def run_all(path: Path, feeds: Iterable[FeedArrays]) -> FeedArrays:
     """Run a model on every batch; returns the outputs joined along the first axis."""
     try:
         session = _session(str(path))

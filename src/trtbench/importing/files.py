@@ -34,7 +34,7 @@ from trtbench.trtexec.conditions import log_from_metadata
 from trtbench.trtexec.log import is_packed, read_log
 from trtbench.trtexec.log_values import LogRun, LogText
 from trtbench.trtexec.sniff import is_archive, kind_of_stream
-from trtbench.trtexec.version import HEADER_BYTES, plan_from_bytes
+from trtbench.trtexec.version import plan_from_file
 
 T = TypeVar("T")
 
@@ -277,8 +277,7 @@ def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
         if document.keys() & {"performance_summary", "inference_options"}:
             slot, values = "profile_metadata", [log_from_metadata(document, where=where)]
     elif kind == "plan":
-        with open(found.path, "rb") as file:
-            values = [plan_from_bytes(file.read(HEADER_BYTES), where=where)]
+        values = [plan_from_file(found.path, where=where)]
     elif kind == "device":
         values = [_decoded(found, list[dict[str, Any]])[:1]]
     elif kind == "toolkit-layers":

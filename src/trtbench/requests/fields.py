@@ -377,6 +377,16 @@ def words_from_text(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+def words_from_flags(values: Mapping[str, object]) -> list[str]:
+    """Return what to type for values by flag; a series repeats its flag, unset values have none."""
+    words: list[str] = []
+    for flag, value in values.items():
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if each is not None and each is not False:
+                words += [flag] if each is True else [flag, str(each)]
+    return words
+
+
 def _refuse_empty_shapes(value: object) -> None:
     assert isinstance(value, Mapping)
     for name, shape in value.items():

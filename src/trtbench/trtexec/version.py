@@ -4,6 +4,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from trtbench.core.errors import ParseError, UnavailableError, UsageError, near_miss
@@ -230,6 +231,11 @@ class PlanHeader(Value, frozen=True, kw_only=True):
 def flavour_of(head: bytes) -> Flavour | None:
     """Return the flavour of TensorRT an engine is for; ``None`` if the file is not an engine."""
     return _FLAVOURS.get(bytes(head[:4]))
+
+
+def plan_from_file(path: Path, *, where: str) -> PlanHeader:
+    with open(path, "rb") as file:
+        return plan_from_bytes(file.read(HEADER_BYTES), where=where)
 
 
 def plan_from_bytes(head: bytes, *, where: str) -> PlanHeader:

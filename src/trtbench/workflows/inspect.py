@@ -37,7 +37,7 @@ from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.sniff import kind_of_stream
 from trtbench.trtexec.times import read_times, times_from_file
-from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes
+from trtbench.trtexec.version import PlanHeader, plan_from_file
 
 _PACKAGES = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx"}
 _FLAVOUR_NAMES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
@@ -178,8 +178,7 @@ def _times(path: Path) -> Inspection:
 
 def inspect_engine(path: Path) -> Inspection:
     """Return what the header of an engine and the files next to it say."""
-    with open(path, "rb") as file:
-        header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
+    header = plan_from_file(path, where=str(path))
     size, notes = path.stat().st_size, []
     is_cut, weight_bytes = (header.plan_bytes or 0) > size, header.weight_bytes
     if is_cut:

@@ -35,6 +35,7 @@ from trtbench.host.machine import distribution_versions
 from trtbench.models.identity import model_ref
 from trtbench.models.inputs import refuse_open, unknown_input, with_ones
 from trtbench.models.onnx_outline import ModelOutline, outline_of
+from trtbench.requests.fields import words_from_flags
 from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.log import read_log
 
@@ -125,36 +126,32 @@ def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
 
 
 def repeat_command(spec: BuildSpec) -> str:
-    words = ["trtbench", "build", spec.model.path, "-o", spec.output]
-    words += ["-r", spec.runtime.replace("_", "-")]
-    valued = {
+    spans = [each for ranges in (spec.shapes, *spec.more_profiles) for each in ranges.items()]
+    switches = ("version_compatible", "hardware_compatible", "strip_weights", "refit", "verbose")
+    named = {**spec.task_settings, **{name: getattr(spec, name) for name in switches}}
+    given = {
+        "-o": spec.output,
+        "-r": spec.runtime.replace("_", "-"),
         "--precision": spec.precision,
-        "--workspace": f"{spec.workspace_bytes}B" if spec.workspace_bytes is not None else None,
+        "--workspace": None if spec.workspace_bytes is None else f"{spec.workspace_bytes}B",
         "--optimization-level": spec.optimization_level,
         "--timing-cache": spec.timing_cache,
+        "--no-timing-cache": spec.timing_cache is None and not spec.runtime.endswith("rtx"),
         "--calibration": spec.calibration,
         "--calibration-method": spec.calibration_method if spec.calibration else None,
         "--calibration-cache": spec.calibration_cache,
         "--task": spec.task,
-        **{f"--{key.replace('_', '-')}": value for key, value in spec.task_settings.items()},
         "--dla-core": spec.dla_core,
         "--target": ",".join(spec.targets) or None,
+        **{
+            f"--shape-{end}": [f"{name}:{text_from_shape(getattr(x, end))}" for name, x in spans]
+            for end in ("min", "opt", "max")
+        },
+        **{f"--{name.replace('_', '-')}": value for name, value in named.items()},
+        "--plugin": spec.plugins,
+        "--opt": [f"{key}={value}" for key, value in spec.options.items() if key != "version"],
     }
-    for flag, value in valued.items():
-        words += [] if value is None else [flag, str(value)]
-    for ranges in (spec.shapes, *spec.more_profiles):
-        for name, span in ranges.items():
-            for end in ("min", "opt", "max"):
-                words += [f"--shape-{end}", f"{name}:{'x'.join(map(str, getattr(span, end)))}"]
-    switches = ("version_compatible", "hardware_compatible", "strip_weights", "refit", "verbose")
-    words += [f"--{name.replace('_', '-')}" for name in switches if getattr(spec, name)]
-    rtx = spec.runtime.endswith("rtx")
-    words += ["--no-timing-cache"] if spec.timing_cache is None and not rtx else []
-    for path in spec.plugins:
-        words += ["--plugin", path]
-    for key, value in spec.options.items():
-        words += ["--opt", f"{key}={value}"] if key != "version" else []
-    return shlex.join(words)
+    return shlex.join(["trtbench", "build", spec.model.path, *words_from_flags(given)])
 
 
 def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:

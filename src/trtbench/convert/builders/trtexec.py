@@ -26,10 +26,9 @@ from trtbench.trtexec.conditions import (
     last_run,
 )
 from trtbench.trtexec.version import (
-    HEADER_BYTES,
     TrtexecAbilities,
     abilities_from_help,
-    plan_from_bytes,
+    plan_from_file,
     target_from_options,
 )
 
@@ -138,10 +137,8 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     if not engine.is_file() or engine.stat().st_size == 0:
         message = "trtexec ended with status 0 and did not write the engine"
         raise error_from_log(message, data=data, status=0)
-    with open(engine, "rb") as file:
-        head = file.read(HEADER_BYTES)
     try:
-        plan_from_bytes(head, where=engine.name)
+        plan_from_file(engine, where=engine.name)
     except ParseError as problem:
         message = f"trtexec wrote no engine: {problem.message}"
         raise error_from_log(message, data=data, status=0) from None
