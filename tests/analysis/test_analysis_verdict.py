@@ -29,7 +29,7 @@ from trtbench.analysis.verdict import (
     confirm_in_cycles,
     correct_for_many,
     duet_comparison,
-    kind_in_cycles,
+    in_cycles,
     launches_hint,
     pair_effect,
     tail_verdict,
@@ -155,11 +155,10 @@ def test_the_effect_of_a_launch_is_the_median_of_its_pairs() -> None:
 
 def test_a_clock_effect_is_withdrawn() -> None:
     verdict = verdict_from_effects(effects(0.05), metric="gpu")
-    assert kind_in_cycles(verdict, clock_ratio=math.exp(-0.05)) == "same"
-    withdrawn = confirm_in_cycles(verdict, clock_ratio=math.exp(-0.05))
+    withdrawn = confirm_in_cycles(verdict.having(clock_ratio=math.exp(-0.05)))
     assert withdrawn.kind == "unclear"
     assert withdrawn.reason.endswith("in clock cycles it is same: the clocks differ")
-    assert confirm_in_cycles(verdict, clock_ratio=1.0).kind == "slower"
+    assert confirm_in_cycles(verdict.having(clock_ratio=1.0)).kind == "slower"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +171,9 @@ def test_cycles_of_equal_clocks_say_what_seconds_say(
     """Bursts call less a difference than other times do, and many looks demand more of it."""
     given = effects(effect, noise, 6)
     verdict = verdict_from_effects(given, metric="gpu", design="bursts", threshold=BURSTS_THRESHOLD)
-    assert (verdict.kind, kind_in_cycles(verdict, clock_ratio=1.0)) == (kind, kind)
+    again = in_cycles(verdict.having(clock_ratio=1.0))
+    assert again is not None
+    assert (verdict.kind, again.kind) == (kind, kind)
 
 
 def test_many_candidates_are_corrected_by_holms_rule() -> None:

@@ -1,7 +1,5 @@
 """PyTorch against trtexec: GPU time is judged, what callers see is not, and ratios are marked."""
 
-import csv
-import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 from analysis_values import record, spec, stated
-from trtbench.compare.compare import compare_csv, comparison_from_runs
+from trtbench.analysis.stored_comparison import comparison_rows
+from trtbench.compare.compare import comparison_from_runs
 from trtbench.core.run import DuetRef, LaunchFacts, Run
 from trtbench.core.samples import IterationTimes
 
@@ -52,14 +51,13 @@ def test_gpu_time_is_judged_and_the_callers_time_is_not(paired: bool) -> None:
 
 def test_ratios_across_protocols_are_marked() -> None:
     pair = side(0, gpu_s=2e-3, paired=True), side(1, gpu_s=1e-3, paired=True)
-    rows = {row["metric"]: row for row in csv.DictReader(io.StringIO(compare_csv(*pair)))}
-    assert rows["gpu_median"]["note"] == ""
-    assert "serve against pipeline" in rows["host_median"]["note"]
-    assert "host time against latency" in rows["host_median"]["note"]
-    assert "serve against pipeline" in rows["throughput_qps"]["note"]
+    notes = {row.metric: row.note for row in comparison_rows(*pair)}
+    assert notes["gpu_median"] == ""
+    assert "serve against pipeline" in notes["host_median"]
+    assert "host time against latency" in notes["host_median"]
+    assert "serve against pipeline" in notes["throughput_qps"]
     few = replace(pair[1], times=IterationTimes(gpu=pair[1].times.gpu[:60], latency=None))
-    rows = {row["metric"]: row for row in csv.DictReader(io.StringIO(compare_csv(pair[0], few)))}
-    assert rows["gpu_p90"]["note"] == ""
-    assert rows["gpu_p99"]["note"].startswith("p99: too few samples (")
-    same = dict(zip(("a", "b"), (pair[0], pair[0]), strict=True))
-    assert "against" not in compare_csv(same["a"], same["b"])
+    notes = {row.metric: row.note for row in comparison_rows(pair[0], few)}
+    assert notes["gpu_p90"] == ""
+    assert notes["gpu_p99"].startswith("p99: too few samples (")
+    assert not any("against" in row.note for row in comparison_rows(pair[0], pair[0]))

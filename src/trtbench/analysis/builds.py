@@ -169,8 +169,11 @@ def graph_aspects(graphs: Sequence[EngineGraph | None]) -> tuple[Aspect, Aspect]
     )
 
 
-def latency_aspect(spread: Spread) -> Aspect:
+def latency_aspect(spread: Spread | None, reason: str | None = None) -> Aspect:
     """Return whether builds are equally fast: a difference below 1 %, or one by chance."""
+    if spread is None:
+        words = f"not measured: {reason or 'one build has no spread'}"
+        return Aspect(name="latency", same=None, text=words)
     if spread.range < THRESHOLD:
         words = f"within {100 * THRESHOLD:g} % of each other"
         return Aspect(name="latency", same=True, text=words)
@@ -205,7 +208,7 @@ def verdict_over_builds(
     return judge(estimate, metric=metric, design="builds", margin=margin, meaning=meaning)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class NetworksCompared(ShortView):
     """Two networks or builders, the builds of each, and a verdict over builds."""
 
@@ -213,4 +216,3 @@ class NetworksCompared(ShortView):
     candidate: Lottery
     comparison: Comparison
     mode: str
-    interference: tuple[float, float] | None = None

@@ -173,14 +173,13 @@ def _verdict_apart(
 
 def coarse_reason(metric: str, *runs: Run) -> str | None:
     """Return why enqueue times from rounded time stamps are too coarse, else ``None``."""
-    steps = [run.record.facts.get("enqueue_resolution_s") for run in runs]
-    step = max((each for each in steps if isinstance(each, float)), default=None)
-    if metric != "enqueue" or step is None:
+    if metric != "enqueue":
         return None
     shortest = min(min(_launch_values(run, metric, "median"), default=0.0) for run in runs)
-    if step <= statistics.COARSE * shortest:
-        return None
-    return f"enqueue times are only known in steps of {step * 1e6:g} µs"
+    steps = [statistics.coarse_step_s(run.record, shortest) or 0.0 for run in runs]
+    return (
+        f"enqueue times are only known in steps of {max(steps) * 1e6:g} µs" if any(steps) else None
+    )
 
 
 def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, tuple[list[float], list[float]]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from trtbench.analysis import distributions
 from trtbench.analysis.comparability import Difference, blocking_reasons
 from trtbench.analysis.summary import quantiles_of, rank
-from trtbench.core.results import Comparison, Design, Verdict, VerdictKind
+from trtbench.core.results import Comparison, Design, Verdict
 from trtbench.core.run import Interval, LaunchFacts, Run
 from trtbench.core.samples import Column, IterationTimes
 from trtbench.core.units import text_from_fraction
@@ -229,38 +229,31 @@ def threshold_of(verdict: Verdict) -> float:
     return BURSTS_THRESHOLD if bursts else THRESHOLD
 
 
-def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | None:
-    """Judge again in clock cycles; ``clock_ratio`` is the candidate's clock over the baseline's."""
-    if verdict.ratio is None or verdict.interval is None:
-        return None
-    values = (verdict.ratio, verdict.interval.low, verdict.interval.high)
-    effect, low, high = (math.log(value) + math.log(clock_ratio) for value in values)
-    kind = decide(verdict.metric, effect, low, high, threshold=threshold_of(verdict))[0]
-    # A 99 % interval does not show whether a difference meets the stricter level.
-    doubted = verdict.kind == "unclear" and verdict.design in SEQUENTIAL
-    return "unclear" if doubted and kind in ("faster", "slower") else kind
-
-
 def in_cycles(verdict: Verdict) -> Verdict | None:
     """Return the verdict in clock cycles instead of seconds; ``None`` if clocks are unknown."""
     ratio, interval, clocks = verdict.ratio, verdict.interval, verdict.clock_ratio
     if clocks is None or ratio is None or interval is None:
         return None
+    ratio, low, high = (value * clocks for value in (ratio, interval.low, interval.high))
+    ends = map(math.log, (ratio, low, high))
+    kind, _ = decide(verdict.metric, *ends, threshold=threshold_of(verdict))
+    # A 99 % interval does not show whether a difference meets the stricter level.
+    doubted = verdict.kind == "unclear" and verdict.design in SEQUENTIAL
     return verdict.having(
         metric=f"{verdict.metric}, cycles",
-        kind=kind_in_cycles(verdict, clock_ratio=clocks) or verdict.kind,
-        ratio=ratio * clocks,
-        interval=interval.having(low=interval.low * clocks, high=interval.high * clocks),
+        kind="unclear" if doubted and kind in ("faster", "slower") else kind,
+        ratio=ratio,
+        interval=interval.having(low=low, high=high),
         reason=f"in clock cycles: the candidate's clock was {clocks:.3f} of the baseline's",
     )
 
 
-def confirm_in_cycles(verdict: Verdict, *, clock_ratio: float) -> Verdict:
+def confirm_in_cycles(verdict: Verdict) -> Verdict:
     """Make a verdict unclear if the difference disappears in clock cycles."""
-    kind = kind_in_cycles(verdict, clock_ratio=clock_ratio)
-    if verdict.kind not in ("faster", "slower") or kind in (None, verdict.kind):
+    cycles = in_cycles(verdict)
+    if verdict.kind not in ("faster", "slower") or not cycles or cycles.kind == verdict.kind:
         return verdict
-    reason = f"{verdict.reason}; in clock cycles it is {kind}: the clocks differ"
+    reason = f"{verdict.reason}; in clock cycles it is {cycles.kind}: the clocks differ"
     return verdict.having(kind="unclear", reason=reason, launches_needed=None)
 
 

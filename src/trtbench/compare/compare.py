@@ -70,9 +70,11 @@ def compare(
     ]
     for pair in pairs:
         if reason := refused_pair(pair, request.accept):
+            specs = (s.record.spec if isinstance(s, Run) else s[0] for s in pair)
+            named = (spec.model.name for spec in specs)
             raise IncomparableError(
                 f"not comparable: {reason}",
-                facts=dict(zip(("baseline", "candidate"), names_of_pair(pair), strict=True)),
+                facts=dict(zip(("baseline", "candidate"), named, strict=True)),
                 fix="--shape or --batch for both sides; --accept inputs compares anyway",
             )
     found = []
@@ -122,11 +124,6 @@ def plan_pair(
         return side_alone(own, names[side], config, place=places[side], launches=launches)
 
     return planned(0), planned(1)
-
-
-def names_of_pair(pair: tuple[Planned, Planned]) -> list[str]:
-    specs = (side.record.spec if isinstance(side, Run) else side[0] for side in pair)
-    return [spec.model.name for spec in specs]
 
 
 def refused_pair(pair: tuple[Planned, Planned], accept: Collection[str]) -> str | None:
@@ -330,15 +327,10 @@ def comparison_from_runs(
     return with_findings(comparison, baseline, candidate, accept)
 
 
-def compare_csv(baseline: Run, candidate: Run) -> str:
-    """Return a CSV table in the format of the trtexec evaluation toolkit."""
-    rows = stored.comparison_rows(baseline, candidate)
-    return csv_from_lines(stored.COMPARISON_HEADER, (row.cells() for row in rows))
-
-
 def write_comparison(compared: Compared, path: Path) -> Path:
-    """Write the table as CSV, and the comparison with all verdicts as JSON next to it."""
-    write_output(path, compare_csv(compared.baseline, compared.candidate))
+    """Write the toolkit's table as CSV, and the comparison with all verdicts as JSON beside it."""
+    rows = stored.comparison_rows(compared.baseline, compared.candidate)
+    write_output(path, csv_from_lines(stored.COMPARISON_HEADER, (row.cells() for row in rows)))
     write_output(path.with_suffix(".json"), json_from_value(compared.comparison))
     return path
 
@@ -385,12 +377,11 @@ def with_findings(
     in_time: VerdictKind | None = None
     in_cycles: VerdictKind | None = None
     if one and other and gpu is not None:  # a difference in clocks is not one of the engines
-        ratio = other / one
-        seen = judged = gpu.having(clock_ratio=ratio)
-        if abs(ratio - 1) > CLOCK_TOLERANCE:
-            judged = judge.confirm_in_cycles(seen, clock_ratio=ratio)
-        if judged is not seen:
-            in_time, in_cycles = seen.kind, judge.kind_in_cycles(seen, clock_ratio=ratio)
+        seen = judged = gpu.having(clock_ratio=other / one)
+        if abs(other / one - 1) > CLOCK_TOLERANCE:
+            judged = judge.confirm_in_cycles(seen)
+        if judged is not seen and (cycles := judge.in_cycles(seen)):
+            in_time, in_cycles = seen.kind, cycles.kind
         verdicts = tuple(judged if each is gpu else each for each in comparison.verdicts)
         comparison = comparison.having(verdicts=verdicts)
     pair = PairFacts(

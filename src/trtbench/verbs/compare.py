@@ -136,7 +136,7 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
             {
                 "comparison": each.comparison,
                 "mode": each.mode,
-                "interference": each.interference,
+                "interference": getattr(each, "interference", None),
                 "builds": (each.baseline, each.candidate) if each in networks else None,
             }
             for each in found

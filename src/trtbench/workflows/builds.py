@@ -44,27 +44,14 @@ PAIRED = "pairs of builds, each pair with its own timing cache"
 UNPAIRED = "independent builds"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Built:
-    """One of several built engines."""
-
-    label: str
-    artefact: Artefact
-    python: str | None = None
-
-    def runtime(self, config: Config) -> str:
-        """Return the runtime for the engine: its builder if that can run engines."""
-        name = self.artefact.spec.runtime
-        if name in RUNTIMES.names() and (self.python or RUNTIMES.load(name).available() is None):
-            return name
-        return default_runtime(model_ref(Path(self.artefact.path)), config) or name
+Built = tuple[Artefact, str | None]  # an engine, and the interpreter that built it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """The runs of all engines, or the reason why there are none."""
 
-    runs: tuple[Run, ...] = ()
+    runs: Sequence[Run] = ()
     metric: str = "gpu"
     reason: str | None = None
 
@@ -101,8 +88,7 @@ class Builds:
             return self._build_request(0, engine, runtime=runtime, no_timing_cache=alone)
 
         (built,) = self._build((0,), request_for)
-        rest = replace(self, execution=self.execution.part(BUILDING, 1.0))
-        return summarize_builds(built, rest.measure(built))
+        return summarize_builds(built, self.measure(built))
 
     def _compare_pair(self, number: int) -> builds.NetworksCompared:
         """Build baseline and candidate in the order A B, B A, and so on, and compare them."""
@@ -134,15 +120,12 @@ class Builds:
             return request
 
         built = self._build(places, request_for)
-        used = {each.artefact.spec.runtime for side in built for each in side}
+        used = {artefact.spec.runtime for side in built for artefact, _ in side}
         paired = alike and all(BUILDERS.load(name).TIMING_CACHE for name in used)
         measured = self.measure([*built[0], *built[1]])
         count = len(measured.runs) // 2
-        halves = measured.runs[:count], measured.runs[count:]
-        first, second = (
-            summarize_builds(side, replace(measured, runs=runs))
-            for side, runs in zip(built, halves, strict=True)
-        )
+        halves = (replace(measured, runs=x) for x in (measured.runs[:count], measured.runs[count:]))
+        first, second = map(summarize_builds, built, halves, "AB")
         if measured.reason is not None:
             reason = f"the engines were not measured: {measured.reason}"
             verdict = incomparable(measured.metric, reason=reason)
@@ -157,10 +140,7 @@ class Builds:
         comparison = Comparison(
             baseline=first.model, candidate=second.model, design="builds", verdicts=(verdict,)
         )
-        mode = PAIRED if paired else UNPAIRED
-        return builds.NetworksCompared(
-            baseline=first, candidate=second, comparison=comparison, mode=mode
-        )
+        return builds.NetworksCompared(first, second, comparison, PAIRED if paired else UNPAIRED)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
@@ -193,21 +173,25 @@ class Builds:
                 python = self._given("python", places[side]) or part.python
                 python = python or self.config.python_for(spec.runtime)
                 artefact = run_build(spec, execution=replace(part, python=python))
-                label = f"{'AB'[side] if len(places) > 1 else ''}{number}"
-                built[side].append(Built(label=label, artefact=artefact, python=python))
+                built[side].append((artefact, python))
         return built
 
     def measure(self, built: Sequence[Built]) -> Measured:
         """Measure every engine in rounds; an error becomes the reason of the result."""
         request = self.request
 
-        def spec_of(each: Built) -> RunSpec:  # GPU time without transfers, if supported
-            name = each.runtime(self.config)
+        def spec_of(artefact: Artefact, python: str | None) -> RunSpec:
+            """Measure GPU time without transfers if possible, by the builder if it can run."""
+            name = artefact.spec.runtime
+            if name not in RUNTIMES.names() or not (
+                python or RUNTIMES.load(name).available() is None
+            ):
+                name = default_runtime(model_ref(Path(artefact.path)), self.config) or name
             inside = RUNTIMES.load(name).open_session is not None
             bench = converted(
                 request,
                 BenchRequest,
-                model=Path(each.artefact.path),
+                model=Path(artefact.path),
                 runtime=name,
                 device=value_of_side(request.device, 0, 1, what="--device"),
                 precision=None,
@@ -220,48 +204,43 @@ class Builds:
             )
             return run_spec(bench, self.config)
 
-        tags = (*self.execution.tags, TAG)
-        tagged = replace(self.execution, tags=tags, run_id=None, output=None)
+        tags, rest = (*self.execution.tags, TAG), self.execution.part(BUILDING, 1.0)
+        tagged = replace(rest, tags=tags, run_id=None, output=None)
         try:
-            sides = [(spec_of(each), each.python) for each in built]
+            sides = [(spec_of(*each), each[1]) for each in built]
             runs = measure_in_rounds(
                 sides, rounds=request.launches or LAUNCHES, store=self.store, execution=tagged
             )
         except TrtbenchError as problem:
             return Measured(reason=problem.message)
         every = all(run.times.gpu is not None for run in runs)
-        return Measured(runs=tuple(runs), metric="gpu" if every else runs[0].times.headline)
+        return Measured(runs=runs, metric="gpu" if every else runs[0].times.headline)
 
 
-def summarize_builds(built: Sequence[Built], measured: Measured) -> builds.Lottery:
+def summarize_builds(built: Sequence[Built], measured: Measured, side: str = "") -> builds.Lottery:
     """Return what is known about several builds of a model."""
     graphs, draws = [], []
-    for place, each in enumerate(built):
+    for place, (artefact, _) in enumerate(built):
         try:
-            graphs.append(read_graph(Path(each.artefact.path)))
+            graphs.append(read_graph(Path(artefact.path)))
         except (OSError, TrtbenchError):
             graphs.append(None)
         run = measured.runs[place] if measured.runs else None
         columns = run.times.by_launch(measured.metric) if run else ()
         draws.append(
             builds.Draw(
-                label=each.label,
-                engine=each.artefact.path,
-                sha256=each.artefact.sha256,
-                size_bytes=each.artefact.size_bytes,
-                build_s=each.artefact.build_s or each.artefact.wall_s,
+                label=f"{side}{place + 1}",
+                engine=artefact.path,
+                sha256=artefact.sha256,
+                size_bytes=artefact.size_bytes,
+                build_s=artefact.build_s or artefact.wall_s,
                 layers=len(graphs[-1].layers) if graphs[-1] else None,
                 run=run.id if run else None,
                 launches_s=tuple(float(np.median(column)) for column in columns),
             )
         )
-    spread = builds.spread_from_draws(draws)
-    if spread is not None:
-        latency = builds.latency_aspect(spread)
-    else:
-        words = f"not measured: {measured.reason or 'one build has no spread'}"
-        latency = builds.Aspect(name="latency", same=None, text=words)
-    first = built[0].artefact
+    spread, first = builds.spread_from_draws(draws), built[0][0]
+    latency = builds.latency_aspect(spread, measured.reason)
     return builds.Lottery(
         model=first.spec.model.path,
         builder=f"{first.spec.runtime} {first.tensorrt or ''}".rstrip(),
@@ -270,7 +249,7 @@ def summarize_builds(built: Sequence[Built], measured: Measured) -> builds.Lotte
         draws=tuple(draws),
         aspects=(builds.bytes_aspect(draws), *builds.graph_aspects(graphs), latency),
         spread=spread,
-        notes=tuple(dict.fromkeys(note for each in built for note in each.artefact.notes)),
+        notes=tuple(dict.fromkeys(note for artefact, _ in built for note in artefact.notes)),
     )
 
 
