@@ -131,7 +131,7 @@ def dead_process() -> int:
 
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_dead_process_of_this_machine_does_not_count(tmp_path: Path) -> None:
-    here = ".".join(unfinished._host_identity())
+    here = unfinished._host_identity()
     (tmp_path / sweep_records.LOCK_FILE).write_text(f"{dead_process()}-{here}")
     with sweep_records.Journal(tmp_path).locked():
         assert (tmp_path / sweep_records.LOCK_FILE).read_text().startswith(f"{os.getpid()}-")

@@ -12,7 +12,7 @@ from trtbench.analysis.summary import summarize
 from trtbench.analysis.sweep import SweepRow, choose, mark_pareto_front
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UsageError
-from trtbench.core.metrics import Metric, is_share, less_is_better, metric
+from trtbench.core.metrics import Metric, metric
 from trtbench.core.properties import PROPERTIES, Property, series_key, title_of_record
 from trtbench.core.run import Run, Score
 from trtbench.core.samples import IterationTimes
@@ -76,14 +76,15 @@ def test_the_shape_counts_within_one_model_only() -> None:
 
 
 def test_only_declared_metrics_are_shares() -> None:
-    assert all(map(is_share, ("top1", "AP50", "PCK@0.05")))
-    assert not any(map(is_share, ("apnea", "topology", "argument", "mapping_loss", "covid")))
+    assert all(metric(name).is_share for name in ("top1", "AP50", "PCK@0.05"))
+    others = ("apnea", "topology", "argument", "mapping_loss", "covid")
+    assert not any(metric(name).is_share for name in others)
 
 
 def test_an_undeclared_metric_is_refused_where_it_would_rank() -> None:
     assert metric("apnea") == Metric("apnea")
     with pytest.raises(UsageError, match="low or a high apnea"):
-        less_is_better("apnea")
+        metric("apnea").less_is_better  # noqa: B018
 
 
 def rows(name: str, *scores: Score) -> list[SweepRow]:

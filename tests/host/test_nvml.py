@@ -55,7 +55,6 @@ def test_on_a_jetson_that_refuses_everything_the_gpu_is_still_listed():
     assert nvml_standin.through(jetson, nvml.gpus) == (Gpu(name="GPU 0"),)
     assert nvml_standin.through(jetson, nvml.nvml_problem) is None
     assert nvml_standin.through(jetson, nvml.sharing_signs, nvml_standin.StandIn.UUID) == {}
-    assert nvml_standin.through(jetson, nvml.process_count, nvml_standin.StandIn.UUID) is None
 
 
 def test_signs_of_sharing():
@@ -86,7 +85,6 @@ def test_signs_of_sharing():
 def test_without_nvml_there_are_no_gpus_and_a_reason(problem, words):
     door = nvml_standin.Refusing(problem)
     assert nvml_standin.through(door, nvml.gpus) == ()
-    assert nvml_standin.through(door, nvml.process_count, "any") is None
     assert nvml_standin.through(door, nvml.sharing_signs, "any") == {}
     assert words in nvml_standin.through(door, nvml.nvml_problem)
 

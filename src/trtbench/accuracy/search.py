@@ -28,7 +28,8 @@ from trtbench.convert.verify import FOLLOWERS, grouped, run_session, session_of
 from trtbench.core.conditions import Condition, condition_from_text, holds
 from trtbench.core.errors import InputError
 from trtbench.core.jobs import Stage
-from trtbench.core.metrics import is_share, kinds, less_is_better
+from trtbench.core.metrics import kinds
+from trtbench.core.metrics import metric as metric_named
 from trtbench.core.results import Localized, LocalizeSpec, NodeGroup, Numbers
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import TensorSpec
@@ -577,7 +578,7 @@ class Trials:
         if self.metric == OUTPUT_METRIC:
             return by_outputs
         value = numbers.get(self.metric, math.nan)
-        loss = value if less_is_better(self.metric) else -value
+        loss = value if metric_named(self.metric).less_is_better else -value
         return (loss if math.isfinite(loss) else math.inf, *by_outputs)
 
     def gain(self, group: int, metric: str) -> float | None:
@@ -586,7 +587,7 @@ class Trials:
         more = after.get(metric, math.nan) - before.get(metric, math.nan)
         if not math.isfinite(more):
             return None
-        return -more if less_is_better(metric) else more
+        return -more if metric_named(metric).less_is_better else more
 
     def rank_groups(
         self, suspects: Sequence[int], *, trial_s: float
@@ -651,8 +652,9 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     metric = next(iter(scores), OUTPUT_METRIC)
     if spec.repair is not None:
         if metric != OUTPUT_METRIC:  # the default condition is what conversions usually reach
-            sign, way = ("<=", "*1.01") if less_is_better(metric) else (">=", "*0.99")
-            usual = f"{metric}{sign}baseline{'-0.5%' if is_share(metric) else way}"
+            known = metric_named(metric)
+            sign, way = ("<=", "*1.01") if known.less_is_better else (">=", "*0.99")
+            usual = f"{metric}{sign}baseline{'-0.5%' if known.is_share else way}"
         else:
             types = {(part.type or "").lower() for part in pair.parts}
             levels = [USUAL_SQNR_DB[kind] for kind in types if kind in USUAL_SQNR_DB]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.summary import ColumnSummary, Summary
 from trtbench.core.conditions import Condition, Content, holds, unknown_names
-from trtbench.core.metrics import PERCENTILES, Better, Metric, direction_of, metric
+from trtbench.core.metrics import PERCENTILES, Better, Metric, metric
 from trtbench.core.run import Finding, Interval, Scalar, Score
 from trtbench.core.spec import Value
 
@@ -135,7 +135,7 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items")
         elif verdict is None:
             for name in unknown_names(condition, values):
                 unknown[name] = unknown.get(name, 0) + 1
-    better = 1.0 if direction_of(_declared(by, rows)) == "low" else -1.0
+    better = 1.0 if _declared(by, rows).less_is_better else -1.0
 
     def order(row: SweepRow) -> tuple[bool, float]:
         value = quantities_of(row).get(by)

@@ -54,14 +54,12 @@ def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:
     try:
         return msgspec.json.decode(data, type=prepared_for_decoding(kind))
     except _NOT_JSON as problem:
-        raise InputError(f"{where} is not a valid {kind.__name__}: {problem}") from None
+        name = getattr(kind, "__name__", "job")  # jobs are a union of types
+        raise InputError(f"{where} is not a valid {name}: {problem}") from None
 
 
 def job_from_json(data: bytes | str, *, where: str) -> Job:
-    try:
-        return msgspec.json.decode(data, type=prepared_for_decoding(Job))  # type: ignore[arg-type]
-    except _NOT_JSON as problem:
-        raise InputError(f"{where} is not a valid job: {problem}") from None
+    return value_from_json(data, Job, where=where)  # type: ignore[arg-type]
 
 
 def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:

@@ -22,7 +22,18 @@ class Metric:
 
     @property
     def is_share(self) -> bool:
+        """Whether it is a part of a whole, which is shown in per cent."""
         return self.kind == "share"
+
+    @property
+    def less_is_better(self) -> bool:
+        """Whether a low value is better; raises an error if that is not declared."""
+        if self.better is None:
+            raise UsageError(
+                f"it is not declared whether a low or a high {self.name} is better",
+                fix=f'METRICS = (Metric("{self.name}", better="low"),) in the task that takes it',
+            )
+        return self.better == "low"
 
 
 PERCENTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
@@ -77,26 +88,6 @@ def metric(name: str) -> Metric:
     general = re.sub(r"\d+(?:\.\d+)?", "#", key)
     found = (known.get(each) for known in (_TASKS, _KNOWN) for each in (key, general))
     return next(filter(None, found), Metric(name))
-
-
-def less_is_better(name: str) -> bool:
-    """Whether a low value is better; raises an error if that is not declared."""
-    return direction_of(metric(name)) == "low"
-
-
-def is_share(name: str) -> bool:
-    """Whether a metric is a part of a whole, which is shown in per cent."""
-    return metric(name).is_share
-
-
-def direction_of(found: Metric) -> Better:
-    """Return whether low or high is better; raises an error if that is not declared."""
-    if found.better is None:
-        raise UsageError(
-            f"it is not declared whether a low or a high {found.name} is better",
-            fix=f'METRICS = (Metric("{found.name}", better="low"),) in the task that takes it',
-        )
-    return found.better
 
 
 def kinds(names: Iterable[str]) -> dict[str, Kind]:

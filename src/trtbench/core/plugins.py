@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
-from trtbench.core.errors import UnavailableError, UsageError, near_miss
+from trtbench.core.errors import UnavailableError, UsageError, near_miss, refuse_unknown
 from trtbench.core.safety import read_bytes
 
 if TYPE_CHECKING:
@@ -97,15 +97,8 @@ class Registry(Generic[T]):
         return {entry.name: entry for entry in metadata.entry_points(group=self.package)}
 
     def _import_foreign(self, name: str) -> ModuleType:
-        entry = self.entry_points().get(name)
-        if entry is None:
-            known = self.names()
-            guess = near_miss(name, known)
-            raise UsageError(
-                f"there is no {self.noun} called {name!r}",
-                facts={"known": ", ".join(known)},
-                fix=f"did you mean {guess}?" if guess else "choose one of those that are known",
-            )
+        refuse_unknown(name, self.names(), f"there is no {self.noun} called {name!r}")
+        entry = self.entry_points()[name]
         facts = {"entry point": entry.value}
         try:
             loaded = entry.load()
@@ -182,7 +175,7 @@ EXTRAS: dict[str, Extra] = {
     "onnx": Extra(
         ("onnx", "onnxruntime"), "ONNX files: ONNX Runtime, build, quantize, check, inspect"
     ),
-    "plots": Extra(("matplotlib", "PIL"), "pictures: PNG, and in reports and sites"),
+    "plots": Extra(("matplotlib",), "pictures: PNG, and in reports and sites"),
     "tasks": Extra(("PIL", "matplotlib"), "eval and calibration on images"),
     "torch": Extra(("torch", "onnxscript"), "PyTorch models: bench and export"),
     "rtx": Extra(("tensorrt_rtx",), "TensorRT-RTX, whose builder needs no GPU"),

@@ -9,7 +9,6 @@ import shlex
 import stat
 import sys
 import unicodedata
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, quote_plus, unquote
@@ -164,21 +163,6 @@ def read_settings(path: Path) -> dict[str, object]:
     except (OSError, ValueError) as problem:
         fix = "correct the TOML in it" if path.is_file() else "give a file that exists"
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}, fix=fix) from None
-
-
-def check_archive(path: Path, *, most: int = MAX_UNPACKED_BYTES) -> None:
-    """Raise an error for a zip file whose directory lists more bytes than allowed."""
-    check_file(path)
-    name = clean_line(str(path))
-    try:
-        with zipfile.ZipFile(path) as archive:
-            total = sum(member.file_size for member in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as problem:
-        facts, fix = {"reason": clean_line(str(problem))}, "copy it again, or create it again"
-        raise InputError(f"{name} is damaged", facts=facts, fix=fix) from None
-    if total > most:
-        sizes = {"bytes": total, "at most": most}
-        raise InputError(f"{name} unpacks to more than is allowed", facts=sizes)
 
 
 def check_nesting(data: bytes | str, *, where: str) -> None:

@@ -4,7 +4,7 @@ import datetime
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from trtbench.core.errors import UsageError, near_miss
 
@@ -159,11 +159,6 @@ class Bounds(Protocol):
     def high(self) -> float: ...
 
 
-class Ends(NamedTuple):
-    low: float
-    high: float
-
-
 def common_unit(values_s: Iterable[float]) -> UnitScale:
     """Choose one unit for several durations: the unit that suits the median."""
     known = sorted(value for value in values_s if math.isfinite(value) and value > 0)
@@ -177,16 +172,16 @@ def unit_for_seconds(value: float | None) -> UnitScale:
     return next((unit for unit in UNITS if abs(value) >= unit[1]), UNITS[-1])
 
 
-def decimals(value: float, *, bounds: Bounds | None = None) -> int:
-    """Return how many decimals of a number to show.
+def _decimals(value: float, bounds: Bounds | None, *, scale: float = 1.0) -> int:
+    """Return how many decimals of a number to show; its bounds are divided by ``scale``.
 
     The last decimal is the first one that the half width of the interval makes uncertain; a half
     width of 1.0 to 1.5 adds one more. Two significant digits are always shown.
     """
-    size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
-    if bounds is None or not math.isfinite(bounds.high - bounds.low):
+    size = math.floor(math.log10(abs(value))) if value else 0
+    half = math.nan if bounds is None else (bounds.high - bounds.low) / 2 / scale
+    if not math.isfinite(half):
         return max(0, UNSURE_DIGITS - 1 - size)
-    half = (bounds.high - bounds.low) / 2
     if half <= 0:
         return max(0, EQUAL_DIGITS - 1 - size)
     place = math.floor(math.log10(half))
@@ -198,7 +193,7 @@ def text_from_number(value: float | None, *, bounds: Bounds | None = None) -> st
     """Write a number with the digits its bounds support."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return _grouped(value, decimals(value, bounds=bounds))
+    return _grouped(value, _decimals(value, bounds))
 
 
 def text_from_duration(
@@ -211,8 +206,7 @@ def text_from_duration(
     value, least = value_s / scale, 10**-MOST_PLACES
     if abs(value_s) < RESOLUTION_S or abs(value) < least / 2:
         return f"0 {name}"
-    ends = Ends(bounds.low / scale, bounds.high / scale) if bounds is not None else None
-    return f"{_grouped(value, min(decimals(value, bounds=ends), MOST_PLACES))} {name}"
+    return f"{_grouped(value, min(_decimals(value, bounds, scale=scale), MOST_PLACES))} {name}"
 
 
 def text_from_share(value: float | None) -> str:

@@ -10,6 +10,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.core.errors import InputError, InputTypeError, near_miss, writing
-from trtbench.core.safety import MAX_UNPACKED_BYTES, check_archive, check_file
+from trtbench.core.safety import MAX_UNPACKED_BYTES, check_file
 from trtbench.core.samples import AnyArray, Array, Arrays
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
@@ -41,7 +42,6 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
             )
         arrays = {tensors[0].name: np.array(read_npy(source))}
     else:
-        check_npz(source)
         names = archive_names(source)
         for name in (tensor.name for tensor in tensors):
             if name not in names:
@@ -80,28 +80,33 @@ def read_archive(
 
     numpy itself would allocate whatever memory a header claims. Pickles are never loaded.
     """
-    check_file(source)
     found: dict[str, AnyArray] = {}
-    try:
-        with zipfile.ZipFile(source) as archive:
-            members = archive.infolist()
-            if sum(member.file_size for member in members) > most:
-                raise ValueError(f"it unpacks to more than {most} bytes")
-            for member in members:
-                name = member.filename.removesuffix(".npy")
-                if wanted is None or name in wanted:
-                    with archive.open(member) as file:
-                        found[name] = _read_array(file, member.file_size)
-    except DAMAGE as problem:
-        raise InputError(f"{source} is damaged", facts={"reason": problem}) from None
+    with _opened(source) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > most:
+            raise ValueError(f"it unpacks to more than {most} bytes")
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            if wanted is None or name in wanted:
+                with archive.open(member) as file:
+                    found[name] = _read_array(file, member.file_size)
     return found
 
 
 def archive_names(source: Path) -> list[str]:
+    with _opened(source) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
     check_file(source)
     try:
         with zipfile.ZipFile(source) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
+            yield archive
+    except zipfile.BadZipFile:
+        fix = "np.savez('inputs.npz', name=array)"
+        raise InputError(f"{source} is damaged, or not an .npz file", fix=fix) from None
     except DAMAGE as problem:
         raise InputError(f"{source} is damaged", facts={"reason": problem}) from None
 
@@ -147,17 +152,6 @@ def read_npy(source: Path) -> NDArray[np.generic]:
     if not isinstance(array, np.ndarray):
         raise InputError(f"{source} does not contain one array", fix="name it .npz")
     return array
-
-
-def check_npz(source: Path) -> None:
-    """Raise if a file named .npz is not one; numpy's own message is about pickles."""
-    packed = source.is_file() and zipfile.is_zipfile(source)
-    if source.suffix == ".npz" and not packed:
-        raise InputError(
-            f"{source} is not an .npz file, or cut short", fix="np.savez('inputs.npz', name=array)"
-        )
-    if packed:  # numpy decides by the content, whatever the name
-        check_archive(source)
 
 
 CHUNK_BYTES = 2**26  # about the size of a file, and thus of what a reader has in memory

@@ -30,9 +30,6 @@ ABANDONED_S = 7 * 86400.0
 MOST_MERGED = 10_000
 MOST_DIGITS = 400
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_PID_NAMESPACE = Path("/proc/self/ns/pid")
-
 
 class NoLocksError(OSError):
     """The file system has no locks, like some network file systems."""
@@ -51,11 +48,12 @@ def try_lock(descriptor: int, *, block: bool = False) -> bool:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Lock a file or folder during the block; other processes wait for it."""
+    """Lock a file or folder during the block, where the file system can; other processes wait."""
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
-        try_lock(descriptor, block=True)
+        with contextlib.suppress(NoLocksError):
+            try_lock(descriptor, block=True)
         yield
     finally:
         os.close(descriptor)
@@ -256,8 +254,7 @@ def publish(folder: Path, *, name: Path, target: Path) -> None:
 
 def partial_name(parent: Path, *, prefix: str = PARTIAL) -> Path:
     """Return a new path whose name identifies this process."""
-    kernel, namespace = _host_identity()
-    return parent / f"{prefix}{os.getpid()}-{kernel}.{namespace}-{secrets.token_hex(3)}"
+    return parent / f"{prefix}{os.getpid()}-{_host_identity()}-{secrets.token_hex(3)}"
 
 
 def temporary_name() -> Path:
@@ -272,7 +269,7 @@ def pid_file(path: Path, *, what: str) -> Iterator[None]:
     Only one process can create it. The file of a process that is certainly dead is replaced; for
     one of another machine or container this cannot be known, and an error is raised.
     """
-    mine = f"{os.getpid()}-{'.'.join(_host_identity())}"
+    mine = f"{os.getpid()}-{_host_identity()}"
     for last in (False, True):
         try:
             with open(path, "x", encoding="ascii") as file:
@@ -351,17 +348,16 @@ def remove_if_empty(target: Path) -> None:
 
 
 @cache
-def _host_identity() -> tuple[str, str]:
+def _host_identity() -> str:
     """Return short hashes of the running kernel and of its namespace of process ids."""
-    kernel = text_of(_BOOT)
     try:
-        namespace = str(_PID_NAMESPACE.readlink())
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         namespace = None
+    kernel = text_of(Path("/proc/sys/kernel/random/boot_id"))
     if not kernel or not namespace:
-        return "unknown", secrets.token_hex(4)
-    short = [hashlib.sha256(each.encode()).hexdigest()[:8] for each in (kernel, namespace)]
-    return short[0], short[1]
+        return f"unknown.{secrets.token_hex(4)}"
+    return ".".join(hashlib.sha256(each.encode()).hexdigest()[:8] for each in (kernel, namespace))
 
 
 def _is_abandoned(path: Path, prefix: str) -> bool:
@@ -373,14 +369,13 @@ def _is_abandoned(path: Path, prefix: str) -> bool:
 def _is_dead(identity: str) -> bool:
     """Return whether the process ``pid-kernel.namespace`` was on this machine and has ended."""
     pid, _, host = identity.partition("-")
-    if host != ".".join(_host_identity()) or not pid.isdecimal():
+    if host != _host_identity() or not pid.isdecimal():
         return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
+    with contextlib.suppress(PermissionError, OverflowError):
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return True
     return False
 
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.core.errors import InputError, UnavailableError
+from trtbench.core.errors import InputError
+from trtbench.core.plugins import optional_library
 from trtbench.core.safety import check_file, read_bytes
 from trtbench.core.samples import AnyArray
 from trtbench.host.arrays import DAMAGE, read_archive, read_npy
@@ -54,13 +54,11 @@ def find_images(folder: Path) -> list[Path]:
 
 def read_image(path: Path, *, channels: int) -> Pixels:
     """Decode an image as grey or RGB, rotated as its Exif data say."""
-    from PIL import ImageOps
-
     with _opened(path) as opened:
-        upright = ImageOps.exif_transpose(opened)
+        upright = optional_library("PIL.ImageOps").exif_transpose(opened)
         if upright.mode.startswith("I"):  # 16 bits: Pillow would clip values above 255
             values = np.clip(np.asarray(upright), 0, 65535) >> 8
-            upright = pillow().fromarray(values.astype(np.uint8))
+            upright = optional_library("PIL.Image").fromarray(values.astype(np.uint8))
         picture = upright.convert("L" if channels == 1 else "RGB")
     pixels = np.asarray(picture, np.uint8)
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
@@ -76,7 +74,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image]:
-    image = pillow()
+    image = optional_library("PIL.Image")
     check_file(path)
     image.init()  # fills OPEN; some builds of Pillow lack WebP
     try:
@@ -93,7 +91,7 @@ def _opened(path: Path) -> Iterator[Image]:
 
 def scaled(pixels: Pixels, size: tuple[int, int], *, how: str = "bilinear") -> Pixels:
     """Resize pixels with antialiasing, as torchvision does with Pillow images."""
-    image = pillow()
+    image = optional_library("PIL.Image")
     one = pixels.shape[2] == 1
     picture = image.fromarray(pixels[:, :, 0] if one else pixels)
     method = getattr(image.Resampling, how.upper())
@@ -125,19 +123,6 @@ def _neighbours(count: int, old: int, *, edges: bool) -> tuple[AnyArray, ...]:
     return np.clip(low, 0, old - 1), np.clip(low + 1, 0, old - 1), *weights
 
 
-def pillow() -> ModuleType:
-    """Import Pillow; the error says how to install it."""
-    try:
-        from PIL import Image
-    except ImportError as problem:
-        raise UnavailableError(
-            "images need Pillow in the interpreter that runs the model",
-            facts={"reason": problem},
-            fix="pip install 'trtbench[tasks]'",
-        ) from None
-    return Image
-
-
 def read_map(path: Path) -> AnyArray:
     """Read a map of height and width; dimensions of size one are removed."""
     check_file(path)
@@ -154,20 +139,18 @@ def read_map(path: Path) -> AnyArray:
 
 def _npz(path: Path) -> AnyArray:
     """Return the only array, or one with a usual name, or the only one with depth in its name."""
-    parts = read_archive(path)
-    known = {part.lower(): part for part in parts}
-    depths = [part for part in parts if "depth" in part.lower()]
-    choices = list(parts) if len(parts) == 1 else []
-    choices += [known[name] for name in ("depth", "disparity", "gt", "arr_0") if name in known]
-    choices += depths if len(depths) == 1 else []
-    if not choices:
-        raise ValueError(f"which of its arrays is the map? {', '.join(parts) or 'it has none'}")
-    return parts[choices[0]]
+    parts = {part.lower(): array for part, array in read_archive(path).items()}
+    usual = [name for name in ("depth", "disparity", "gt", "arr_0") if name in parts]
+    depths = [name for name in parts if "depth" in name]
+    for choices in (list(parts), usual[:1], depths):
+        if len(choices) == 1:
+            return parts[choices[0]]
+    raise ValueError(f"which of its arrays is the map? {', '.join(parts) or 'it has none'}")
 
 
 def _image_map(path: Path) -> AnyArray:
     kind = "PNG" if path.suffix.lower() == ".png" else "TIFF"
-    with pillow().open(path, formats=[kind]) as picture:
+    with optional_library("PIL.Image").open(path, formats=[kind]) as picture:
         return np.asarray(picture)
 
 

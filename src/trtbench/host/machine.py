@@ -74,7 +74,7 @@ def read_environment(
         for index, (gpu, whole) in enumerate(zip(gpus, nvml.gpus(), strict=True)):
             signs = nvml.sharing_signs(whole.uuid) if whole.uuid else {}
             if gpu.uuid and gpu.uuid != whole.uuid:  # processes are those of the slice in use
-                signs["processes"] = nvml.process_count(gpu.uuid)
+                signs["processes"] = nvml.sharing_signs(gpu.uuid).get("processes")
             if "mps_daemon" in mps:  # the next program will use it
                 signs["mps"] = True
             shared |= {f"gpu{index}_{sign}": value for sign, value in signs.items()}

@@ -64,13 +64,6 @@ def _call(library: ModuleType, name: str, *arguments: object) -> Any:
         return None
 
 
-def _query_function(library: ModuleType, handle: object) -> Callable[..., Any]:
-    """Return a function that queries one device; without a handle, it returns ``None``."""
-    if handle is None:
-        return lambda *_: None
-    return lambda name, *arguments: _call(library, name, handle, *arguments)
-
-
 @contextmanager
 def keep_open() -> Iterator[None]:
     """Keep NVML initialized during the block, which speeds up several queries."""
@@ -98,7 +91,7 @@ def gpus() -> tuple[Gpu, ...]:
         version = _call(library, "nvmlSystemGetCudaDriverVersion_v2")  # 12040 for 12.4
         cuda = f"{version // 1000}.{version % 1000 // 10}" if version else None
         for index in range(_call(library, "nvmlDeviceGetCount") or 0):
-            ask = _query_function(library, _call(library, "nvmlDeviceGetHandleByIndex", index))
+            ask = Device(library, _call(library, "nvmlDeviceGetHandleByIndex", index)).ask
             capability = ask("nvmlDeviceGetCudaComputeCapability")
             found.append(
                 Gpu(
@@ -130,44 +123,34 @@ def slices(index: int) -> tuple[Gpu, ...]:
         for number in range(_call(library, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
             part = _call(library, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
             if part is not None:
-                ask = _query_function(library, part)
+                ask = Device(library, part).ask
                 name = _text(ask("nvmlDeviceGetName")) or "MIG slice"
                 uuid = _text(ask("nvmlDeviceGetUUID"))
                 found.append(Gpu(name=name, uuid=uuid, memory_bytes=_memory(ask)))
     return tuple(found)
 
 
-def process_count(uuid: str) -> int | None:
-    """Return how many processes use a GPU, including this one; ``None`` if unknown."""
-    with suppress(_NoNvml), _session() as library:
-        handle = _call(library, "nvmlDeviceGetHandleByUUID", uuid)
-        if handle is not None:
-            calls = (f"nvmlDeviceGet{kind}RunningProcesses" for kind in _RUNNING)
-            lists = [_call(library, name, handle) for name in calls]
-            if any(listed is not None for listed in lists):
-                return len({item.pid for listed in lists for item in listed or ()})
-    return None
-
-
 def sharing_signs(uuid: str) -> dict[str, Scalar]:
     """Return signs that a GPU is shared; values that NVML does not report are absent.
 
-    Keys: ``processes`` (a count), ``utilisation`` (a fraction), ``display``, ``mig``, ``mps``,
-    ``exclusive`` (compute mode allows one process).
+    Keys: ``processes`` (a count, including this one), ``utilisation`` (a fraction), ``display``,
+    ``mig``, ``mps``, ``exclusive`` (compute mode allows one process).
     """
     with suppress(_NoNvml), _session() as library:
         handle = _call(library, "nvmlDeviceGetHandleByUUID", uuid)
         if handle is None:
             return {}
-        ask = _query_function(library, handle)
+        ask = Device(library, handle).ask
         rates = ask("nvmlDeviceGetUtilizationRates")
         mode = ask("nvmlDeviceGetComputeMode")
+        lists = [ask(f"nvmlDeviceGet{kind}RunningProcesses") for kind in _RUNNING]
+        running = {item.pid for listed in lists for item in listed or ()}
         signs: dict[str, Scalar] = {
-            "processes": process_count(uuid),
+            "processes": len(running) if any(each is not None for each in lists) else None,
             "utilisation": None if rates is None else rates.gpu / 100,
             "display": _flag(ask("nvmlDeviceGetDisplayActive")),
             "mig": _flag(_first(ask("nvmlDeviceGetMigMode"))),
-            "mps": bool(ask("nvmlDeviceGetMPSComputeRunningProcesses")),
+            "mps": bool(lists[-1]),
             "exclusive": None if mode is None else mode == EXCLUSIVE_PROCESS,
         }
         return {name: value for name, value in signs.items() if value is not None}
@@ -192,7 +175,7 @@ class Device:
     def ask(self, name: str, *arguments: object) -> Any:
         """Call a function of NVML by its name; returns ``None`` if it is not supported."""
         key = (name, *(argument for argument in arguments if isinstance(argument, int)))
-        if key in self._refused:
+        if key in self._refused or self._handle is None:
             return None
         answer = _call(self._library, name, self._handle, *arguments)
         if answer is None:

@@ -48,9 +48,23 @@ class Exit:
     """How a process ended: with a status, by a signal, or by its time limit."""
 
     seconds: float
-    status: int | None
-    signal: str | None
+    code: int  # below zero: the signal that ended it
     timed_out: bool = False
+
+    @property
+    def status(self) -> int | None:
+        return self.code if self.code >= 0 else None
+
+    @property
+    def signal(self) -> str | None:
+        if self.code >= 0:
+            return None
+        known = -self.code in list(signal.Signals)
+        return signal.Signals(-self.code).name if known else f"signal {-self.code}"
+
+    @property
+    def text(self) -> str:
+        return f"ended by {self.signal}" if self.signal else f"ended with status {self.status}"
 
 
 class Child:
@@ -167,16 +181,7 @@ class Child:
             self.read_lines([self._events])  # the last lines may arrive together with the end
         for descriptor in (self._events, *self._handles):
             os.close(descriptor)
-        name = None
-        if code < 0:
-            known = -code in list(signal.Signals)
-            name = signal.Signals(-code).name if known else f"signal {-code}"
-        return Exit(
-            seconds=time.monotonic() - self._started,
-            status=code if code >= 0 else None,
-            signal=name,
-            timed_out=timed_out,
-        )
+        return Exit(seconds=time.monotonic() - self._started, code=code, timed_out=timed_out)
 
 
 def _send(send: Callable[[int, int], None], pid: int, number: int) -> None:
@@ -380,7 +385,7 @@ def program_output(program: str, *arguments: str) -> str:
             ended = run_process([found, *arguments], log=log, timeout_s=10.0)
         except OSError:
             return ""
-        return log.read_text(errors="replace") if ended.status == 0 else ""
+        return log.read_text(errors="replace") if ended.code == 0 else ""
 
 
 def find_trtexec(*, folders: Sequence[Path] = TRTEXEC_FOLDERS) -> Path | None:
@@ -425,8 +430,8 @@ def help_text(binary: str, *, timeout_s: float = 60.0) -> str:
             raise UnavailableError(
                 f"{binary} does not start", facts={"reason": problem.strerror or problem}
             ) from None
-    if end.timed_out or end.status != 0:
-        how = f"no answer within {timeout_s:.0f} s" if end.timed_out else text_of_exit(end)
+    if end.timed_out or end.code:
+        how = f"no answer within {timeout_s:.0f} s" if end.timed_out else end.text
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
         raise UnavailableError(
             f"{binary} --help does not work", facts={"end": how, "last line": last}, fix=INSTALL
@@ -464,15 +469,3 @@ def run_logged(
             text = "".join(map(mask, text.splitlines(keepends=True)))
             log.write_bytes(text.encode("utf-8", "surrogateescape"))
     return end
-
-
-def text_of_exit(end: Exit) -> str:
-    return f"ended by {end.signal}" if end.signal else f"ended with status {end.status}"
-
-
-def status_of(end: Exit) -> int | None:
-    """Return the exit status as a record stores it: a negative number for a signal."""
-    if end.signal is None:
-        return end.status
-    number = getattr(signal, end.signal, None) or end.signal.rpartition(" ")[2]
-    return -int(number)

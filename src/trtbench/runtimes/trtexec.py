@@ -105,17 +105,13 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     missing = [name for name in files if not _has_content(folder / name)]
     problem = None
     if end.status != 0:
-        problem = programs.text_of_exit(end) + (
-            ", but its log says PASSED" if result == "passed" else ""
-        )
+        problem = end.text + (", but its log says PASSED" if result == "passed" else "")
     elif result == "failed":
         problem = "ended with status 0, but its log says FAILED"
     elif missing:
         problem = f"ended with status 0, but did not write {' and '.join(missing)}"
     if problem is not None:
-        raise conditions.error_from_log(
-            f"trtexec {problem}", data=data, status=programs.status_of(end)
-        )
+        raise conditions.error_from_log(f"trtexec {problem}", data=data, status=end.code)
     try:  # a damaged file is an error of trtexec, not of the user
         with open(folder / "times.json", "rb") as file:
             found = read_times(file, where="times.json", warmup_ms=warmup_s * 1e3)
@@ -128,7 +124,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
         raise conditions.error_from_log(
             f"trtexec wrote a file that cannot be read: {damage.message}",
             data=data,
-            status=programs.status_of(end),
+            status=end.code,
             facts=dict(damage.facts),
         ) from None
     if run is not None:

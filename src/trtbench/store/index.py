@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import math
 import os
 import sqlite3
@@ -20,10 +19,11 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import ArgumentError, DatabaseError
 
 from trtbench.core.codec import prepared_for_decoding
-from trtbench.core.errors import StoreError, UnavailableError, UsageError, writing
+from trtbench.core.errors import StoreError, UsageError, writing
+from trtbench.core.plugins import optional_library
 from trtbench.core.safety import clean_line, mask
 from trtbench.core.units import instant_from_text
-from trtbench.host.files import NoLocksError, try_lock
+from trtbench.host.files import exclusive
 from trtbench.store.directory import DamagedIndexError, Entry, ReadOnlyIndexError
 from trtbench.store.place import Place
 
@@ -63,12 +63,7 @@ def engine_from_url(url: str) -> Engine:
             connection.execute("PRAGMA foreign_keys=ON")
 
         return engine
-    if importlib.util.find_spec("psycopg") is None:
-        raise UnavailableError(
-            "a store in PostgreSQL needs the driver psycopg",
-            facts={"store": mask(url)},
-            fix="pip install 'trtbench[postgres]'",
-        )
+    optional_library("psycopg")
     try:
         parsed = sa.make_url(url)
         limits = {} if "connect_timeout" in parsed.query else {"connect_timeout": BUSY_S}
@@ -370,19 +365,13 @@ def open_index(place: Place) -> tuple[Index, str | None]:
         return Index(IN_MEMORY), "the store is read-only; its runs are listed from its folders"
     except DamagedIndexError:
         pass
-    with writing(file):  # one process at a time
-        descriptor = os.open(file.parent, os.O_RDONLY)
+    with writing(file), exclusive(file.parent):
         try:
-            with contextlib.suppress(NoLocksError):
-                try_lock(descriptor, block=True)
-            try:
-                return _opened(place, file), None  # another process has replaced it meanwhile
-            except DamagedIndexError:
-                backup = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-                file.rename(backup)
-            return _opened(place, file), f"the index was damaged; it is kept as {backup.name}"
-        finally:
-            os.close(descriptor)
+            return _opened(place, file), None  # another process has replaced it meanwhile
+        except DamagedIndexError:
+            backup = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+            file.rename(backup)
+        return _opened(place, file), f"the index was damaged; it is kept as {backup.name}"
 
 
 def _opened(place: Place, file: Path) -> Index:

@@ -276,7 +276,6 @@ def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], Any
             )
         found = {tensors[0].name: array_files.read_npy(path)}
     else:
-        array_files.check_npz(path)
         names = array_files.archive_names(path)
         labelled = next((name for name in LABELS if name in names), None)
         rest = [name for name in names if name not in LABELS]

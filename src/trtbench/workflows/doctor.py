@@ -17,13 +17,13 @@ from trtbench.core.results import ShortView
 from trtbench.core.run import Gpu
 from trtbench.core.safety import expand_home
 from trtbench.core.spec import Value
-from trtbench.core.units import text_from_bytes
+from trtbench.core.units import counted, text_from_bytes
 from trtbench.host import machine as versions
 from trtbench.host import nvml
 from trtbench.host import process as programs
 from trtbench.host.files import temporary_folder
 from trtbench.host.machine import container, mps_settings
-from trtbench.host.process import run_process, tail
+from trtbench.host.process import module_command, run_process, tail
 from trtbench.host.workers import WORKER_NEEDS, worker_environment
 from trtbench.runtimes import RUNTIMES
 
@@ -199,8 +199,8 @@ def _gpu_text(gpu: Gpu, *further: str | None) -> str:
     capability = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else None
     memory = text_from_bytes(gpu.memory_bytes) if gpu.memory_bytes else None
     limit = f"power limit {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else None
-    count = nvml.process_count(gpu.uuid) if gpu.uuid else None
-    use = f"in use by {count} {'process' if count == 1 else 'processes'}" if count else None
+    count = nvml.sharing_signs(gpu.uuid).get("processes") if gpu.uuid else None
+    use = f"in use by {counted(int(count), 'process', 'processes')}" if count else None
     return ", ".join(filter(None, (gpu.name, capability, memory, limit, use, *further)))
 
 
@@ -222,15 +222,6 @@ def _check_store(location: str | None) -> Check:
 
 TIMEOUT_S = 60.0  # importing a large library from a cold disk takes up to half a minute
 
-_PROBE_CODE = """
-import importlib.util as u, sys
-s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
-m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
-from trtbench.workflows.doctor import report_runtime
-report_runtime(sys.argv[1], events=int(sys.argv[2]))
-"""
-"""Loads this package in another interpreter, as for a measurement."""
-
 
 class ProbeAnswer(Value, frozen=True, kw_only=True):
     """Whether a runtime works: the reason why not, or the problem of checking it."""
@@ -242,14 +233,12 @@ class ProbeAnswer(Value, frozen=True, kw_only=True):
 
 def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> ProbeAnswer:
     """Check a runtime in a new process of the interpreter that would run it."""
-    package = Path(__file__).resolve().parents[1]
-    code = _PROBE_CODE.format(init=str(package / "__init__.py"), folder=str(package))
     heard: dict[str, str | None] = {}
     with temporary_folder() as folder:
         log = folder / "log.txt"
         try:
             end = run_process(
-                [python, "-c", code, name, "{events}"],
+                [*module_command("trtbench.workflows.doctor", python=python), name, "{events}"],
                 log=log,
                 timeout_s=timeout_s,
                 env=worker_environment(python),
@@ -289,3 +278,7 @@ def report_runtime(name: str, *, events: int) -> None:
     except (Exception, SystemExit) as problem:
         line = str(problem).partition("\n")[0]
         send(problem=f"{type(problem).__name__}: {line}".removesuffix(": "))
+
+
+if __name__ == "__main__":
+    report_runtime(sys.argv[1], events=int(sys.argv[2]))

@@ -131,9 +131,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     # trtexec may write the engine, print PASSED and crash on exit: the engine is valid.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     if end.status != 0 and not crashed:
-        raise error_from_log(
-            f"trtexec {process.text_of_exit(end)}", data=data, status=process.status_of(end)
-        )
+        raise error_from_log(f"trtexec {end.text}", data=data, status=end.code)
     if not engine.is_file() or engine.stat().st_size == 0:
         message = "trtexec ended with status 0 and did not write the engine"
         raise error_from_log(message, data=data, status=0)
@@ -169,7 +167,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
             conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
             facts=facts,
             notes=(*warnings, *prepared.notes, *dict.fromkeys(warned)),
-            findings=crashed_builder.findings(process.text_of_exit(end)) if crashed else (),
+            findings=crashed_builder.findings(end.text) if crashed else (),
         )
     names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
     files = {ending: name for ending, name in names.items() if (folder / name).is_file()}

@@ -22,7 +22,7 @@ from trtbench.analysis.localize import precision_problem
 from trtbench.analysis.onnx_graph import describe_preparation
 from trtbench.analysis.scores import sqnr_from_rel_l2
 from trtbench.analysis.sweep import pareto_front
-from trtbench.core.metrics import is_share
+from trtbench.core.metrics import metric as metric_named
 from trtbench.core.results import Localization, Localized, NodeGroup, Numbers
 from trtbench.core.run import Run, Scalar, Score
 from trtbench.core.units import (
@@ -281,7 +281,7 @@ def _task_section(found: TableValue, most: int) -> Section:
     def text(title: str, value: Scalar) -> str | None:
         if not isinstance(value, float):
             return None
-        share = found.title.startswith("Top-1") or is_share(title.split()[-1])
+        share = found.title.startswith("Top-1") or metric_named(title.split()[-1]).is_share
         return f"{100 * value:.2f} %" if share else f"{value:.4g}"
 
     columns, count = plain_columns(found.headings, found.rows, text), len(found.rows)
@@ -592,7 +592,7 @@ def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> s
         return MISSING
     if metric == "sqnr_db":
         return _decibels(value, signed=signed).shown
-    if is_share(metric):
+    if metric_named(metric).is_share:
         return text_from_fraction(value, signed=signed)
     return with_minus(f"{value:+.4g}" if signed else f"{value:.4g}")
 

@@ -17,9 +17,8 @@ from trtbench.analysis.stored_comparison import CERTAIN, Ladder
 from trtbench.analysis.verdict import in_cycles, launches_hint
 from trtbench.core.properties import model_name, title_of_record
 from trtbench.core.results import Comparison, GateResult, Verdict
-from trtbench.core.run import Run, Scores, known_value, precision_of
+from trtbench.core.run import Interval, Run, Scores, known_value, precision_of
 from trtbench.core.units import (
-    Ends,
     common_unit,
     counted,
     text_from_change,
@@ -322,7 +321,7 @@ def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
         times = []
         for side in bursts:  # digits that differ between launches are not shown
             seconds = [median(each.burst_s) for each in side]
-            ends = Ends(min(seconds), max(seconds))
+            ends = Interval(low=min(seconds), high=max(seconds), level=1.0, meaning="range")
             times.append(text_from_duration(median(seconds), bounds=ends))
         graph = known_value(compared.baseline.record.conditions.get("cuda_graph"))
         what = "graph launches" if graph is True else "plain enqueues (no CUDA graph)"
