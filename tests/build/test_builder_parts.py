@@ -13,9 +13,9 @@ OLD = tensorrt.abilities_of_version("8.6.1", flavour="tensorrt")
 
 def test_progress_of_nested_phases_never_goes_back() -> None:
     tree, seen = tensorrt.PhaseTree(), []
-    tree.start("build", None, 4)
+    tree.start("build", 4)
     for outer in range(4):
-        tree.start(f"inner{outer}", "build", 2)
+        tree.start(f"inner{outer}", 2)
         for inner in range(2):
             tree.step(f"inner{outer}", inner)
             seen.append(tree.done())

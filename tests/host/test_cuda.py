@@ -58,26 +58,3 @@ def test_real_bindings_have_every_function_the_door_uses() -> None:
     if code:
         with pytest.raises(UnavailableError):
             open_cuda()
-
-
-def test_before_cuda_12_flags_are_set_only_where_they_are_others() -> None:
-    """A context that exists already, made as it should be, refuses to be told again."""
-
-    class Old(Cudart):
-        def __getattribute__(self, name: str) -> object:
-            if name == "cudaInitDevice":
-                raise AttributeError(name)
-            return super().__getattribute__(name)
-
-        def cudaGetDeviceFlags(self) -> tuple[Code, int]:
-            return Code.success, self.flags
-
-        def cudaSetDeviceFlags(self, flags: int) -> tuple[Code]:
-            self.flags = flags
-            return (Code.success,)
-
-    for spin, expected in ((True, 8 | 1), (False, 0)):
-        api = Old()
-        api.flags = 8 | 1
-        with Cuda(api, spin=spin):
-            assert api.flags == expected

@@ -29,7 +29,7 @@ from trtbench.core.run import (
 from trtbench.core.safety import mask_values
 from trtbench.core.spec import RunSpec
 from trtbench.core.units import counted, text_from_rate, text_from_seconds, text_from_shape
-from trtbench.core.words import CudaGraph, Protocol
+from trtbench.core.words import Protocol
 
 _GRAPH = ("--useCudaGraph", "--noCudaGraph")
 _TRANSFERS = ("--noDataTransfers", "--includeDataTransfers")
@@ -65,12 +65,6 @@ def protocol_of(record: AnyRecord) -> Protocol:
 def streams_of(record: AnyRecord) -> int:
     ran = setting_of(record, "streams")
     return ran if isinstance(ran, int) else record.spec.streams
-
-
-def cuda_graph_of(record: AnyRecord) -> CudaGraph:
-    """Whether queries were launched as a CUDA graph; ``auto`` if unknown."""
-    ran = setting_of(record, "cuda_graph")
-    return "on" if ran is True else "off" if ran is False else "auto"
 
 
 def options_of(record: AnyRecord) -> dict[str, str]:

@@ -81,15 +81,6 @@ def may_be_colours(shape: Shape) -> bool:
     return likely and min(sides) >= 8 and max(sides) <= 4 * min(sides)  # others are sequences
 
 
-def precision_that_ran(recorded: object, *, asked: str | None) -> str | None:
-    """Return the recorded precision, under the requested name if the two agree."""
-    types = types_of(recorded)
-    if not types:
-        return None
-    matches = asked is not None and matches_precision(asked, types)
-    return asked if matches else name_from_types(types)
-
-
 def types_of(precision: object) -> frozenset[str]:
     """Return the types of a precision in any spelling: ``FP32+FP16`` has two."""
     words = str(precision).lower().replace(",", "+").split("+") if precision is not None else ()
@@ -162,9 +153,7 @@ class LoadSearch(Value, frozen=True, kw_only=True):
     budget_s: float = 30.0  # from loading the model to the answer
     probe_s: float | None = None  # seconds at each rate; `None` follows from the budget
     most_hz: float | None = None  # the highest rate to try; `None` is the capacity
-    capacity_hz: float = (
-        0.0  # queries per second, one after the other: the highest sustainable rate
-    )
+    capacity_hz: float = 0.0  # queries one after the other: the highest sustainable rate
     lone_s: float = 0.0  # the percentile of queries one after the other, without any load
     likely_hz: float | None = None  # where the percentile reaches the limit; `None`: at no rate
     highest_hz: float | None = None  # lower end of the doubt: meets the limit; `None`: no rate
@@ -361,8 +350,6 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
 
 
 AnyRecord = RunRecord | FailedRun
-
-
 R = TypeVar("R", bound=RunRecord | FailedRun)
 
 
@@ -382,7 +369,10 @@ def precision_in(conditions: Mapping[str, Fact], *, asked: str | None) -> str | 
     """Return the precision in conditions, under the requested name if they agree."""
     if asked == "tf32" and known_value(conditions.get("tf32")) is False:
         asked = None
-    return precision_that_ran(known_value(conditions.get("precision")), asked=asked)
+    types = types_of(known_value(conditions.get("precision")))
+    if asked is not None and types and matches_precision(asked, types):
+        return asked
+    return name_from_types(types) if types else None
 
 
 def without_secrets(record: R) -> R:

@@ -31,9 +31,8 @@ class Interval(Value, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """Its level: ``99 %``, or that it rests on an assumption, which has no level."""
-        return (
-            f"with {ASSUMED_DRIFT}" if ASSUMED_DRIFT in self.meaning else f"{100 * self.level:g} %"
-        )
+        drifts = ASSUMED_DRIFT in self.meaning
+        return f"with {ASSUMED_DRIFT}" if drifts else f"{100 * self.level:g} %"
 
     @property
     def half_width(self) -> float:

@@ -22,12 +22,9 @@ from trtbench.core.errors import JobError, UnavailableError
 from trtbench.core.spec import Value
 from trtbench.host.early_context import DRIVER
 
-MODULES = ("cuda.bindings.runtime", "cuda.cudart")  # the second is the name before cuda-python 13
-
 INSTALL = "pip install 'cuda-bindings==12.9.*' (or 13.* if the driver supports CUDA 13)"
 
 SPIN, BLOCKING_EVENT = 1, 1  # cudaDeviceScheduleSpin, cudaEventBlockingSync
-SCHEDULE = 7  # cudaDeviceScheduleMask: the flags that say how the host waits
 FLAGS_ARE_VALID = 1  # cudaInitDeviceFlagsAreValid
 NON_BLOCKING = 1  # cudaStreamNonBlocking: no implicit waiting for the default stream
 Call = Callable[[], None]
@@ -73,15 +70,8 @@ class Cuda:
                 fix="--device cuda:0" if count else None,
             )
         # How the host waits must be set before the context is created.
-        flags = schedule_flags(spin=spin)
-        if hasattr(api, "cudaInitDevice"):
-            self.call("cudaInitDevice", device, flags, FLAGS_ARE_VALID)
-            self.call("cudaSetDevice", device)
-            return
+        self.call("cudaInitDevice", device, schedule_flags(spin=spin), FLAGS_ARE_VALID)
         self.call("cudaSetDevice", device)
-        # Setting flags fails if the context exists, even if they are the same.
-        if int(self.call("cudaGetDeviceFlags")) & SCHEDULE != flags:
-            self.call("cudaSetDeviceFlags", flags)
 
     def __enter__(self) -> Cuda:
         return self
@@ -126,7 +116,7 @@ class Cuda:
         try:
             return int(self._create("cudaFree", "cudaMalloc", size))
         except CudaError:
-            self._clear_error()
+            self._api.cudaGetLastError()  # clears it: a later call would return it, too
             free, total = self.memory()
             raise no_memory(size, free=free, total=total) from None
 
@@ -196,7 +186,7 @@ class Cuda:
         finally:
             code, graph = self._api.cudaStreamEndCapture(stream)
         if code or refused:
-            self._clear_error()
+            self._api.cudaGetLastError()  # as in malloc
             raise CaptureError(
                 "the work cannot be captured in a CUDA graph",
                 facts={"reason": self._text(code) if code else "the work could not be enqueued"},
@@ -226,10 +216,6 @@ class Cuda:
             facts={"call": name, "error": f"{getattr(code, 'name', 'cudaError')} ({int(code)})"},
         )
 
-    def _clear_error(self) -> None:
-        """Clear the error that CUDA would return from a later call."""
-        self._api.cudaGetLastError()
-
     def _text(self, code: SupportsInt) -> str:
         failed, text = self._api.cudaGetErrorString(code)
         if failed or text is None:
@@ -243,15 +229,13 @@ def open_cuda(device: str | None = None, *, spin: bool = False) -> Cuda:
 
 
 def runtime_module() -> ModuleType:
-    """Import the CUDA bindings, under their new or old name."""
-    reason = "not installed"
-    for name in MODULES:
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError:
-            continue
-        except Exception as problem:  # a broken native library raises various exceptions
-            reason = str(problem)
+    """Import the CUDA bindings."""
+    try:
+        return importlib.import_module("cuda.bindings.runtime")
+    except ModuleNotFoundError:
+        reason = "not installed"
+    except Exception as problem:  # a broken native library raises various exceptions
+        reason = str(problem)
     raise UnavailableError(
         "CUDA cannot be used from Python here", facts={"cuda-bindings": reason}, fix=cuda_fix()
     )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from trtbench.core.run import Gpu, Scalar
 
@@ -157,13 +157,6 @@ def sharing_signs(uuid: str) -> dict[str, Scalar]:
     return {}
 
 
-class Refusal(NamedTuple):
-    """Why a device rejected a command."""
-
-    reason: str
-    needs_root: bool = False
-
-
 class Device:
     """One GPU with NVML kept open; a query that fails once is not repeated."""
 
@@ -186,15 +179,12 @@ class Device:
         """Query the MIG slice in use, for values that belong to a slice: memory, processes."""
         return _call(self._library, name, self._part)
 
-    def command(self, name: str, *arguments: object) -> Refusal | None:
-        """Send the device a command; returns the reason if it was rejected, else ``None``."""
-        function = getattr(self._library, name, None)
-        if function is None:
-            return Refusal(f"nvidia-ml-py has no {name}")
+    def command(self, name: str, *arguments: object) -> Exception | None:
+        """Send the device a command; returns the exception if it was rejected, else ``None``."""
         try:
-            function(self._handle, *arguments)
+            getattr(self._library, name)(self._handle, *arguments)
         except Exception as problem:  # NVML has an exception class for each error
-            return Refusal(str(problem), needs_root="NoPermission" in type(problem).__name__)
+            return problem
         return None
 
     def sm_clock_hz(self) -> float | None:

@@ -15,12 +15,11 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
 
 from trtbench.core.run import Scalar
 from trtbench.core.samples import TelemetrySample
@@ -69,14 +68,6 @@ class Growth(Value, frozen=True, kw_only=True):
     seconds: float
     limits_s: dict[str, float]
     energy_j: float | None
-
-
-class TelemetrySource(Protocol):
-    """A device from which samples and counters can be read."""
-
-    def sample(self, at_s: float) -> TelemetrySample: ...
-
-    def counters(self, *, energy: bool = False) -> Counters: ...
 
 
 class NvmlSource:
@@ -175,6 +166,9 @@ class TegraSource:
         return Counters(at_s=time.monotonic(), sm_clock_hz=self.sample(0.0).sm_clock_hz)
 
 
+TelemetrySource = NvmlSource | TegraSource
+
+
 def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
     """Parse a line of tegrastats, in the formats of several JetPacks; ``None`` for other lines."""
     memory, gpu = re.search(r"\bRAM (\d+)/(\d+)MB", line), _GPU.search(line)
@@ -203,21 +197,15 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
 class Sampler:
     """Samples a device in its own thread, at an interval, until it is stopped."""
 
-    def __init__(
-        self,
-        source: TelemetrySource,
-        *,
-        interval_s: float = 0.1,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._source, self._interval_s, self._clock = source, interval_s, clock
+    def __init__(self, source: TelemetrySource, *, interval_s: float) -> None:
+        self._source, self._interval_s = source, interval_s
         self._samples: list[TelemetrySample] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="telemetry", daemon=True)
         self._began = 0.0
 
     def start(self) -> None:
-        self._began = self._clock()
+        self._began = time.monotonic()
         self._thread.start()
 
     def wait(self, seconds: float) -> None:
@@ -233,10 +221,10 @@ class Sampler:
 
     def _sample(self) -> None:
         while not self._over.is_set():
-            at = self._clock() - self._began
+            at = time.monotonic() - self._began
             self._samples.append(self._source.sample(at))
             # A slow sample must not delay the next one.
-            self._over.wait(max(0.0, self._interval_s - (self._clock() - self._began - at)))
+            self._over.wait(max(0.0, self._interval_s - (time.monotonic() - self._began - at)))
 
 
 @contextmanager
@@ -349,8 +337,8 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
             stack.callback(device.command, _UNLOCK)
             yield Lock(locked=True, clock_mhz=clock)
             return
-        reason = refused.reason
-        if refused.needs_root:
+        reason = str(refused)
+        if "NoPermission" in type(refused).__name__:
             command = f"sudo nvidia-smi -i {index} -lgc {clock},{clock}"
             reason = f"that needs root ({command})"
             if os.geteuid() == 0:

@@ -302,7 +302,7 @@ def make_monitor(
             trt.IProgressMonitor.__init__(self)
 
         def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-            tree.start(phase_name, parent_phase, num_steps)
+            tree.start(phase_name, num_steps)
 
         def step_complete(self, phase_name: str, step: int) -> bool:
             tree.step(phase_name, step)
@@ -351,36 +351,29 @@ class PhaseTree:
     """Computes one overall progress, which never decreases, from nested phases and their steps."""
 
     def __init__(self) -> None:
-        self._phases: dict[str, list[float]] = {}
-        """For each phase, the finished steps and all steps."""
-        self._parents: dict[str, str | None] = {}
+        self._phases: dict[str, tuple[float, float]] = {}
+        """Finished steps and all steps of each phase, the outermost first."""
         self._reached = 0.0
 
-    def start(self, name: str, parent: str | None, steps: int) -> None:
-        self._parents[name] = parent if parent in self._phases else None
-        self._phases[name] = [0.0, float(max(steps, 1))]
+    def start(self, name: str, steps: int) -> None:
+        self._phases[name] = 0.0, float(max(steps, 1))
 
     def step(self, name: str, step: int) -> None:
         if name in self._phases:
-            self._phases[name][0] = min(step + 1.0, self._phases[name][1])
+            steps = self._phases[name][1]
+            self._phases[name] = min(step + 1.0, steps), steps
 
     def finish(self, name: str) -> None:
-        known = self._phases.pop(name, None) is not None
-        if known and self._parents[name] is None and not self._phases:
+        if self._phases.pop(name, None) is not None and not self._phases:
             self._reached = 1.0
 
     def done(self) -> float:
         """Return the progress of the outermost phase, including that of its inner phases."""
-        top = next((each for each in self._phases if self._parents[each] is None), None)
-        if top is not None:
-            self._reached = max(self._reached, min(self._part(top), 1.0))
+        part = 0.0
+        for finished, steps in reversed([*self._phases.values()]):
+            part = (finished + part * (finished < steps)) / steps
+        self._reached = max(self._reached, part)
         return self._reached
-
-    def _part(self, name: str) -> float:
-        finished, steps = self._phases[name]
-        inner = [each for each in self._phases if self._parents[each] == name]
-        within = max((self._part(each) for each in inner), default=0.0)
-        return (finished + within * (finished < steps)) / steps
 
 
 DRIVER = "libcuda.so.1"

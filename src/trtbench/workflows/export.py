@@ -10,7 +10,7 @@ from typing import Any, Literal
 from trtbench.analysis.summary import summary_from_run
 from trtbench.core.errors import InputError, StoreError, writing
 from trtbench.core.plugins import optional_library
-from trtbench.core.properties import cuda_graph_of, setting_of
+from trtbench.core.properties import setting_of
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, gpu_of
 from trtbench.core.safety import clean_line, mask
@@ -58,7 +58,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
     """Return a run as flat fields, with units in their names."""
     record = run.record if isinstance(run, Run) else run
     spec, environment = record.spec, record.environment
-    gpu = gpu_of(record)
+    gpu, graph = gpu_of(record), setting_of(record, "cuda_graph")
     findings = run.findings if isinstance(run, Run) else ()
     grave = [each.code for each in findings if each.severity != "note"]
     row = {
@@ -75,7 +75,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
         "protocol": entry.protocol,
         "launches": spec.launches,
         "streams": setting_of(record, "streams"),
-        "cuda_graph": cuda_graph_of(record),
+        "cuda_graph": "on" if graph is True else "off" if graph is False else "auto",
         "transfers": setting_of(record, "transfers"),
         "threads": setting_of(record, "threads"),
         "device": spec.device,
