@@ -36,12 +36,12 @@ def branches(count: int) -> LayerTable:
 @pytest.mark.parametrize("engine", [fp16_chain(), int8_chain(), branches(1), branches(120)])
 def test_every_layer_has_a_place_of_its_own(engine: LayerTable) -> None:
     placed = place_layers(engine)
-    assert sorted(each.layer for each in placed.boxes) == list(range(len(engine.layers)))
-    taken = sorted((each.x, each.y) for each in placed.boxes)
+    assert sorted(placed.corners) == list(range(len(engine.layers)))
+    taken = sorted(placed.corners.values())
     for (x1, y1), (x2, y2) in pairwise(taken):
         assert abs(x1 - x2) >= BOX_W or abs(y1 - y2) >= BOX_H
-    assert all(0 <= each.x <= placed.width - BOX_W + 1 for each in placed.boxes)
-    assert all(0 <= each.y <= placed.height - BOX_H + 1 for each in placed.boxes)
+    assert all(0 <= x <= placed.width - BOX_W + 1 for x, _ in taken)
+    assert all(0 <= y <= placed.height - BOX_H + 1 for _, y in taken)
 
 
 def test_a_long_engine_is_an_area_not_a_line() -> None:
@@ -59,7 +59,7 @@ def test_layers_that_run_no_kernel_are_bridged() -> None:
         [1, 0, 1],
     )
     placed = place_layers(engine)
-    assert [each.layer for each in placed.boxes] == [0, 2]
+    assert list(placed.corners) == [0, 2]
     assert placed.edges == ((0, 2),)
 
 

@@ -23,8 +23,11 @@ BYTES = {
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum")
 """Operators whose type the model sets; the others use the type of their neighbours."""
 
-_WIDTHS = {"half": 2.0, "float": 4.0, "int8": 1.0, "bfloat16": 2.0, "fp8": 1.0, "int4": 0.5}
-"""Bytes per weight, by the inspector's name of its type."""
+WEIGHT_TYPES = {
+    "half": "fp16", "float": "fp32", "int8": "int8", "bfloat16": "bf16", "bf16": "bf16",
+    "fp8": "fp8", "int4": "int4", "fp4": "fp4",
+}  # fmt: skip
+"""Types of weights, by the inspector's name for them."""
 _PRODUCTS = ("gemm", "MatrixMultiply")
 _RUNTIME_SUFFIXES = re.compile(r"^fused |_nchwc$|_nhwc$|_quant$|_token_\d+$")
 _RUNTIME_PREFIXES = re.compile(r"^(?:Fused|QLinear|Nhwc)+")
@@ -127,7 +130,8 @@ def traffic_of(
     moved: float = sum(math.prod(x.dimensions) * BYTES[x.dtype or ""] for x in known)
     for value in info.extra.values():
         if isinstance(value, dict) and isinstance(value.get("Count"), int):
-            moved += value["Count"] * _WIDTHS.get(str(value.get("Type", "")).lower(), 4.0)
+            kind = WEIGHT_TYPES.get(str(value.get("Type", "")).lower(), "fp32")
+            moved += value["Count"] * BYTES[kind]
     return round(moved)
 
 

@@ -7,7 +7,7 @@ most of them are in both engines: another export numbers its nodes differently.
 
 import math
 import re
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -25,7 +25,6 @@ from trtbench.layers.table import (
     LayerTable,
     Role,
     edges_of,
-    has_numbered_name,
     is_weighted,
     is_wider,
     myelin_ends,
@@ -42,6 +41,7 @@ _FAMILIES = {
     "fullyconnected": "product", "gemmconvolution": "product",
     "pooling": "pooling", "pointwise": "pointwise", "elementwise": "pointwise",
 }  # fmt: skip
+_NUMBERED = re.compile(r"^[A-Za-z]+_\d+$")  # ``Conv_12``: another export numbers differently
 _CLAMPS = ("Relu", "Clip", "LeakyRelu")  # often fused into kernels whose names omit them
 
 By = Literal["origin", "name", "place", "none"]
@@ -94,8 +94,7 @@ class _Alignment:
                 for node in between or layer.nodes:
                     if "QuantizeLinear" not in node:
                         holding.setdefault(node, []).append(layer.index)
-        left, right = ({node for node in side if has_numbered_name(node)} for side in holders)
-        counted = left | right if _names_unrelated(left, right) else set()
+        distrusted = _unrelated_names(*holders)
         offset = len(self.tables[0].layers)
         parent = list(range(offset + len(self.tables[1].layers)))
 
@@ -108,7 +107,9 @@ class _Alignment:
         linked: set[int] = set()
         for node, one in holders[0].items():
             other = holders[1].get(node)
-            if other is None or node in counted or max(len(one), len(other)) > MAX_LAYERS_PER_NODE:
+            if other is None or node in distrusted:
+                continue
+            if max(len(one), len(other)) > MAX_LAYERS_PER_NODE:
                 continue
             members = [*one, *(offset + index for index in other)]
             for each in members:
@@ -124,11 +125,7 @@ class _Alignment:
     def align_by_name(self, *, computing: bool = False) -> None:
         """Align layers with equal names; repeated names are aligned in order."""
         a, b = (self.unaligned(side, computing=computing) for side in (0, 1))
-        left, right = (
-            {layer.name for layer in side if has_numbered_name(layer.name.split(" + ")[0])}
-            for side in (a, b)
-        )
-        distrusted = left if left and right and _names_unrelated(left, right) else set()
+        distrusted = _unrelated_names(*([layer.name for layer in side] for side in (a, b)))
         waiting: dict[str, list[int]] = {}
         for layer in reversed(b):
             waiting.setdefault(layer.name, []).append(layer.index)
@@ -219,10 +216,11 @@ def align(a: LayerTable, b: LayerTable) -> list[tuple[Sequence[int], Sequence[in
     return sides.pairs
 
 
-def _names_unrelated(left: Collection[str], right: Collection[str]) -> bool:
-    """Whether too few numbered names are on both sides to be of the same export."""
+def _unrelated_names(a: Iterable[str], b: Iterable[str]) -> set[str]:
+    """Return the numbered names, if too few are on both sides to be of the same export."""
+    left, right = ({n for n in side if _NUMBERED.match(n.split(" + ")[0])} for side in (a, b))
     smaller = min(len(left), len(right))
-    return not smaller or len({*left} & {*right}) < MIN_SHARED_NAMES * smaller
+    return left | right if len(left & right) < MIN_SHARED_NAMES * smaller else set()
 
 
 def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -413,7 +411,7 @@ def _content(layers: Sequence[Layer]) -> list[list[str]]:
     found = []
     for layer in layers:
         nodes = [node for node in layer.nodes if "QuantizeLinear" not in node]
-        found.append(sorted(main_operators(layer) if any(map(has_numbered_name, nodes)) else nodes))
+        found.append(sorted(main_operators(layer) if any(map(_NUMBERED.match, nodes)) else nodes))
     return sorted(found)
 
 
@@ -504,19 +502,11 @@ def rows_from_layers(layers: Iterable[Layer]) -> list[Row]:
 
 def rows_from_groups(groups: Iterable[Group], *, by: str) -> list[Row]:
     """Return one row per group; the first column is named after the grouping key."""
-    return [
-        {
-            by.partition(":")[0] if by.partition(":")[0].isalpha() else "pattern": group.name,
-            "layers": group.layers,
-            "average_s": group.average_s,
-            "time_s": group.seconds,
-            "share": group.share,
-            "flops": group.flops,
-            "traffic_bytes": group.traffic_bytes,
-            "precisions": group.precisions,
-        }
-        for group in groups
-    ]
+    key = by.partition(":")[0]
+    fields = {key if key.isalpha() else "pattern": "name", "layers": "layers",
+              "average_s": "average_s", "time_s": "seconds", "share": "share", "flops": "flops",
+              "traffic_bytes": "traffic_bytes", "precisions": "precisions"}  # fmt: skip
+    return [{column: getattr(x, name) for column, name in fields.items()} for x in groups]
 
 
 def rows_from_diff(diff: EngineDiff) -> list[Row]:
@@ -741,7 +731,7 @@ def why(
     candidate: EngineFacts = NO_FACTS,
 ) -> Why | None:
     """Return the causes ranked by what they explain; ``None`` if a side has no profile."""
-    left, right, diff = baseline, candidate, difference(a, b, baseline, candidate)
+    diff = difference(a, b, baseline, candidate)
     a_s, b_s = diff.a_s, diff.b_s
     if a_s is None or b_s is None or diff.whole is None:
         return None
@@ -749,7 +739,7 @@ def why(
         note = f"by {diff.whole.what} it is the other way round than by the sum of its layers"
         diff = diff.having(notes=(f"{note}, which the profiler times one by one", *diff.notes))
     computed = {layer.precision for layer in b.layers if layer.precision}
-    asked = narrowest(right.asked) or narrowest(" ".join(computed))
+    asked = narrowest(candidate.asked) or narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
     excess = [
         (each, each.b_s - (each.a_s / gain if _has_weighted_layer(each, a) else each.a_s))
@@ -758,22 +748,23 @@ def why(
     every = [*_layer_causes(excess, b, asked)] if diff.related else []
     missing = math.fsum(seconds for _, seconds in excess)
     shortfall = missing
-    if right.enqueue_s and right.gpu_s and right.waits_for_launches:
+    if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         before, after = (
             max(0.0, facts.gpu_s - layers_s) if facts.gpu_s else 0.0
-            for facts, layers_s in ((left, a_s), (right, b_s))
+            for facts, layers_s in ((baseline, a_s), (candidate, b_s))
         )
-        enqueue, gpu = text_from_seconds(right.enqueue_s), text_from_seconds(right.gpu_s)
+        times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
         title, remedy, command = _CAUSES["enqueue"]
-        slow_host = Cause(
-            code="enqueue",
-            title=title,
-            seconds=after - before if after > before else None,
-            evidence=(f"enqueueing takes {enqueue}, the GPU {gpu}",),
-            try_=remedy,
-            command=command,
+        every.append(
+            Cause(
+                code="enqueue",
+                title=title,
+                seconds=after - before if after > before else None,
+                evidence=("enqueueing takes {}, the GPU {}".format(*times),),
+                try_=remedy,
+                command=command,
+            )
         )
-        every.append(slow_host)
         shortfall += max(0.0, after - before)
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = to_explain = max(0.0, shortfall)

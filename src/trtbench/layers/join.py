@@ -13,7 +13,7 @@ from trtbench.core.run import name_from_types, types_of
 from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime, TensorInfo
 from trtbench.core.units import text_from_shape
 from trtbench.layers import table as tables
-from trtbench.layers.cost import NodeCosts, flops_of, traffic_of
+from trtbench.layers.cost import WEIGHT_TYPES, NodeCosts, flops_of, traffic_of
 
 _OPERANDS = {
     "f16": "fp16", "bf16": "bf16", "f32": "fp32", "tf32": "tf32", "f64": "fp64",
@@ -33,11 +33,6 @@ _WORDS = (
     (re.compile(r"hmma|h884|h1688|h16816|f16f16|fp16|half|FP16"), "fp16"),
     (re.compile(r"scudnn|sgemm|ffma|fp32|FP32"), "fp32"),
 )  # parts of kernel names of cuDNN, cuBLAS, CUTLASS and pooling; the first that matches decides
-_WEIGHTS = {
-    "half": "fp16", "float": "fp32", "int8": "int8", "bfloat16": "bf16", "bf16": "bf16",
-    "fp8": "fp8", "int4": "int4", "fp4": "fp4",
-}  # fmt: skip
-"""Types of weights, by the inspector's name for them."""
 _NUMBER = re.compile(r"^(?:0x[0-9a-fA-F]+|-?\d+)$")
 
 _ROLES: dict[str, tables.Role] = {
@@ -99,7 +94,7 @@ def _computing_type(
         return found, "tactic"
     for key, value in info.extra.items():  # weights; biases are wider on purpose
         if key.lower().endswith("weights") and isinstance(value, dict) and value.get("Count"):
-            if (found := _WEIGHTS.get(str(value.get("Type", "")).lower())) is not None:
+            if (found := WEIGHT_TYPES.get(str(value.get("Type", "")).lower())) is not None:
                 return found, "weights"
             break
     edges: tuple[tuple[tuple[TensorInfo, ...], tables.Basis], ...] = (

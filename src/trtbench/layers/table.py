@@ -108,7 +108,6 @@ _DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
 _WRAPPED = re.compile(r"^(?:PWN|PointWise|fusedPointwise)\((?P<inner>.*)\)$", re.DOTALL)
 _TORCH = re.compile(r"^\[[A-Z_0-9]+\]-\[(?P<op>[^\]]*)\]-\[(?P<node>[^\]]*)\]")
 _CONSTANT = re.compile(r"(?:^|\.)(?:weight|bias|running_mean|running_var)$|^onnx::|_clone_\d+$")
-_NUMBERED = re.compile(r"^[A-Za-z]+_\d+$")
 _NOT_A_NODE = re.compile(r"^\(Unnamed Layer\*|^ONNXTRT_|^__my")
 
 
@@ -146,11 +145,6 @@ def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...
         return ()
     begin, end = sorted((places[first], places[last]))
     return tuple(order[begin : end + 1])
-
-
-def has_numbered_name(node: str) -> bool:
-    """Whether a name is only a number (``Conv_12``), which another export assigns differently."""
-    return bool(_NUMBERED.match(node))
 
 
 def short_name(name: str) -> str:
@@ -447,18 +441,10 @@ ASPECT_RATIO = 1.7  # intended width over height of the drawing
 NOT_DRAWN = ("constant", "nothing")  # roles without a kernel; edges bypass them
 
 
-class NodeBox(Value, frozen=True, kw_only=True):
-    """The position of one layer in the drawing: its upper left corner."""
-
-    layer: int
-    x: float
-    y: float
-
-
 class Placement(Value, frozen=True, kw_only=True):
     """Positions of all drawn layers, and the edges between them."""
 
-    boxes: tuple[NodeBox, ...]
+    corners: dict[int, tuple[float, float]]  # x and y of the upper left corner, by layer
     edges: tuple[tuple[int, int], ...]
     width: float
     height: float
@@ -516,19 +502,16 @@ def place_layers(table: LayerTable) -> Placement:
     typical = len(shown) / max(1, len(rows))
     column_w = step_x * max(1.0, min(widest, 2 * typical)) + COLUMN_GAP
     high = max(8, math.ceil(math.sqrt(len(rows) * column_w / (ASPECT_RATIO * step_y))))
-    boxes: list[NodeBox] = []
+    corners: dict[int, tuple[float, float]] = {}
     left = 0.0
     for first in range(0, len(rows), high):
         column = rows[first : first + high]
         width = max(len(row) for row in column) * step_x - GAP_X
         for number, row in enumerate(column):
             start = left + (width - (len(row) * step_x - GAP_X)) / 2
-            boxes += [
-                NodeBox(layer=index, x=start + step * step_x, y=number * step_y)
-                for step, index in enumerate(row)
-            ]
+            places = ((start + step * step_x, number * step_y) for step in range(len(row)))
+            corners.update(zip(row, places, strict=True))
         left += width + COLUMN_GAP
     height = min(high, max(1, len(rows))) * step_y - GAP_Y
-    return Placement(
-        boxes=tuple(boxes), edges=tuple(edges), width=max(BOX_W, left - COLUMN_GAP), height=height
-    )
+    width = max(BOX_W, left - COLUMN_GAP)
+    return Placement(corners=corners, edges=tuple(edges), width=width, height=height)

@@ -29,7 +29,6 @@ max-height:380px;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}
 def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -> str:
     """Return an SVG of the layers of an engine; it is also readable without scripts."""
     placed = place_layers(table)
-    at = {each.layer: (each.x, each.y) for each in placed.boxes}
     hottest = max((layer.share or 0.0 for layer in table.layers), default=0.0)
     # What box colours can show; the first is the initial choice.
     order = [colour, *(each for each in COLOURS if each != colour)]
@@ -43,11 +42,11 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
             return PAPER
         return _heat(layer.share / hottest if hottest else 0.0)
 
-    parts = [_edge(at[begin], at[end]) for begin, end in placed.edges]
-    for each in placed.boxes:
-        layer = table.layers[each.layer]
+    parts = [_edge(placed.corners[begin], placed.corners[end]) for begin, end in placed.edges]
+    for index, (x, y) in placed.corners.items():
+        layer = table.layers[index]
         colours = [fill(layer, by) for by in order]
-        parts.append(_box(layer, each.x, each.y, f"L{each.layer}", colours))
+        parts.append(_box(layer, x, y, f"L{index}", colours))
     seen = dict.fromkeys(layer.precision for layer in table.layers if layer.precision)
     legends = {
         "time": [("no time", _heat(0)), (f"{text_from_share(hottest)} of total", _heat(1))],
