@@ -1,8 +1,11 @@
 """Detectors that say known boxes in the layout of each family, and data that they are right on."""
 
+import contextlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
@@ -65,11 +68,6 @@ def one_hot(objects: Sequence[Sequence[float]] = OBJECTS, classes: int = CLASSES
     for row, each in enumerate(objects):
         scores[row, int(each[4])] = each[5]
     return scores
-
-
-def logits(probabilities: np.ndarray) -> np.ndarray:
-    clipped = np.clip(probabilities, 1e-7, 1 - 1e-7)
-    return np.log(clipped / (1 - clipped))
 
 
 def filled(rows: np.ndarray, count: int) -> np.ndarray:
@@ -283,6 +281,22 @@ def _squares_network(
         initializer=[*stored, flat],
     )  # fmt: skip
     return save_graph(graph, path)
+
+
+def with_pycocotools(told: dict, results: list[dict], kind: str) -> Any:
+    """Judge results about annotated images as pycocotools does."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO()
+        truth.dataset = told
+        truth.createIndex()
+        second = COCOeval(truth, truth.loadRes(results), kind)
+        second.evaluate()
+        second.accumulate()
+        second.summarize()
+    return second
 
 
 def squares_as_coco(root: Path) -> Path:

@@ -46,11 +46,6 @@ def decoded(
     return NAMES[int(found["decoder"][0])], ORDERS[order] if order >= 0 else "none", rows
 
 
-def said(outputs: dict[str, np.ndarray], *, batch: int, **settings: object) -> tuple[str, list]:
-    decoder, _, rows = decoded(outputs, batch=batch, **settings)  # type: ignore[arg-type]
-    return decoder, rows
-
-
 def boxes_as(order: str, *, fraction: bool, rows: int = ROWS) -> np.ndarray:
     """OBJECTS, then boxes of nothing at the lower right, where centres are larger than sizes."""
     nothing = [(50.0, 52.0, 60.0, 62.0, 1, 0.01)] * (rows - len(OBJECTS))
@@ -78,7 +73,7 @@ def test_lists_of_a_plug_in(
         names = places if named else [f"output{number}" for number in range(4)]
         outputs = {name: np.stack([parts[part]] * batch)
                    for name, part in zip(names, places, strict=True)}  # fmt: skip
-        decoder, rows = said(outputs, batch=batch)
+        decoder, _, rows = decoded(outputs, batch=batch)
         assert decoder == "nms-lists"
         assert rows == [RIGHT] * batch, (places, names)
 
@@ -92,7 +87,7 @@ def test_finished_rows(batch: int, order: str, fraction: bool) -> None:
     scores[: len(SCORES)], labels[: len(LABELS)] = SCORES, LABELS
     rows = np.column_stack([boxes_as(order, fraction=fraction), scores, labels])
     outputs = {"output0": np.stack([rows.astype(np.float32)] * batch)}
-    assert said(outputs, batch=batch) == ("end2end", [RIGHT] * batch)
+    assert decoded(outputs, batch=batch)[::2] == ("end2end", [RIGHT] * batch)
 
 
 def test_queries_with_scores_of_all_classes_are_not_suppressed() -> None:
@@ -100,11 +95,10 @@ def test_queries_with_scores_of_all_classes_are_not_suppressed() -> None:
     twice = [*OBJECTS, *((*each[:5], each[5] / 2) for each in OBJECTS)]
     rows = np.concatenate([centres(twice) / SIZE, one_hot(twice)], axis=1)
     rows = np.concatenate([rows, np.full((296, 4 + CLASSES), 0.01)]).astype(np.float32)
-    decoder, found = said({"output0": rows[None]}, batch=1)
+    decoder, _, found = decoded({"output0": rows[None]})
     assert decoder == "yolov8"
     assert [row[5] for row in found[0]] == [0, 2, 0, 2]
-    decoder, found = said({"output0": rows[None]}, batch=1, nms="class")
-    assert found == [RIGHT]
+    assert decoded({"output0": rows[None]}, nms="class")[2] == [RIGHT]
 
 
 @pytest.mark.parametrize("objects", range(6))

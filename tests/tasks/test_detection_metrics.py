@@ -1,7 +1,5 @@
 """Boxes against second implementations: pycocotools, ONNX Runtime's suppression, torchvision's."""
 
-import contextlib
-import io
 import json
 import subprocess
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from made_detectors import with_pycocotools
 from onnx import TensorProto, helper
 
 from real_parts import find_torch
@@ -83,25 +82,10 @@ def scene(seed: int) -> tuple[dict, list[dict], list[tuple[Objects, Objects]]]:
     return told, results, pairs
 
 
-def with_pycocotools(told: dict, results: list[dict]):
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO()
-        truth.dataset = told
-        truth.createIndex()
-        second = COCOeval(truth, truth.loadRes(results), "bbox")
-        second.evaluate()
-        second.accumulate()
-        second.summarize()
-    return second
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_all_twelve_numbers_as_pycocotools_has_them(seed: int) -> None:
     told, results, pairs = scene(seed)
-    second = with_pycocotools(told, results)
+    second = with_pycocotools(told, results, "bbox")
     tally = BoxTally([match_boxes(found, truth) for found, truth in pairs])
     own = tally.summary()
     assert 0.05 < own["mAP"] < 0.95

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_data import annotations, person
 from PIL import Image
 
 from trtbench.core.errors import InputError, UsageError
@@ -137,27 +138,15 @@ def test_truth_beside_the_images(tmp_path: Path) -> None:
     assert source.truth(0)[0][0, 0] == 3.0  # type: ignore[index]
 
 
-def coco(path: Path, files: dict[str, int], people: list[dict]) -> Path:
-    content = {
-        "images": [{"id": id, "file_name": name} for name, id in files.items()],
-        "annotations": people,
-        "categories": [{"id": 1, "name": "person", "keypoints": ["a", "b"]}],
-    }
-    path.write_text(json.dumps(content))
-    return path
-
-
 def somebody(image: int, **changed: object) -> dict:
-    return {
-        "id": image, "image_id": image, "category_id": 1, "bbox": [2, 2, 8, 6], "area": 48,
-        "iscrowd": 0, "num_keypoints": 2, "keypoints": [3, 3, 2, 9, 7, 2], **changed,
-    }  # fmt: skip
+    points = [(3.0, 3.0), (9.0, 7.0), (5.0, 4.0)]
+    return {**person(points, [2, 2, 8, 6], image=image, id=image), **changed}
 
 
 def pose_judgement(tmp_path: Path, people: list[dict], *outputs: np.ndarray):
     """What is said of networks with these outputs about one image."""
     picture(tmp_path / "images" / "a.png")
-    told = coco(tmp_path / "people.json", {"a.png": 0}, people)
+    told = annotations(tmp_path / "people.json", {"a.png": 0}, people)
     given = {"data": str(tmp_path / "images"), "annotations": str(told)}
     settings = settings_with_defaults(pose.FLAGS, given)
     source = pose.open_source(settings, COLOUR)
@@ -172,19 +161,19 @@ def pose_judgement(tmp_path: Path, people: list[dict], *outputs: np.ndarray):
 
 def test_a_network_that_finds_nobody(tmp_path: Path) -> None:
     """It ended with a traceback."""
-    found = pose_judgement(tmp_path, [somebody(0)], np.zeros((1, 11, 40), np.float32))
+    found = pose_judgement(tmp_path, [somebody(0)], np.zeros((1, 14, 40), np.float32))
     values = {score.metric: score.value for score in found.scores[0]}
     assert values["AP"] == 0.0
 
 
 @pytest.mark.parametrize(
     "people",
-    [[], [somebody(0, iscrowd=1, num_keypoints=0, keypoints=[0] * 6,
+    [[], [somebody(0, iscrowd=1, num_keypoints=0, keypoints=[0] * 9,
                    segmentation={"counts": [0, 200], "size": [10, 20]})]],
 )  # fmt: skip
 def test_images_nobody_is_annotated_in(tmp_path: Path, people: list[dict]) -> None:
     """Average precision was -1."""
-    output = np.zeros((1, 11, 40), np.float32)
+    output = np.zeros((1, 14, 40), np.float32)
     output[0, :5, 0] = (8, 8, 6, 6, 0.9)
     found = pose_judgement(tmp_path, people, output)
     assert found.scores == ((),)
@@ -194,11 +183,11 @@ def test_images_nobody_is_annotated_in(tmp_path: Path, people: list[dict]) -> No
 def test_annotated_images_in_folders(tmp_path: Path) -> None:
     for name in ("a/1.png", "b/1.png"):
         picture(tmp_path / "images" / name)
-    told = coco(tmp_path / "people.json", {"a/1.png": 0, "b/1.png": 5}, [somebody(5)])
+    told = annotations(tmp_path / "people.json", {"a/1.png": 0, "b/1.png": 5}, [somebody(5)])
     settings = {"data": str(tmp_path / "images"), "annotations": str(told)}
     source = pose.PoseImages(settings_with_defaults(pose.FLAGS, settings), COLOUR)
     assert [source.annotations.image_id(path) for path in source.paths] == [0, 5]
-    coco(told, {"1.png": 0}, [somebody(0)])
+    annotations(told, {"1.png": 0}, [somebody(0)])
     with pytest.raises(InputError, match="two images match the same annotation"):
         pose.PoseImages(settings_with_defaults(pose.FLAGS, settings), COLOUR)
 
