@@ -39,14 +39,19 @@ from trtbench.report.document import Document
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.accuracy import document_from_check
 from trtbench.requests.execution import Event, Execution, Steps
-from trtbench.requests.models import CheckRequest, RunningFields, bounds_from_range
+from trtbench.requests.models import (
+    IMAGES_TASK,
+    CheckRequest,
+    LocalizeRequest,
+    RunningFields,
+    bounds_from_range,
+)
 from trtbench.requests.run_spec import default_runtime, side_spec, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.store.store import Store, results_folder
-from trtbench.tasks import TASKS
-from trtbench.tasks._feed import open_feed, open_feed_of_pass
-from trtbench.tasks.contract import preparation_from_source, settings_with_defaults
+from trtbench.tasks._feed import open_feed, open_feed_of_pass, task_feed
+from trtbench.tasks.contract import preparation_from_source
 
 REPEAT_BELOW_S = 30.0  # a faster reference runs twice by default, to find its own variation
 CHECKS_JSON = "checks.json"  # in the directory of a run: the numeric checks of its report
@@ -133,19 +138,11 @@ def _check(
                 files += _write_worst(first, other, candidate, output, number=number)
                 candidates.append(candidate)
     items = first.outcome.items
-    if request.images_task is not None:
-        inputs = f"{items} items of {request.images}, task {request.images_task}"
-    elif request.inputs is not None:
-        inputs = f"{items} items of {request.inputs}"
-    else:
-        ends = bounds_from_range(request.range) if request.range is not None else None
-        between = f" from {ends[0]:g} to {ends[1]:g}" if ends else ""
-        inputs = f"{items} random inputs, {request.distribution}{between}, seed {request.seed}"
     return Checked(
         passed=not failed.found and all(each.passed for each in candidates),
         reference=first.side,
         candidates=tuple(candidates),
-        inputs=inputs,
+        inputs=describe_feed(request, feed, items),
         items=items,
         inputs_sha256=first.outcome.inputs_sha256,
         preparation=first.preparation,
@@ -181,16 +178,13 @@ def eval_sides(
     return [EvalSide(spec=spec, python=own, label=spec.model.name) for spec, own in engines]
 
 
-def feed_from_request(request: CheckRequest, models: Sequence[Path]) -> Feed:
-    task = request.images_task
-    if task is not None:
-        return Feed(
-            kind="task",
-            task=task,
-            settings=settings_with_defaults(TASKS.load(task).FLAGS, request.images_settings),
-            count=request.limit,
-            seed=request.seed,
-        )
+def feed_from_request(request: CheckRequest | LocalizeRequest, models: Sequence[Path]) -> Feed:
+    """Return the inputs of all sides: labelled data, images, arrays of a file, or random ones."""
+    labelled = request.data if isinstance(request, LocalizeRequest) else None
+    if (data := labelled or request.images) is not None:
+        settings: dict[str, Scalar] = {**request.settings, "data": str(data)}
+        settings |= {} if labelled else {"unlabelled": True}
+        return task_feed(request.task or IMAGES_TASK, settings, count=request.limit)
     if request.inputs is not None:
         return Feed(kind="arrays", count=request.limit)
     # Input names are not known before a model is loaded: the empty name means all.
@@ -206,7 +200,17 @@ def feed_from_request(request: CheckRequest, models: Sequence[Path]) -> Feed:
     )  # fmt: skip
 
 
-def with_input_file(spec: RunSpec, request: CheckRequest) -> RunSpec:
+def describe_feed(request: CheckRequest | LocalizeRequest, feed: Feed, items: int) -> str:
+    if feed.kind == "task":
+        return f"{items} items of {feed.settings['data']}, task {feed.task}"
+    if request.inputs is not None:
+        return f"{items} items of {request.inputs}"
+    ends = feed.ranges.get("")
+    between = f" from {ends[0]:g} to {ends[1]:g}" if ends else ""
+    return f"{items} random inputs, {feed.distribution}{between}, seed {feed.seed}"
+
+
+def with_input_file(spec: RunSpec, request: CheckRequest | LocalizeRequest) -> RunSpec:
     """Return the spec with the request's file of inputs, if it has one."""
     if request.inputs is None:
         return spec

@@ -29,8 +29,8 @@ from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import open_feed_of_pass
-from trtbench.tasks.contract import Predicted, preparation_from_source, settings_with_defaults
+from trtbench.tasks._feed import open_feed_of_pass, task_feed
+from trtbench.tasks.contract import Predicted, preparation_from_source
 
 EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
 
@@ -82,12 +82,9 @@ def _evaluate(
     config: Config,
     execution: Execution,
 ) -> Evaluation:
-    task = TASKS.load(request.task)
-    settings = settings_with_defaults(task.FLAGS, request.task_settings)
-    feed = Feed(
-        kind="task", task=request.task, settings=settings, count=request.limit,
-        open_batch=open_batch,
-    )  # fmt: skip
+    feed = task_feed(
+        request.task, request.task_settings, count=request.limit, open_batch=open_batch
+    )
     sides = sides or check.eval_sides(
         request, names, store=store, config=config, execution=execution
     )
@@ -106,7 +103,8 @@ def _evaluate(
         findings = [*check.unreadable_findings(list(zip(labels, outcomes, strict=True)))]
         source = open_feed_of_pass(feed, outcomes[0], spec=ran[0].spec)
         named = [replace(each, label=label) for each, label in zip(predicted, labels, strict=True)]
-        judgement = task.judge(source, named, settings, folder=Path(str(request.output)))
+        judge = TASKS.load(request.task).judge
+        judgement = judge(source, named, feed.settings, folder=Path(str(request.output)))
     models = []
     for model, label, scores in zip(found, labels, judgement.scores, strict=True):
         # Stored with the scores, for readers without the task's plug-in.

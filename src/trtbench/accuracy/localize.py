@@ -3,26 +3,24 @@
 import shlex
 from pathlib import Path
 
-from trtbench.accuracy.check import feed_from_request, with_input_file, write_files
+from trtbench.accuracy.check import describe_feed, feed_from_request, with_input_file, write_files
 from trtbench.analysis.check import METRICS
 from trtbench.convert.cast import ASKED_FOR
 from trtbench.convert.conversions import put_in_place
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UsageError, writing
 from trtbench.core.jobs import LocalizeJob, progress_from_line
-from trtbench.core.results import Feed, Localization, Localized, LocalizeSpec
+from trtbench.core.results import Localization, Localized, LocalizeSpec
 from trtbench.host.files import make_folder
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.models.identity import model_ref, read_sidecar
 from trtbench.report.sections.accuracy import document_from_localized
 from trtbench.requests.execution import Event, Execution
-from trtbench.requests.fields import converted, seconds
-from trtbench.requests.models import CheckRequest, LocalizeRequest
+from trtbench.requests.fields import seconds
+from trtbench.requests.models import LocalizeRequest
 from trtbench.requests.run_spec import first_choice, side_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
-from trtbench.tasks import TASKS
-from trtbench.tasks.contract import settings_with_defaults
 
 EXTRA_TIME_S = 3600.0  # added to the search's time limit: the last model may take long
 
@@ -42,32 +40,14 @@ def run_localize(
             )
     if request.where and not request.data:
         condition_from_text(request.where, names=METRICS)  # raise before anything is run
-    check = converted(
-        request,
-        CheckRequest,
-        reference=request.reference,
-        random=request.random,
-        limit=request.limit,
-        task=request.task if request.images else None,
-    )
-    if request.data:
-        assert request.task is not None
-        settings = {**request.settings, "data": str(request.data)}
-        flags = TASKS.load(request.task).FLAGS
-        feed = Feed(
-            kind="task", task=request.task, settings=settings_with_defaults(flags, settings),
-            count=request.limit, seed=request.seed,
-        )  # fmt: skip
-    else:
-        feed = feed_from_request(check, sides)
-    made = None
+    feed, made = feed_from_request(request, sides), None
     with store.scratch() as folder:
         repaired = folder / f"{sides[1].stem}.repaired.onnx"
         run = side_spec(request, request.reference, first_choice("onnx"), config)
         spec = LocalizeSpec(
             reference=str(sides[0].absolute()),
             candidate=str(sides[1].absolute()),
-            run=with_input_file(run, check),
+            run=with_input_file(run, request),
             feed=feed,
             repair=str(repaired) if request.repair else None,
             where=request.where,
@@ -91,15 +71,10 @@ def run_localize(
             with writing(output):
                 make_folder(output)
             put_in_place(repaired, made)
-    inputs = f"{found.items} random inputs, {request.distribution}, seed {request.seed}"
-    if request.data:
-        inputs = f"{found.items} items of {request.data}, task {request.task}"
-    elif request.images or request.inputs:
-        inputs = f"{found.items} items of {request.images or request.inputs}"
     result = Localization(
         reference=str(request.reference),
         candidate=str(request.candidate),
-        inputs=inputs,
+        inputs=describe_feed(request, feed, found.items),
         found=found,
         repaired=None if made is None else str(made),
         commands=commands_for(request, found),

@@ -359,18 +359,6 @@ class CheckRequest(
     _: KW_ONLY
     output: File | None = output_path(None, "Folder of tables and worst inputs; else the store.")
 
-    @property
-    def images_task(self) -> str | None:
-        """The task that prepares the images; ``None`` without images."""
-        return (self.task or IMAGES_TASK) if self.images else None
-
-    @property
-    def images_settings(self) -> dict[str, Scalar]:
-        """The settings of that task; empty without images."""
-        if not self.images:
-            return {}
-        return {**self.settings, "data": str(self.images), "unlabelled": True}
-
 
 @dataclass(frozen=True)
 class EvalRequest(RunningFields, PrecisionFields, TaskFields, ExecutorFields, StoreFields):

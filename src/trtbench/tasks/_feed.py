@@ -17,12 +17,26 @@ from trtbench.host.arrays import Chunks, ChunkWriter, read_arrays
 from trtbench.models import inputs as model_inputs
 from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import DataSource, Predicted, Tensors
+from trtbench.tasks.contract import (
+    DataSource,
+    Predicted,
+    Settings,
+    Tensors,
+    settings_with_defaults,
+)
 
 _SEED_STRIDE = 2**32
 """Every item has its own seed, so that items do not depend on the batch size.
 
 Inputs without a batch dimension use the seed of the first item."""
+
+
+def task_feed(
+    task: str, settings: Settings, *, count: int | None = None, open_batch: int | None = None
+) -> Feed:
+    """Return the items of a task, with the defaults of its settings."""
+    known = settings_with_defaults(TASKS.load(task).FLAGS, settings)
+    return Feed(kind="task", task=task, settings=known, count=count, open_batch=open_batch)
 
 
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
@@ -70,7 +84,7 @@ def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> Da
 def image_inputs(spec: RunSpec, tensors: Tensors) -> dict[str, Array]:
     """Return the inputs of a run on an image, which is repeated to fill the batch."""
     settings = {**spec.inputs.settings, "data": spec.inputs.source, "unlabelled": True}
-    feed = Feed(kind="task", task=spec.inputs.task, settings=settings)
+    feed = task_feed(str(spec.inputs.task), settings)
     images = open_feed(feed, tensors, spec=spec)
     item = images.prepare(images.load(0))
     found = {}
