@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import QUICK, Say
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
+from onnx import NodeProto, TensorProto, helper, numpy_helper, save
 
 from trtbench.core.errors import UsageError
 from trtbench.core.results import Feed
@@ -40,15 +40,9 @@ def words_model(
             numpy_helper.from_array(np.array([0], np.int64), "zero"),
         ],
     )
-    model: ModelProto = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
-    )
-    save(model, path)
+    opsets = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     return path
-
-
-def limits(path: Path) -> dict[str, int]:
-    return dict(index_limits(ModelRef(path=str(path), format="onnx"), [IDS]))
 
 
 def constant(name: str) -> NodeProto:
@@ -57,7 +51,7 @@ def constant(name: str) -> NodeProto:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "names", "rows"),
+    ("before", "names", "rows"),
     [
         ([], {}, 7),
         ([], {"axis": 1}, 7),
@@ -73,19 +67,16 @@ def constant(name: str) -> NodeProto:
          "smallest of two"],
 )  # fmt: skip
 def test_a_file_tells_how_many_rows_its_table_has(
-    tmp_path: Path, nodes: list[NodeProto], names: dict[str, str], rows: int | None
+    tmp_path: Path, before: list[NodeProto], names: dict[str, str], rows: int | None
 ) -> None:
-    path = words_model(tmp_path / "m.onnx", nodes, **names)  # type: ignore[arg-type]
-    assert limits(path) == ({} if rows is None else {"ids": rows})
+    path = words_model(tmp_path / "m.onnx", before, **names)  # type: ignore[arg-type]
+    found = index_limits(ModelRef(path=str(path), format="onnx"), [IDS])
+    assert dict(found) == ({} if rows is None else {"ids": rows})
 
 
 def drawn(*, ends: tuple[float, float] | None = None, limit: int | None = None) -> np.ndarray:
-    feed = Feed(
-        kind="random",
-        count=1,
-        ranges={} if ends is None else {"": ends},
-        limits={} if limit is None else {"ids": limit},
-    )
+    ranges, limits = {"": ends} if ends else {}, {"ids": limit} if limit else {}
+    feed = Feed(kind="random", count=1, ranges=ranges, limits=limits)
     model = ModelRef(path="/m.onnx", format="onnx")
     source = open_feed(feed, (IDS,), spec=RunSpec(model=model, runtime="onnxruntime"))
     return source.prepare(source.load(0))["ids"]

@@ -164,15 +164,9 @@ def _loosen(lines: Iterable[str]) -> list[str]:
 # --- values -----------------------------------------------------------------------------------
 
 OF_MACHINES = {
-    "environment",
-    "versions",
-    "findings",
-    "conditions",
-    "facts",
-    "machine",
-    "interval",
+    "environment", "versions", "findings", "conditions", "facts", "machine", "interval",
     "median_interval",
-}
+}  # fmt: skip
 """Keys below which everything is of one machine or one measurement."""
 
 

@@ -12,67 +12,42 @@ class Flag(NamedTuple):
     section: str
 
 
-def _flags(section: str, first: int, last: int, *, value: bool, names: str) -> dict[str, Flag]:
-    return {f"--{name}": Flag(first, last, value, section) for name in names.split()}
-
-
-FLAGS: dict[str, Flag] = {
-    **_flags("Model", 8, 11, value=True, names="onnx"),
-    **_flags("Model", 8, 8, value=True, names="uff model deploy output"),
-    **_flags(
-        "Build",
-        8,
-        11,
-        value=True,
-        names="saveEngine loadEngine minShapes optShapes maxShapes memPoolSize avgTiming "
-        "builderOptimizationLevel timingCacheFile profilingVerbosity hardwareCompatibilityLevel "
-        "sparsity tacticSources preview tempdir inputIOFormats outputIOFormats",
-    ),
-    **_flags("Build", 8, 11, value=False, names="versionCompatible refit noTF32 skipInference"),
-    **_flags("Build", 8, 8, value=True, names="batch maxBatch workspace minTiming nvtxMode"),
-    **_flags("Build", 8, 8, value=False, names="explicitBatch buildOnly heuristic"),
-    **_flags("Build", 8, 10, value=False, names="fp16 int8 fp8 best"),
-    **_flags("Build", 8, 10, value=True, names="calib layerPrecisions precisionConstraints"),
-    **_flags("Build", 10, 10, value=False, names="bf16"),
-    **_flags("Build", 10, 11, value=False, names="stripWeights stronglyTyped"),
-    **_flags(
-        "Inference",
-        8,
-        11,
-        value=True,
-        names="shapes iterations duration warmUp sleepTime idleTime infStreams loadInputs",
-    ),
-    **_flags("Inference", 8, 11, value=False, names="exposeDMA threads useManagedMemory"),
-    **_flags("Inference", 8, 10, value=True, names="streams"),
-    **_flags("Inference", 10, 11, value=True, names="useProfile"),
-    **_flags(
-        "Inference",
-        8,
-        11,
-        value=False,
-        names="noDataTransfers useSpinWait useCudaGraph separateProfileRun",
-    ),
-    **_flags("Inference", 11, 11, value=False, names="includeDataTransfers noSpinWait noCudaGraph"),
-    **_flags(
-        "Reporting",
-        8,
-        11,
-        value=True,
-        names="avgRuns percentile exportTimes exportOutput exportProfile exportLayerInfo",
-    ),
-    **_flags("Reporting", 8, 11, value=False, names="verbose dumpProfile dumpLayerInfo dumpOutput"),
-    **_flags("System", 8, 11, value=True, names="device useDLACore staticPlugins dynamicPlugins"),
-    **_flags("System", 8, 10, value=True, names="plugins"),
-    **_flags("System", 8, 11, value=False, names="allowGPUFallback"),
-    **_flags("Help", 8, 11, value=False, names="help"),
+# Section, first and last version, what follows the flag, names
+_TABLE = """
+Model 8 11 = onnx
+Model 8 8 = uff model deploy output
+Build 8 11 = saveEngine loadEngine minShapes optShapes maxShapes memPoolSize avgTiming
+Build 8 11 = builderOptimizationLevel timingCacheFile profilingVerbosity sparsity tacticSources
+Build 8 11 = hardwareCompatibilityLevel preview tempdir inputIOFormats outputIOFormats
+Build 8 11 - versionCompatible refit noTF32 skipInference
+Build 8 8 = batch maxBatch workspace minTiming nvtxMode
+Build 8 8 - explicitBatch buildOnly heuristic
+Build 8 10 - fp16 int8 fp8 best
+Build 8 10 = calib layerPrecisions precisionConstraints
+Build 10 10 - bf16
+Build 10 11 - stripWeights stronglyTyped
+Inference 8 11 = shapes iterations duration warmUp sleepTime idleTime infStreams loadInputs
+Inference 8 11 - exposeDMA threads useManagedMemory
+Inference 8 10 = streams
+Inference 10 11 = useProfile
+Inference 8 11 - noDataTransfers useSpinWait useCudaGraph separateProfileRun
+Inference 11 11 - includeDataTransfers noSpinWait noCudaGraph
+Reporting 8 11 = avgRuns percentile exportTimes exportOutput exportProfile exportLayerInfo
+Reporting 8 11 - verbose dumpProfile dumpLayerInfo dumpOutput
+System 8 11 = device useDLACore staticPlugins dynamicPlugins
+System 8 10 = plugins
+System 8 11 - allowGPUFallback
+Help 8 11 - help
+"""
+FLAGS = {
+    f"--{name}": Flag(int(first), int(last), mark == "=", section)
+    for section, first, last, mark, *names in map(str.split, _TABLE.strip().splitlines())
+    for name in names
 }
 WITHOUT_EFFECT_FROM_11 = (
-    "--stronglyTyped",
-    "--noDataTransfers",
-    "--useSpinWait",
-    "--useCudaGraph",
+    "--stronglyTyped", "--noDataTransfers", "--useSpinWait", "--useCudaGraph",
     "--separateProfileRun",
-)
+)  # fmt: skip
 
 
 class Options:
@@ -101,24 +76,21 @@ class Options:
     def number(self, flag: str, default: float) -> float:
         return float(self.given.get(flag, default))
 
-    def _switch(self, on: str, off: str, *, default: bool) -> bool:
-        """Look at the flag that departs from the default; 11 turned the defaults round."""
-        return not self.has(off) if default else self.has(on)
+    # 11 turned these defaults round, and has flags for the opposite.
 
     @property
     def transfers(self) -> bool:
-        name = "--includeDataTransfers" if self.major >= 11 else "--noDataTransfers"
-        return self._switch(name, name, default=self.major < 11)
+        if self.major >= 11:
+            return self.has("--includeDataTransfers")
+        return not self.has("--noDataTransfers")
 
     @property
     def graph(self) -> bool:
-        name = "--noCudaGraph" if self.major >= 11 else "--useCudaGraph"
-        return self._switch(name, name, default=self.major >= 11)
+        return not self.has("--noCudaGraph") if self.major >= 11 else self.has("--useCudaGraph")
 
     @property
     def spin(self) -> bool:
-        name = "--noSpinWait" if self.major >= 11 else "--useSpinWait"
-        return self._switch(name, name, default=self.major >= 11)
+        return not self.has("--noSpinWait") if self.major >= 11 else self.has("--useSpinWait")
 
     @property
     def profile(self) -> bool:

@@ -8,19 +8,9 @@ import numpy as np
 from standin_options import Options
 
 KEYS = (
-    "startEnqMs",
-    "endEnqMs",
-    "startH2dMs",
-    "endH2dMs",
-    "startComputeMs",
-    "endComputeMs",
-    "startD2hMs",
-    "endD2hMs",
-    "h2dMs",
-    "computeMs",
-    "d2hMs",
-    "latencyMs",
-)
+    "startEnqMs", "endEnqMs", "startH2dMs", "endH2dMs", "startComputeMs", "endComputeMs",
+    "startD2hMs", "endD2hMs", "h2dMs", "computeMs", "d2hMs", "latencyMs",
+)  # fmt: skip
 COMPUTE_MS = 0.25
 GRAPH_SAVES_MS = 0.02
 LAYERS = (

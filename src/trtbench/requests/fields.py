@@ -17,6 +17,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from operator import gt, lt
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, Union
 
@@ -216,13 +217,10 @@ class VerbRequest:
         if about.kind is not None and about.kind.check is not None:
             about.kind.check(value)
         if isinstance(about, Option) and isinstance(value, int | float):
-            least, most = about.least, about.most
-            if least is not None and value < least:
-                message = f"{flag} must be at least {least:g}, not {value:g}"
-                raise UsageError(message, fix=f"{flag} {least:g}")
-            if most is not None and value > most:
-                message = f"{flag} must be at most {most:g}, not {value:g}"
-                raise UsageError(message, fix=f"{flag} {most:g}")
+            for word, bound, is_beyond in (("least", about.least, lt), ("most", about.most, gt)):
+                if bound is not None and is_beyond(value, bound):
+                    message = f"{flag} must be at {word} {bound:g}, not {value:g}"
+                    raise UsageError(message, fix=f"{flag} {bound:g}")
 
 
 R = TypeVar("R", bound=VerbRequest)
@@ -334,18 +332,22 @@ def fraction(value: Fraction) -> float:
     return units.fraction_from_text(value) if isinstance(value, str) else units.check_part(value)
 
 
-def shapes_from_flags(flags: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Read ``name:1x3x224x224``; a comma joins several, as in trtexec."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def shapes_from_flags(flags: Iterable[str], dim: str = r"\d+") -> dict[str, tuple[Any, ...]]:
+    """Read ``name:1x3x224x224``; a comma joins several, as in trtexec.
+
+    ``dim`` is the pattern of a dimension; one that is not a number is kept as text.
+    """
+    shapes: dict[str, tuple[Any, ...]] = {}
     for flag in flags:
         for part in re.split(r",(?=[^,]*:)", flag):
             name, _, dims = part.strip().rpartition(":")
-            if not name or not re.fullmatch(r"\d+(x\d+)*", dims):
+            words = dims.split("x")
+            if not name or not all(re.fullmatch(dim, word) for word in words):
                 fix = "write it like input:1x3x224x224"
                 raise UsageError(f"the shape {part!r} is not valid", fix=fix)
             if name in shapes:
                 raise UsageError(f"the input {name} has two shapes", fix="give each input once")
-            shapes[name] = tuple(map(int, dims.split("x")))
+            shapes[name] = tuple(int(word) if word.isdecimal() else word for word in words)
     return shapes
 
 

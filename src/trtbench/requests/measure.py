@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -274,18 +274,6 @@ def axes_from_flags(flags: Sequence[str]) -> dict[str, Sequence[Scalar]]:
     return axes
 
 
-def open_shapes_from_flags(flags: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
-    """Read shapes such as ``x:1x3x64x25xM``; a dimension that is not a number names an axis."""
-    found: dict[str, tuple[int | str, ...]] = {}
-    for text in flags:
-        name, colon, dims = text.rpartition(":")
-        words = dims.split("x")
-        if not colon or not all(re.fullmatch(r"[1-9]\d*|[A-Za-z_]\w*", word) for word in words):
-            raise UsageError(f"--shape {text} is not valid", fix="write it like input:1x3x224x224")
-        found[name] = tuple(int(word) if word.isdecimal() else word for word in words)
-    return found
-
-
 def excluded_from_flags(flags: Sequence[str]) -> list[dict[str, Scalar]]:
     """Read exclusions such as ``runtime=torch,precision=int8``."""
     found = []
@@ -320,7 +308,7 @@ AXES = Kind(metavar="NAME=LIST", python="lists of values by name", read=axes_fro
 OPEN_SHAPES = Kind(
     metavar="NAME:1x3xHxW",
     python="dimensions by input name; a text is the name of an axis",
-    read=open_shapes_from_flags,
+    read=partial(fields.shapes_from_flags, dim=r"[1-9]\d*|[A-Za-z_]\w*"),  # such as x:1x3x64xM
 )
 EXCLUDED = Kind(
     metavar="NAME=VALUE,...", python="mappings of names to values", read=excluded_from_flags

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from trtbench.accuracy.check import vanilla_name
 from trtbench.analysis.sweep import compares_only_models
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM, resolved_items
@@ -38,19 +39,8 @@ from trtbench.requests.run_spec import first_choice, refuse_other_precision, run
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
-from trtbench.sweep.matrix import (
-    MACHINE,
-    PREFIXES,
-    SOURCE,
-    Case,
-    Matrix,
-    Shapes,
-    cases_from_matrix,
-    export_shapes,
-    fill_shapes,
-    prepared_item_shapes,
-    unique_model_names,
-)
+from trtbench.sweep import matrix as matrices
+from trtbench.sweep.matrix import MACHINE, PREFIXES, SOURCE, Case, Matrix, Shapes, export_shapes
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import calibration_settings, settings_with_defaults
 
@@ -82,25 +72,6 @@ def file_hashes(settings: Mapping[str, Scalar]) -> dict[str, str]:
         for key, value in named.items()
         if isinstance(value, str) and Path(value).exists()
     }
-
-
-def prepares_calibration(matrix: Matrix) -> bool:
-    """Return whether the task preprocesses the calibration data, as for evaluation.
-
-    It does for images, and for arrays if the evaluation data are arrays.
-    """
-    source = matrix.calibration
-    if source is None or source == RANDOM or are_images(source):
-        return are_images(source)
-    both = {Path(each).suffix.lower() for each in (source, matrix.data or source)}
-    return matrix.data is not None and both <= ARRAYS
-
-
-def preprocessing_of(matrix: Matrix) -> dict[str, Scalar]:
-    """Return the preprocessing settings of the task, for calibration and evaluation."""
-    flags = TASKS.load(matrix.task).FLAGS
-    settings = settings_with_defaults(flags, matrix.task_settings)
-    return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
 
 
 def _tools(*names: str) -> dict[str, str]:
@@ -173,15 +144,18 @@ class SweepPlan:
         """Hashes of models and data by path or name."""
         self._sides: dict[str, Shapes] = {}
         self._inputs = data_hash(matrix.inputs) if matrix.inputs else None
-        self._calibration: str | None = None
-        if source := matrix.calibration:
-            task = TASKS.load(matrix.task)
-            if prepares_calibration(matrix) and task.read_beside is not None:
-                settings = {**preprocessing_of(matrix), "data": source}
-                beside = task.read_beside(calibration_settings(task.FLAGS, settings))
+        source, flags = matrix.calibration, TASKS.load(matrix.task).FLAGS
+        self._calibration = data_hash(source) if source else None
+        self._prepared: dict[str, object] = {}
+        """How the task prepares calibration data: images, or arrays like those to evaluate."""
+        suffixes = {Path(each or "").suffix.lower() for each in (source, matrix.data)}
+        if source and (are_images(source) or suffixes <= ARRAYS):
+            given = settings_with_defaults(flags, matrix.task_settings)
+            settings = {flag.key: given[flag.key] for flag in flags if flag.preprocessing}
+            self._prepared = {"task": matrix.task, "settings": settings}
+            if read_beside := TASKS.load(matrix.task).read_beside:
+                beside = read_beside(calibration_settings(flags, {**settings, "data": source}))
                 self._calibration = digest([data_hash(str(each)) for each in (source, *beside)])
-            else:
-                self._calibration = data_hash(source)
 
     @property
     def refused(self) -> dict[int, str]:
@@ -198,7 +172,13 @@ class SweepPlan:
                 )
 
     def model_name(self, place: int) -> str:
-        return unique_model_names(self.matrix.models)[self.cases[place].case.model]
+        return matrices.unique_model_names(self.matrix.models)[self.cases[place].case.model]
+
+    def vanilla_name(self, case: Case, precision: str | None) -> str:
+        """Return the name of a case as in ArtTRT, with static or dynamic if there are both."""
+        both = len({each.case.engine for each in self.cases if each.case.engine}) > 1
+        engine = case.engine if both else None
+        return vanilla_name(case.runtime, precision, engine=engine, options=case.options)
 
     def plan_case(self, case: Case, *, lenient: bool) -> PlannedCase:
         """Return a case with its steps, or with the reason why it cannot be measured."""
@@ -272,9 +252,9 @@ class SweepPlan:
     ) -> Shapes:
         """Return input shapes of a case; dynamic image sizes are those the task prepares."""
         if case.model not in self._sides:
-            self._sides[case.model] = prepared_item_shapes(self.matrix, _onnx(case))
+            self._sides[case.model] = matrices.prepared_item_shapes(self.matrix, _onnx(case))
         known, front = self._sides[case.model], batch or case.batch or 1
-        given = fill_shapes(self.matrix, dims, batch=case.batch, onnx=_onnx(case))
+        given = matrices.fill_shapes(self.matrix, dims, batch=case.batch, onnx=_onnx(case))
         return {**{name: (each[0] or front, *each[1:]) for name, each in known.items()}, **given}
 
     def _quantize(self, case: Case, source: str, *, keep_io: bool) -> str:
@@ -322,10 +302,9 @@ class SweepPlan:
         return self._step("build", case, source, title, settings)
 
     def _calibration_inputs(self, needed: bool) -> dict[str, object]:
-        prepared: dict[str, Scalar] = {}
-        if needed and prepares_calibration(self.matrix):
-            prepared = {"task": self.matrix.task, **preprocessing_of(self.matrix)}
-        return {"calibration": self._calibration if needed else None, "prepared": prepared}
+        if not needed:
+            return {"calibration": None, "prepared": {}}
+        return {"calibration": self._calibration, "prepared": self._prepared}
 
     def plan_accuracies(self) -> None:
         """Plan an evaluation step for each model, or one for all if models are compared.
@@ -392,7 +371,7 @@ class SweepPlan:
         if matrix.inputs is not None:
             flags["inputs"] = matrix.inputs
             if Path(matrix.inputs).suffix.lower() in SUFFIXES:  # prepared as for evaluation
-                flags |= {"task": matrix.task, "settings": preprocessing_of(matrix)}
+                flags |= {"task": matrix.task, "settings": matrix.task_settings}
         for key, value in case.settings.items():
             if key != MACHINE and not key.startswith(PREFIXES):
                 flags[key] = str(value) if key in words else value  # such as a clock of 1500
@@ -461,7 +440,7 @@ def plan_sweep(
         raise UsageError(
             "the sweep has no models", fix=matrix.note or "trtbench sweep model.onnx --batch 1,8"
         )
-    cases = cases_from_matrix(
+    cases = matrices.cases_from_matrix(
         matrix,
         runtime_of=lambda model: first_choice(source_format(model)) or first_choice("onnx"),
         builds=BUILDERS.names(),

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.accuracy.check import vanilla_name
 from trtbench.accuracy.evaluate import EVAL_JSON, EVAL_MD, size_of_model
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.analysis.summary import summary_from_run
@@ -32,17 +31,14 @@ from trtbench.workflows.report import write_report
 
 FORMATS = ("html", "png")
 SPOOLED_ROWS = 50_000
+_ONLY_TRTEXEC = "profile.metadata.json"
 PIPELINE_FILES: Mapping[str, str] = {
-    "build.metadata.json": "build.metadata.json",
-    "graph.json": "graph.json",
-    "profile.json": "profile.json",
-    "profile.metadata.json": "profile.metadata.json",
+    **{name: name for name in ("build.metadata.json", "graph.json", "profile.json", _ONLY_TRTEXEC)},
     "times.json": "timing.json",
     "build.log": "engine.build.log",
     "trtexec_stdout.log": "engine.profile.log",
 }
 """Files of a run that trtexec measured, and their names in trt-engine-explorer's pipeline."""
-_ONLY_TRTEXEC = "profile.metadata.json"
 
 
 class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +63,8 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
             if key == planned.key and line.what == "done" and line.run is not None
         ]
         found = [run for each in ids if isinstance(run := store.load(each), Run)]
+        same = {key: getattr(case, key) for key in ("runtime", "precision", "batch")}
+        row = SweepRow(model=name, engine=case.engine, options=case.options, **same)
         if found:
             run = merge_rounds(found, drop=sweep.outline.tag)
             times = run.times
@@ -83,18 +81,10 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
                 times = times_from_columns(columns)
             runs.append(replace(run, times=times))
             remark = f"later: {text}" if text else sweep.remarks.get(place)
-            rows.append(_row(case, run, [each.id for each in found], remark, name=name))
+            row = row.having(runs=tuple(each.id for each in found), remark=remark)
+            rows.append(_measured_row(row, case, run))
             continue
-        same = {key: getattr(case, key) for key in ("runtime", "precision", "batch")}
-        rows.append(
-            SweepRow(
-                model=name,
-                engine=case.engine,
-                options=case.options,
-                reason=text or "not measured",
-                **same,
-            )
-        )
+        rows.append(row.having(reason=text or "not measured"))
         failed.append(
             FailedRun(
                 id=f"{sweep.outline.name}-{place}",
@@ -106,13 +96,10 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
             )
         )
     if sweep.outline.matrix.names == "vanilla":  # PyTorch is Vanilla, engines are TRT
-        both = len({row.engine for row in rows if row.engine}) > 1
         rows = [
-            row.having(name=vanilla_name(
-                row.runtime, row.precision, engine=row.engine if both else None, options=row.options
-            ))
-            for row in rows
-        ]  # fmt: skip
+            row.having(name=sweep.plan.vanilla_name(each.case, row.precision))
+            for row, each in zip(rows, sweep.plan.cases, strict=True)
+        ]
     pictures = [
         {"path": str(path), "title": each.title, "caption": judged.made.title}
         for judged in sweep.judged
@@ -156,7 +143,8 @@ def merge_rounds(runs: Sequence[Run], *, drop: str) -> Run:
     return replace(runs[0], record=record, times=join_launches(parts))
 
 
-def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str) -> SweepRow:
+def _measured_row(row: SweepRow, case: Case, run: Run) -> SweepRow:
+    """Return the row of a case with what was measured."""
     record, precision = run.record, measured_precision(case, run)
     others = [
         f"{what} {asked} was requested, but {ran} ran"
@@ -172,15 +160,10 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str)
         parameters = sum(layer.weights_count or 0 for layer in run.graph.layers) or None
     scores = run.extra.get("scores")
     found = scores if isinstance(scores, dict) else {}
-    return SweepRow(
-        model=name,
-        runtime=case.runtime,
+    return row.having(
         precision=precision,
         batch=record.known_items,
-        engine=case.engine,
-        options=case.options,
-        runs=tuple(ids),
-        remark="; ".join(filter(None, [*others, remark])) or None,
+        remark="; ".join(filter(None, [*others, row.remark])) or None,
         summary=summary_from_run(run),
         size_bytes=size,
         layers=layers,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from trtbench.accuracy.check import EvalSide, vanilla_name
+from trtbench.accuracy.check import EvalSide
 from trtbench.accuracy.evaluate import run_evaluation, scores_of, write_evaluation
 from trtbench.analysis.onnx_graph import RANDOM_DATA
 from trtbench.analysis.summary import summary_from_run
@@ -255,7 +255,7 @@ class Sweep:
             keep_io=step.settings["keep_io"],
             calibration=(self.plan.matrix.calibration or "random") if calibrated else None,
             shapes=step.settings["shapes"],
-            **self._preprocessing(calibrated),
+            **step.settings["prepared"],
         )
         if VIA[precision] == "modelopt":
             execution = replace(execution, python=self._config.python_for("modelopt"))
@@ -283,7 +283,7 @@ class Sweep:
                 )
         calibration = self.plan.matrix.calibration if settings["calibration"] else None
         given: dict[str, Any] = {
-            **self._preprocessing(calibration is not None),
+            **settings["prepared"],
             **shapes,
             **models.build_settings(
                 {key: str(value) for key, value in settings["options"].items()}
@@ -302,13 +302,6 @@ class Sweep:
         python = self._config.python_for(settings["builder"])
         artefact = run_build(spec, execution=replace(self._here, python=python))
         return Path(spec.output), artefact.notes
-
-    def _preprocessing(self, calibrated: bool) -> dict[str, Any]:
-        """Return the preprocessing of calibration data, which is the same as for evaluation."""
-        matrix = self.plan.matrix
-        if not calibrated or not plans.prepares_calibration(matrix):
-            return {}
-        return {"task": matrix.task, "settings": plans.preprocessing_of(matrix)}
 
     def measure(self) -> None:
         """Measure every case in every round, each in another random order."""
@@ -488,13 +481,8 @@ class Sweep:
         head = smallest and summary_from_run(smallest).head
         label = case.label
         if plan.matrix.names == "vanilla":
-            both = len({each.case.engine for each in plan.cases if each.case.engine}) > 1
-            label = vanilla_name(
-                case.runtime,
-                measured_precision(case, smallest) if smallest else case.precision,
-                engine=case.engine if both else None,
-                options=case.options,
-            )
+            ran = measured_precision(case, smallest) if smallest else case.precision
+            label = plan.vanilla_name(case, ran)
         if plan.one_table:
             label = plan.model_name(place)
         elif sum(plan.cases[each].case.label == case.label for each in firsts) > 1:
