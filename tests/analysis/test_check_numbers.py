@@ -67,8 +67,6 @@ def test_the_reference_scales_the_tolerance() -> None:
     reference, candidate = np.array([[1.0]]), np.array([[1.12]])
     assert checked(reference, candidate, rtol=0.11, atol=0.0).close == 0.0
     assert checked(candidate, reference, rtol=0.11, atol=0.0).close == 1.0
-    assert tensor_diff(reference, candidate, rtol=0.11, atol=0).close == 0.0
-    assert tensor_diff(candidate, reference, rtol=0.11, atol=0).close == 1.0
 
 
 def test_batches_do_not_change_anything() -> None:
@@ -78,12 +76,6 @@ def test_batches_do_not_change_anything() -> None:
     whole, parts = (checked(reference, candidate, size=size, classes=False) for size in (17, 5))
     for name, value in whole.numbers().items():
         assert parts.numbers()[name] == pytest.approx(value), name
-    second = tensor_diff(reference, candidate, rtol=1e-3, atol=1e-8)
-    assert parts.close == pytest.approx(second.close)
-    assert parts.rel_l2 == pytest.approx(second.rel_l2)
-    assert parts.cosine == pytest.approx(second.cosine)
-    assert parts.sqnr_db == pytest.approx(second.sqnr_db)
-    assert parts.bias == pytest.approx(second.bias)
 
 
 def test_what_is_not_finite_is_counted_and_is_the_worst() -> None:
@@ -258,13 +250,9 @@ def test_rules_that_cannot_be_read(text: str) -> None:
 def test_differences_by_hand() -> None:
     reference = np.array([1.0, -2.0, 2.0, 0.0])
     diff = tensor_diff(reference, np.array([1.0, -2.0, 2.3, 0.0]), rtol=0.1, atol=0.0)
-    assert diff.close == 0.75
-    assert diff.max_abs == pytest.approx(0.3)
     assert diff.max_at == (2,)
-    assert diff.mean_abs == pytest.approx(0.075)
     assert diff.rel_l2 == pytest.approx(0.1)
     assert diff.sqnr_db == pytest.approx(20.0)
-    assert diff.bias == pytest.approx(0.075 / 1.5)
     assert diff.cosine == pytest.approx(9.6 / (3 * np.sqrt(1 + 4 + 2.3**2)))
 
 
