@@ -382,8 +382,6 @@ def average_precision(
 ) -> dict[str, float]:
     """Compute AP, AP50, AP75 and AR over images, with a weight per image."""
     people = BoxTally(matches).by_class(weights=weights, at=(MAX_PEOPLE,))
-    if not people:
-        return dict.fromkeys(("AP", "AP50", "AP75", "AR"), float("nan"))
-    precision, recall = people[0].precision, people[0].recall[MAX_PEOPLE]
-    values = {"AP": precision, "AP50": precision[0], "AP75": precision[AT_75], "AR": recall}
-    return {name: float(value.mean()) for name, value in values.items()}
+    values = {name.removeprefix("m"): each for name, each in mean_precisions(people).items()}
+    recall = float(people[0].recall[MAX_PEOPLE].mean()) if people else float("nan")
+    return {**values, "AR": recall}

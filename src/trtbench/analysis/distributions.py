@@ -4,6 +4,7 @@ Every worker imports it, so it only needs numpy.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -111,25 +112,14 @@ def interval_ranks(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> tuple[in
 
 
 def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:
-    """Find the last integer in (0, high] for which a monotone test holds; 0 if none.
-
-    The search starts near the expected result, because the test is expensive.
-    """
-    low, step = min(max(int(near), 0), high), 4
-    while low > 0 and not holds(low):
-        high, low, step = low - 1, max(low - step, 0), 4 * step
-    top = min(low + step, high)
-    while top < high and holds(top):
-        low, step = top, 4 * step
-        top = min(low + step, high)
-    high = min(high, top)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    """Find the last integer in (0, high] for which a monotone test holds; 0 if none."""
+    found, middle = 0, min(max(int(near), 0), high)
+    for reach in (6, 60, high):  # the test is expensive: first near the expected result
+        low, top = max(middle - reach, 0), min(middle + reach, high)
+        found = low + bisect_left(range(low + 1, top + 1), True, key=lambda r: not holds(r))
+        if (low == 0 or found > low) and (top == high or found < top):
+            break
+    return found
 
 
 TRIM = 0.2

@@ -57,12 +57,13 @@ def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Ins
     }
     # The file's own metadata never replaces facts that were read from the graph.
     own = {k: v for k, v in model.metadata.items() if not k.startswith(PREFIX) and k not in facts}
-    flops: Counter[tuple[str, str]] = Counter()
+    counts, flops = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for node in cost.nodes:
+        counts[node.op, node.precision] += 1
         flops[node.op, node.precision] += node.flops or 0
     operators = tuple(  # shares are of the operations that could be counted
-        (op, precision, count, flops[op, precision], flops[op, precision] / (cost.flops or 1))
-        for (op, precision), count in model.operators().items()
+        (*key, count, flops[key], flops[key] / (cost.flops or 1))
+        for key, count in counts.most_common()
     )
     measures = (
         "precision", "output", "flops", "read_bytes", "weight_bytes", "written_bytes", "intensity",

@@ -5,7 +5,6 @@ lower bound for a single node, an upper bound for a model whose nodes are fused.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -98,10 +97,6 @@ class OnnxModel(Value, frozen=True, kw_only=True):
     @property
     def opset(self) -> int | None:
         return self.opsets.get("")
-
-    def operators(self) -> dict[tuple[str, str], int]:
-        """Count nodes by operator and precision, the most frequent first."""
-        return dict(Counter((node.op, node.precision) for node in self.nodes).most_common())
 
 
 def short_dtype(dtype: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from trtbench.analysis.gate import (
     NOT_MEASURED,
@@ -82,14 +82,13 @@ def gate(
         )
         if all(each.outcome != "unclear" for each in found.results):
             break
-    policy: Literal["fail", "pass"] = "pass" if request.on_unclear == "pass" else "fail"
     keeps = request.keep_model
     if is_file and (keeps or (keeps is None and request.baseline is not None)):
         model = model_ref(candidate)
         if keeps or (model.size_bytes or 0) <= LARGEST_COPIED_BYTES:  # small models by default
             keep_model(store, model)
-    is_open = passed(found.results, on_unclear=policy)
-    reasons = failure_reasons(found.results, on_unclear=policy)
+    is_open = passed(found.results, on_unclear=request.on_unclear)
+    reasons = failure_reasons(found.results, on_unclear=request.on_unclear)
     return replace(found, open=is_open, seconds=time.monotonic() - began, closed_by=reasons)
 
 
@@ -259,7 +258,6 @@ def write_gate_files(
     found: Sequence[Gate], folder: Path, *, on_unclear: OnUnclear, failed: Sequence[Failed] = ()
 ) -> list[Path]:
     """Write gate.json, gate.junit.xml and gate.md; ``failed`` models have no results."""
-    policy: Literal["fail", "pass"] = "pass" if on_unclear == "pass" else "fail"
     values: list[dict[str, object]] = [
         {
             "model": each.name,
@@ -276,7 +274,7 @@ def write_gate_files(
     suites += [Suite(f"trtbench gate {each.model}", (), error=each.reason) for each in failed]
     contents = {
         "gate.json": json_from_value(values[0] if len(values) == 1 else values),
-        "gate.junit.xml": junit_from_suites(suites, on_unclear=policy).encode(),
+        "gate.junit.xml": junit_from_suites(suites, on_unclear=on_unclear).encode(),
         "gate.md": markdown(document_from_gates(found, failed)).encode(),
     }
     return [write_output(folder / file, content) for file, content in contents.items()]

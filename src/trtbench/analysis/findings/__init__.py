@@ -14,16 +14,6 @@ from trtbench.analysis.summary import Summary
 from trtbench.core.properties import series_key
 from trtbench.core.run import Finding, Run
 
-__all__ = [
-    "RULES",
-    "Evidence",
-    "evidence_from_run",
-    "findings_from_evidence",
-    "findings_from_run",
-    "findings_over_batches",
-    "rule_table",
-]
-
 SEVERITIES = ("error", "warning", "note")
 
 _DECLARED = (each for each in vars(rules).values() if isinstance(each, Rule))
