@@ -82,7 +82,7 @@ def read_with_trtbench(path: Path) -> int:
     from trtbench.trtexec.times import read_times
 
     with path.open("rb") as file:
-        return len(read_times(file, where=path.name))
+        return sum(map(len, read_times(file, where=path.name)))
 
 
 def seconds(function: Callable[[Path], int], path: Path) -> float:

@@ -91,7 +91,7 @@ def _options(engine: str, warmup_ms: float) -> list[str]:
 
 
 def _summary(times: str, warmup_ms: float) -> list[str]:
-    columns = read_times(times.encode(), where="made", warmup_ms=0.0).arrays[0].columns
+    columns = read_times(times.encode(), where="made", warmup_ms=0.0)[0].columns
     first = int(np.argmax(columns["startComputeMs"] >= warmup_ms))
     found = statistics({key: column[first:] for key, column in columns.items()}, [90, 95, 99])
     lines = [f"Timing trace has {found.rows} queries over {found.wall_s:.6g} s"]
@@ -151,7 +151,7 @@ def folder_000(folder: Path, *, batch: int = 4) -> Path:
         "path": "/models/pose.engine", "filename": "pose.engine", "size_bytes": 1048576,
         "size_megabytes": 1.0, "modified_iso": "2025-09-17T00:00:00+08:00",
     }  # fmt: skip
-    latency = read_times(times.encode(), where="made").arrays[0].columns["latencyMs"]
+    latency = read_times(times.encode(), where="made")[0].columns["latencyMs"]
     files = {
         "times.json": times,
         "profile.json": profile_text(),

@@ -181,7 +181,7 @@ def readers() -> dict[str, Callable[[bytes], object]]:
     from trtbench.trtexec import exports, times, version
 
     return {
-        "times": lambda data: times.times_from_file(times.read_times(data, where="f")),
+        "times": lambda data: times.times_from_arrays(times.read_times(data, where="f")),
         "profile": lambda data: exports.profiles_from_json(data, where="f"),
         "layers": lambda data: exports.graph_from_json(data, where="f"),
         "calibration": lambda data: exports.calibration_from_text(data, where="f"),

@@ -10,14 +10,14 @@ from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.history import segment
 from trtbench.analysis.summary import summarize
 from trtbench.core.run import Run
-from trtbench.trtexec.times import read_times, times_from_file
+from trtbench.trtexec.times import read_times, times_from_arrays
 
 H200 = "h200__trtexec-8.6.0"
 
 
 def real(folder: Path, name: str) -> Run:
     path = folder / name
-    times = times_from_file(read_times(path.read_bytes(), where=path.name))
+    times = times_from_arrays(read_times(path.read_bytes(), where=path.name))
     return run(times, provenance="imported")
 
 

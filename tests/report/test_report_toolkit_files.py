@@ -20,7 +20,7 @@ from trtbench.formats import toolkit
 from trtbench.trtexec import conditions
 from trtbench.trtexec.exports import profile_from_json, profile_json
 from trtbench.trtexec.log import read_log
-from trtbench.trtexec.times import read_times, times_from_file, times_json
+from trtbench.trtexec.times import read_times, times_from_arrays, times_json
 
 LISTED = {
     "summary.json", "summary.csv", "latency_series.csv", "latency_percentiles.csv",
@@ -231,7 +231,7 @@ def test_times_and_profiles_of_trtexec() -> None:
     }
     spans = {name: np.array([1e-3, 2e-3, 3e-3]) for name in ("h2d", "gpu", "d2h", "latency")}
     times = times_from_columns({**stamps, **spans})
-    read = times_from_file(read_times(io.BytesIO(times_json(times)), where="times.json"))
+    read = times_from_arrays(read_times(io.BytesIO(times_json(times)), where="times.json"))
     for name, column in times.columns():
         np.testing.assert_allclose(dict(read.columns())[name], column, atol=1e-12, err_msg=name)
     profile = made_profile(9)

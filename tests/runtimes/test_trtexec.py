@@ -55,7 +55,7 @@ def test_a_run_keeps_what_trtexec_wrote_and_said(version: str, trtexec: Any) -> 
     trtexec.version(version)
     outcome, times, stages, folder = bench(trtexec)
     data = (folder / "times.json").read_bytes()
-    columns = read_times(data, where="t", warmup_ms=50).arrays[0].columns
+    columns = read_times(data, where="t", warmup_ms=50)[0].columns
     assert times.headline == "latency"
     assert times.latency is not None
     assert times.gpu is not None

@@ -1,4 +1,3 @@
-import io
 import json
 import math
 import subprocess
@@ -13,21 +12,26 @@ from hypothesis import strategies as st
 import samples
 from made_artefacts import BATCHES
 from trtbench.trtexec import times as _rows
-from trtbench.trtexec.times import TimesFile, read_times, times_from_file
+from trtbench.trtexec.times import TimesArray, read_times, times_from_arrays
 
 
-def read(data: bytes | str, **options: float) -> TimesFile:
+def read(data: bytes | str, **options: float) -> tuple[TimesArray, ...]:
     data = data.encode() if isinstance(data, str) else data
     return read_times(data, where="times.json", **options)
 
 
+def one(data: bytes | str, **options: float) -> TimesArray:
+    (array,) = read(data, **options)
+    return array
+
+
 @pytest.mark.parametrize("variant", samples.STAMPED)
 def test_every_schema_is_named_and_its_phases_are_found(variant: str) -> None:
-    file = read(samples.times_file(variant))
-    times = times_from_file(file)
-    assert file.variant == variant
+    array = one(samples.times_file(variant))
+    times = times_from_arrays([array])
+    assert array.variant == variant
     dropped = 0 if variant == "8.5" else 20  # rows at 2.5, 12.5 ... 192.5 ms
-    assert file.warmup_rows == dropped
+    assert array.warmup_rows == dropped
     assert len(times) == 40 - dropped
     assert times.gpu == pytest.approx([(2 + i / 1000) / 1e3 for i in range(dropped, 40)])
     assert times.h2d == pytest.approx(0.5e-3)
@@ -48,46 +52,43 @@ def test_a_7_1_file_with_the_pairs_in_place_is_not_swapped() -> None:
     for row in rows:
         for end in ("start", "end"):
             row[f"{end}EnqMs"], row[f"{end}InMs"] = row[f"{end}InMs"], row[f"{end}EnqMs"]
-    assert not read(samples.times_text(rows)).arrays[0].swapped
+    assert not one(samples.times_text(rows)).swapped
 
 
 def test_a_stated_warmup_is_used_instead_of_the_default() -> None:
     data = samples.times_file("8.4")
-    assert read(data, warmup_ms=50).warmup_rows == 5
-    assert read(data, warmup_ms=0).warmup_rows == 0
-    assert read(data, warmup_ms=0).variant == "8.5"
+    assert one(data, warmup_ms=50).warmup_rows == 5
+    assert one(data, warmup_ms=0).warmup_rows == 0
+    assert one(data, warmup_ms=0).variant == "8.5"
 
 
 def test_rows_that_all_lie_within_the_assumed_warmup_are_kept() -> None:
-    file = read(samples.times_file("8.4", rows=5))
-    assert len(file) == 5
-    assert file.warmup_rows == 0
-    assert file.arrays[0].warmup_ms is None
+    array = one(samples.times_file("8.4", rows=5))
+    assert (len(array), array.warmup_rows, array.warmup_ms) == (5, 0, None)
 
 
 def test_warmup_ends_at_the_first_measured_row_as_in_trtexec() -> None:
     rows = samples.times_rows("8.4", rows=30)
     late = rows.pop(2)
-    assert read(samples.times_text([*rows, late])).warmup_rows == 19
+    assert one(samples.times_text([*rows, late])).warmup_rows == 19
 
 
 def test_arrays_in_one_file_are_launches() -> None:
     data = samples.times_file("8.5", rows=3) + samples.times_file("8.4", rows=40)
-    file = read(data)
-    times = times_from_file(file)
-    assert [len(array) for array in file.arrays] == [3, 20]
-    assert file.variant == "mixed"
+    arrays = read(data)
+    times = times_from_arrays(arrays)
+    assert [len(array) for array in arrays] == [3, 20]
+    assert [array.variant for array in arrays] == ["8.5", "8.4"]
     assert times.launch is not None
     assert times.launch.tolist() == [0] * 3 + [1] * 20
-    assert len(times_from_file(TimesFile(arrays=file.arrays[1:2]))) == 20
 
 
 def test_transfers_that_were_off_are_absent() -> None:
-    file = read(samples.times_file("8.5", transfers=False))
-    times = times_from_file(file)
+    array = one(samples.times_file("8.5", transfers=False))
+    times = times_from_arrays([array])
     assert times.h2d is None
     assert times.d2h is None
-    assert not file.arrays[0].columns["h2dMs"].any()
+    assert not array.columns["h2dMs"].any()
     assert times.latency is not None
     assert times.latency == pytest.approx(times.gpu)
 
@@ -97,33 +98,32 @@ def test_values_that_are_no_numbers_are_kept_and_no_samples(word: str) -> None:
     data = samples.times_file("8.5").replace(
         b'"computeMs" : 2.003', f'"computeMs" : {word}'.encode()
     )
-    file = read(data)
-    assert not math.isfinite(file.arrays[0].columns["computeMs"][3])
-    assert len(file) == 40
-    assert len(times_from_file(file)) == 39
+    array = one(data)
+    assert not math.isfinite(array.columns["computeMs"][3])
+    assert len(array) == 40
+    assert len(times_from_arrays([array])) == 39
 
 
 def test_unknown_keys_and_nested_values_do_no_harm() -> None:
     rows = [{**row, "streamId": 3.0} for row in samples.times_rows("8.5", first_ms=300)]
-    file = read(samples.times_text(rows))
-    assert set(file.arrays[0].columns["streamId"]) == {3.0}
+    assert set(one(samples.times_text(rows)).columns["streamId"]) == {3.0}
     nested = [{**row, "note": {"a": [1, {"b": "}]"}]}} for row in rows]
-    assert len(read(json.dumps(nested))) == 40
+    assert len(one(json.dumps(nested))) == 40
 
 
 def test_a_key_that_some_rows_lack_is_nan_there() -> None:
     rows = samples.times_rows("8.5", first_ms=300, rows=4)
     del rows[2]["startEnqMs"]
-    file = read(samples.times_text(rows))
-    assert np.isnan(file.arrays[0].columns["startEnqMs"]).tolist() == [False, False, True, False]
+    lacking = np.isnan(one(samples.times_text(rows)).columns["startEnqMs"])
+    assert lacking.tolist() == [False, False, True, False]
 
 
 @pytest.mark.parametrize("indent", [None, 1, 4])
 def test_any_formatting_gives_the_same_columns(indent: int | None) -> None:
     rows = samples.times_rows("8.5", first_ms=300)
     expected = {key: [row[key] for row in rows] for key in rows[0]}
-    file = read(json.dumps(rows, indent=indent))
-    assert {key: column.tolist() for key, column in file.arrays[0].columns.items()} == expected
+    found = one(json.dumps(rows, indent=indent)).columns
+    assert {key: column.tolist() for key, column in found.items()} == expected
 
 
 def test_foreign_encodings() -> None:
@@ -133,26 +133,26 @@ def test_foreign_encodings() -> None:
         b"\xef\xbb\xbf" + text.encode(),
         text.replace("\n", "\r\n").encode(),
     ):
-        assert len(read(data)) == 20
+        assert len(one(data)) == 20
 
 
 @pytest.mark.parametrize("name", ["perIteration", "per_iteration", "iteration_times"])
 def test_lists_of_columns_under_a_name(name: str) -> None:
     columns = {"latencyMs": [1.5, 2.5], "enqueue_ms": [0.1, 0.2], "gpu_compute_ms": [1, 2]}
-    times = times_from_file(read(json.dumps({name: columns})))
+    times = times_from_arrays(read(json.dumps({name: columns})))
     assert times.latency == pytest.approx([0.0015, 0.0025])
     assert times.enqueue == pytest.approx([0.0001, 0.0002])
     assert times.gpu == pytest.approx([0.001, 0.002])
 
 
 def test_enqueue_resolution_grows_with_the_run() -> None:
-    early = read(samples.times_file("8.5", first_ms=201.0, rows=10))
-    late = read(samples.times_file("8.5", first_ms=5000.123, rows=10))
+    early = one(samples.times_file("8.5", first_ms=201.0, rows=10))
+    late = one(samples.times_file("8.5", first_ms=5000.123, rows=10))
     assert early.enqueue_resolution_s == pytest.approx(1e-6)
     assert late.enqueue_resolution_s == pytest.approx(1e-5)
     exact = json.dumps(samples.times_rows("8.5", first_ms=5000.1234567, rows=10))
-    assert read(exact).enqueue_resolution_s is None
-    assert read(samples.times_file("7.0")).enqueue_resolution_s is None
+    assert one(exact).enqueue_resolution_s is None
+    assert one(samples.times_file("7.0")).enqueue_resolution_s is None
 
 
 @settings(deadline=None)
@@ -165,31 +165,18 @@ def test_any_printed_number_is_the_double_that_python_reads(
 ) -> None:
     printed = [format(value, digits) for value in values]
     rows = [f'{{ "latencyMs" : {number}, "x" : {number} }}' for number in printed]
-    file = read("[\n  " + "\n, ".join(rows) + "\n]\n")
-    assert file.arrays[0].columns["latencyMs"].tolist() == [float(number) for number in printed]
-    assert file.arrays[0].columns["x"].tolist() == [float(number) for number in printed]
+    columns = one("[\n  " + "\n, ".join(rows) + "\n]\n").columns
+    expected = [float(number) for number in printed]
+    assert columns["latencyMs"].tolist() == columns["x"].tolist() == expected
 
 
 def test_pieces_cut_anywhere_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     data = samples.times_file("8.5", rows=30) + samples.times_file("8.5", rows=20)
-    whole = [array.columns for array in read(data).arrays]
+    whole = [array.columns for array in read(data)]
     for size in (1, 7, 64, 300, 1000):
         monkeypatch.setattr(_rows, "PIECE_BYTES", size)
-        for array, columns in zip(read(data).arrays, whole, strict=True):
+        for array, columns in zip(read(data), whole, strict=True):
             assert all((array.columns[key] == columns[key]).all() for key in columns)
-
-
-def test_a_stream_that_cannot_seek_is_read() -> None:
-    class Pipe(io.RawIOBase):
-        def __init__(self, data: bytes) -> None:
-            self.left = data
-
-        def read(self, size: int = -1) -> bytes:
-            size = len(self.left) if size < 0 else min(size, 100)
-            piece, self.left = self.left[:size], self.left[size:]
-            return piece
-
-    assert len(read_times(Pipe(samples.times_file("8.5")), where="f")) == 40  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -227,7 +214,7 @@ def whole_files(folder: Path) -> list[Path]:
 def test_every_times_file_of_a_folder_is_read(artefacts: Path) -> None:
     for path in whole_files(artefacts):
         with path.open("rb") as file:
-            times = times_from_file(read_times(file, where=path.name))
+            times = times_from_arrays(read_times(file, where=path.name))
         assert times.gpu is not None
         assert (times.gpu > 0).all()
         assert times.latency is not None
@@ -240,16 +227,16 @@ def test_times_of_a_folder_agree_with_a_json_reader(artefacts: Path) -> None:
         if "N2_None" in path.name or path.name == "times_net.json":
             continue  # several arrays: not JSON as a whole
         rows = json.loads(path.read_bytes())
-        columns = read(path.read_bytes(), warmup_ms=0).arrays[0].columns
+        columns = one(path.read_bytes(), warmup_ms=0).columns
         for key in rows[0]:
             assert (columns[key] == [row[key] for row in rows]).all(), (path.name, key)
 
 
 def test_several_exports_of_7_1_in_one_file(made: Path) -> None:
-    file = read((made / "old" / "times_net.json").read_bytes())
-    assert len(file.arrays) == len(BATCHES)
-    assert all(array.swapped for array in file.arrays)
-    for index in range(len(BATCHES)):
-        enqueue = times_from_file(TimesFile(arrays=(file.arrays[index],))).enqueue
+    arrays = read((made / "old" / "times_net.json").read_bytes())
+    assert len(arrays) == len(BATCHES)
+    assert all(array.swapped for array in arrays)
+    for array in arrays:
+        enqueue = times_from_arrays([array]).enqueue
         assert enqueue is not None
         assert np.median(enqueue) * 1e3 == pytest.approx(samples.ENQUEUE_MS, rel=1e-3)

@@ -43,7 +43,7 @@ def test_a_set_of_files_is_one_run_with_its_conditions(tmp_path: Path, store: St
 def test_the_run_has_the_numbers_that_were_printed(tmp_path: Path, store: Store) -> None:
     folder = leftovers.run_set(tmp_path / "set")
     run = stored(only(bring(folder, store=store)), store)
-    times = read_times((folder / "net.times.json").read_bytes(), where="t").arrays[0].columns
+    times = read_times((folder / "net.times.json").read_bytes(), where="t")[0].columns
     assert len(run.times) == 80
     assert run.times.latency is not None
     assert np.allclose(run.times.latency * 1e3, times["latencyMs"])
@@ -108,7 +108,7 @@ def test_exports_in_one_file_are_runs_of_their_own(tmp_path: Path, store: Store)
     assert [run.layers.count for run in runs if run.layers] == [7, 9]
     for run in runs:
         assert run.path is not None
-        again = read_times((run.path / "times.json").read_bytes(), where="t")
+        (again,) = read_times((run.path / "times.json").read_bytes(), where="t")
         assert len(again) == len(run.times) == 50
 
 
@@ -144,9 +144,7 @@ def test_layer_information_of_another_engine_stays_out(tmp_path: Path, store: St
 def test_warm_up_rows_are_left_out_by_rule_or_as_told(tmp_path: Path, store: Store) -> None:
     path = tmp_path / "times.json"
     path.write_text(leftovers.times_text(first_ms=2.0, rows=200))
-    starts = (
-        read_times(path.read_bytes(), where="t", warmup_ms=0).arrays[0].columns["startComputeMs"]
-    )
+    starts = read_times(path.read_bytes(), where="t", warmup_ms=0)[0].columns["startComputeMs"]
     by_rule = only(bring(path, store=store))
     assert by_rule.samples == int((starts >= 200).sum())
     assert "left out as warm-up" in " ".join(record(by_rule).notes)

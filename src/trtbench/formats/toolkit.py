@@ -329,28 +329,24 @@ def summary(run: Run) -> ToolkitSummary:
             reported=True,
             throughput_qps=ours.items_per_s,
             latency=known.get("latency", known.get("host")),
-            enqueue=known.get("enqueue"),
-            compute=known.get("gpu"),
-            end_to_end=known.get("end_to_end"),
             host=known.get("host"),
             definitions={**DEFINITIONS, **REPORTED_DEFINITIONS},
+            **{block: known.get(column) for block, column in BLOCKS.items()},
         )
     definitions = DEFINITIONS | ({"latency": LATENCY_DEFINITIONS[name]} if name else {})
-    enqueue = _block(times.enqueue)
+    blocks = {block: _block(getattr(times, column)) for block, column in BLOCKS.items()}
     if (step := _enqueue_step_s(run)) is not None:
         steps = f"its samples come in steps of {step * 1e6:g} µs, left out"
         definitions["enqueue"] = f"as printed; {steps}"
         printed = _printed_block(run, "enqueue")
-        enqueue = printed if printed.median_ms is not None else None
+        blocks["enqueue"] = printed if printed.median_ms is not None else None
     return common.having(
         samples=len(times),
         throughput_qps=batch / float(np.mean(latency)) if batch and np.any(latency) else None,
         latency=None if name is None else _block(latency),
-        enqueue=enqueue,
-        compute=_block(times.gpu),
-        end_to_end=_block(times.end_to_end),
         host=_block(times.host),
         definitions=definitions,
+        **blocks,
     )
 
 

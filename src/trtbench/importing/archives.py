@@ -40,12 +40,8 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-class Member(NamedTuple):
-    """A file of an archive: its name there, if any, and its path or why it was skipped."""
-
-    name: str
-    path: Path | None
-    reason: str = ""
+Member = tuple[str, "Path | None", str]
+"""A file of an archive: its name there, if any, and its path or why it was skipped."""
 
 
 class _Packed(NamedTuple):
@@ -74,13 +70,12 @@ class Unpacking:
         self._archives += 1
 
         def unpack() -> tuple[list[Member], InputError | None, int, int]:
-            found, problem = [], None
+            found: list[Member] = []
             try:
-                for member in self._unpacked(path, shown):
-                    found.append(member)
-            except InputError as stopped:
-                problem = stopped
-            return found, problem, self._bytes, self._members
+                found.extend(self._unpacked(path, shown))  # keeps those before a problem
+            except InputError as problem:
+                return found, problem, self._bytes, self._members
+            return found, None, self._bytes, self._members
 
         seconds = SECONDS + path.stat().st_size * SECONDS_PER_BYTE
         found, problem, self._bytes, self._members = guarded(unpack, what=shown, seconds=seconds)
@@ -102,7 +97,7 @@ class Unpacking:
                 head = file.read(HEAD_BYTES)
             if not is_archive(head):  # one compressed file
                 shutil.copystat(path, archive)
-                yield Member("", archive)
+                yield "", archive, ""
                 return
             for each in _in_zip(archive, shown) if head[:2] == b"PK" else _in_tar(archive):
                 self._members -= 1
@@ -122,11 +117,11 @@ class Unpacking:
             relative = check_name(each.name.replace("\\", "/"))
             stream = None if reason else each.open()
             if stream is None:
-                return Member(name, None, reason)
+                return name, None, reason
             with stream:
                 unwanted = _unwanted(each.name, stream.read(HEAD_BYTES))
             if unwanted is not None:
-                return Member(name, None, unwanted)
+                return name, None, unwanted
             target = place / relative
             while target.exists():  # a repeated name
                 target = target.parent / "again" / file_name_from_text(target.name)
@@ -134,15 +129,15 @@ class Unpacking:
             self._write(target, each.open(), shown, each.name)
             is_known = _EARLIEST_S < each.modified_s < _LATEST_S
             os.utime(target, (modified := each.modified_s if is_known else archived_s, modified))
-            return Member(name, target)
+            return name, target, ""
         except TooMuchError:
             raise
         except InputError as problem:
-            return Member(name, None, problem.message)
+            return name, None, problem.message
         except _DAMAGE as problem:
-            return Member(name, None, f"damaged: {clean_line(str(problem))}")
+            return name, None, f"damaged: {clean_line(str(problem))}"
         except (FileExistsError, NotADirectoryError):
-            return Member(name, None, "a folder has the same name")
+            return name, None, "a folder has the same name"
 
     def _write(self, target: Path, stream: Any, shown: str, name: str) -> None:
         with stream, open(target, "xb") as file:

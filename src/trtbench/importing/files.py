@@ -190,7 +190,7 @@ def found_from_path(path: Path, *, named: bool, inside: Path | None = None) -> F
     return FoundFile(path=path, kind=found, named=named, inside=inside)
 
 
-TimesReader = Callable[[FoundFile], exported_times.TimesFile]
+TimesReader = Callable[[FoundFile], tuple[exported_times.TimesArray, ...]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -211,7 +211,7 @@ class FilePart:
     def times(self) -> exported_times.TimesArray:
         """The rows of a times array, including the warm-up."""
         assert self.rows is not None
-        return self.rows(self.file).arrays[self.index]
+        return self.rows(self.file)[self.index]
 
     def reproduces(self, run: LogRun) -> bool | None:
         """Whether these times reproduce the numbers of a log; ``None`` if it has none."""
@@ -240,7 +240,7 @@ class FilePart:
 def times_reader() -> TimesReader:
     """Return a function that reads times with warm-up; it keeps the last few files in memory."""
 
-    def read(found: FoundFile) -> exported_times.TimesFile:
+    def read(found: FoundFile) -> tuple[exported_times.TimesArray, ...]:
         with open(found.path, "rb") as stream:
             return exported_times.read_times(stream, where=found.shown, warmup_ms=0.0)
 
@@ -261,7 +261,7 @@ def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
         ]  # fmt: skip
     slot, values = kind, list[Any]([None])
     if kind == "times":
-        values *= len(rows(found).arrays)
+        values *= len(rows(found))
     elif kind == "profile":
         profiles = exports.profiles_from_json(data_of(found), where=where)
         values = [tuple(layer.name for layer in each.layers) for each in profiles]

@@ -28,7 +28,7 @@ from trtbench.trtexec import conditions as log_conditions
 from trtbench.trtexec.exports import graph_from_json, profiles_from_json
 from trtbench.trtexec.log import time_of_log
 from trtbench.trtexec.log_values import LogRun, LogSection
-from trtbench.trtexec.times import TimesArray, TimesFile, times_from_file, without_warmup
+from trtbench.trtexec.times import TimesArray, times_from_arrays, without_warmup
 from trtbench.trtexec.version import number
 
 _VERSION = re.compile(r"\d{1,2}(?:\.\d{1,4}){0,3}")
@@ -69,18 +69,15 @@ _OF_TORCH: dict[str, core.Scalar] = {
 class Stated:
     """Facts from the command line, which override those of the files."""
 
-    batch: int | None = None
+    request: ImportRequest
     engine: ModelRef | None = None
     warmup_s: float | None = None
-    tags: tuple[str, ...] = ()
-    gpu: str | None = None
-    tensorrt: str | None = None
     date: datetime.datetime | None = None
-    precision: str | None = None
 
     def notes(self) -> Iterator[str]:
         """Yield a note on the facts that were given."""
-        pairs = {"GPU": self.gpu, "TensorRT": self.tensorrt, "precision": self.precision}
+        given = self.request
+        pairs = {"GPU": given.gpu, "TensorRT": given.tensorrt, "precision": given.precision}
         stated = [f"{name} {value}" for name, value in pairs.items() if value]
         if self.date is not None:
             stated.append(f"measured {self.date.isoformat(timespec='seconds')}")
@@ -90,15 +87,16 @@ class Stated:
     def warnings(self, draft: Draft, log: LogRun) -> Iterator[str]:
         """Yield a warning for every fact that the files contradict."""
         device, version, batch = gpu_from_log(log), log.version, recorded_batch(draft)
-        if self.gpu and device is not None and device.name != self.gpu:
-            yield f"the recorded GPU is {device.name}; --gpu {self.gpu} is used instead"
+        given = self.request
+        if given.gpu and device is not None and device.name != given.gpu:
+            yield f"the recorded GPU is {device.name}; --gpu {given.gpu} is used instead"
         # As far as both are given: 8.5 and 8.5.2 do not contradict.
-        pairs = zip((version or "").split("."), (self.tensorrt or "").split("."), strict=False)
-        if self.tensorrt and version and any(one != other for one, other in pairs):
-            instead = f"--tensorrt {self.tensorrt} is used instead"
+        pairs = zip((version or "").split("."), (given.tensorrt or "").split("."), strict=False)
+        if given.tensorrt and version and any(one != other for one, other in pairs):
+            instead = f"--tensorrt {given.tensorrt} is used instead"
             yield f"the recorded version is TensorRT {version}; {instead}"
-        if self.batch is not None and batch is not None and batch != self.batch:
-            yield f"the recorded batch is {batch}; --batch {self.batch} is used instead"
+        if given.batch is not None and batch is not None and batch != given.batch:
+            yield f"the recorded batch is {batch}; --batch {given.batch} is used instead"
 
 
 def stated_from_request(request: ImportRequest) -> Stated:
@@ -115,14 +113,10 @@ def stated_from_request(request: ImportRequest) -> Stated:
         fix = "write it like 2024-05-17 or 2024-05-17T08:30"
         raise UsageError(f"{request.date!r} is not a date", fix=fix) from None
     return Stated(
-        batch=request.batch,
+        request=request,
         engine=model_ref(Path(request.engine)) if request.engine is not None else None,
         warmup_s=seconds(request.warmup) if request.warmup is not None else None,
-        tags=tuple(request.tags),
-        gpu=request.gpu,
-        tensorrt=version,
         date=date,
-        precision=request.precision,
     )
 
 
@@ -164,8 +158,8 @@ def run_from_draft(
 ) -> core.Run:
     """Return the run of a draft; ``log`` is the result of :func:`log_of`, if known."""
     log = log or log_of(draft)
-    if stated.tensorrt:
-        log = log.having(version=stated.tensorrt)  # so that its defaults are known
+    if stated.request.tensorrt:
+        log = log.having(version=stated.request.tensorrt)  # so that its defaults are known
     times, array = _times(draft, log, warmup_s=stated.warmup_s)
     layers = draft.log.profile if draft.log is not None else None
     if part := draft.parts.get("profile"):
@@ -199,7 +193,7 @@ def run_from_draft(
         created=created,
         spec=_spec(draft, log, conditions, stated),
         environment=_environment(draft, log, stated),
-        tags=stated.tags,
+        tags=tuple(stated.request.tags),
         provenance="imported",
         inputs=inputs,
         outputs=outputs,
@@ -227,8 +221,8 @@ def run_from_draft(
 
 def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun) -> core.FailedRun:
     """Make the record of a run that trtexec did not finish."""
-    if stated.tensorrt:
-        log = log.having(version=stated.tensorrt)
+    if stated.request.tensorrt:
+        log = log.having(version=stated.request.tensorrt)
     conditions = _conditions(draft, log, IterationTimes(), stated, (), ())
     loads = any(word.startswith("--loadEngine") for word in log.arguments)
     stage = "load" if loads and log.sections else "build" if log.sections else "start"
@@ -244,7 +238,7 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun
         created=_created(draft, log, stated)[0],
         spec=_spec(draft, log, conditions, stated),
         environment=_environment(draft, log, stated),
-        tags=stated.tags,
+        tags=tuple(stated.request.tags),
         stage="measure" if log.inputs or log.outputs or log.averages else stage,
         reason=reason,
         log_tail=log.last_lines,
@@ -279,7 +273,7 @@ def _times(
     if part is not None:
         warmup_ms = warmup_s * 1e3 if warmup_s is not None else warmup_ms_of(log)
         array = without_warmup(part.times().columns, warmup_ms)
-        return times_from_file(TimesFile(arrays=(array,))), array
+        return times_from_arrays([array]), array
     columns: dict[str, Column] = {}
     for theirs, ours in {"latency": "latency", **toolkits.BLOCKS}.items():
         if part := draft.parts.get(f"{theirs}_series"):
@@ -339,8 +333,8 @@ def _conditions(
                 value=value, source="unknown" if value is None else "stated"
             )
     # A log prints 1 for every explicit batch, so 1 is only used if nothing else is known.
-    if stated.batch is not None:
-        conditions["batch"] = core.Fact(value=stated.batch)
+    if stated.request.batch is not None:
+        conditions["batch"] = core.Fact(value=stated.request.batch)
     elif conditions["batch"].value in (None, 1):
         taken, given = ([tensor.shape for tensor in side] for side in (inputs, outputs))
         size = core.batch_that_ran(taken, asked=None, outputs=given)
@@ -349,8 +343,8 @@ def _conditions(
             conditions["batch"] = core.Fact(value=size, source="implied")
         elif kept is not None:
             conditions["batch"] = core.Fact(value=kept)
-    if stated.precision is not None:
-        conditions["precision"] = core.Fact(value=stated.precision.lower())
+    if stated.request.precision is not None:
+        conditions["precision"] = core.Fact(value=stated.request.precision.lower())
     return conditions
 
 
@@ -378,8 +372,8 @@ def _environment(draft: Draft, log: LogRun, stated: Stated) -> core.Environment:
             l2_bytes=_integer(device.get("L2_CACHE_SIZE")),
             cuda=_dotted(device.get("CUDA_VERSION")),
         )
-    if stated.gpu is not None and (gpu is None or gpu.name != stated.gpu):
-        gpu = core.Gpu(name=stated.gpu)
+    if stated.request.gpu is not None and (gpu is None or gpu.name != stated.request.gpu):
+        gpu = core.Gpu(name=stated.request.gpu)
     version = log.version if log.version is not None or plan is None else plan.version
     return core.Environment(
         host=core.UNKNOWN,

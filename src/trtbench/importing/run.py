@@ -289,7 +289,7 @@ def _import(
             try:
                 log, identity = making.log_of(draft), identity_of(draft)
                 warnings += [f"{first.file.shown}: {x}" for x in stated.warnings(draft, log)]
-                found, run = _make(draft, log, stated, request, target, known.get(identity))
+                found, run = _make(draft, log, stated, target, known.get(identity))
                 made.append(found)
                 if run is not None and request.output is not None and not request.dry_run:
                     sources = {part.file.path.resolve() for part in draft.parts.values()}
@@ -403,7 +403,6 @@ def _make(
     draft: Draft,
     log: LogRun,
     stated: making.Stated,
-    request: ImportRequest,
     store: Store | None,
     known: str | None,
 ) -> tuple[Imported, Run | None]:
@@ -413,31 +412,28 @@ def _make(
         run_id = new_id()
         while store.directory(run_id).exists():
             run_id = new_id()  # many runs are imported within one second
-    elif store is not None and known is not None and stated.tags:
-        store.tag(known, add=stated.tags)
+    elif store is not None and known is not None and stated.request.tags:
+        store.tag(known, add=tuple(stated.request.tags))
     make = making.failure_from_draft if draft.failed else making.run_from_draft
     run: Run | FailedRun = make(draft, stated, run_id=run_id, log=log)
     if store is not None and known is None:
-        run = _store(run, draft, store=store, pictures=request.pictures)
+        run = _store(run, draft, store=store, pictures=stated.request.pictures)
+    samples, median, of = 0, None, None
+    if isinstance(run, Run):
+        samples, of = len(run.times), run.times.headline
+        column = run.times.durations().get(of)
+        if column is not None and len(column):
+            median = float(np.median(column))
+        elif (printed := reported_headline(run.record)) and printed.statistic == "median":
+            median, of = printed.seconds, f"{printed.column}, reported"
     found = Imported(
         record=run.record if isinstance(run, Run) else run,
         files=tuple(dict.fromkeys(part.file.place for part in draft.parts.values())),
         parts=tuple(draft.parts),
         path=store.directory(run_id) if run_id != NOT_KEPT and store is not None else None,
         known_as=known,
-    )
-    if not isinstance(run, Run):
-        return found, None
-    column, of = run.times.durations().get(run.times.headline), run.times.headline
-    median: float | None = None
-    if column is not None and len(column):
-        median = float(np.median(column))
-    elif (printed := reported_headline(run.record)) and printed.statistic == "median":
-        median, of = printed.seconds, f"{printed.column}, reported"
-    found = replace(
-        found,
-        samples=len(run.times),
+        samples=samples,
         median_s=median,
         median_of=of if median is not None else None,
     )
-    return found, run
+    return found, run if isinstance(run, Run) else None

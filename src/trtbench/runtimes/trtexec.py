@@ -24,7 +24,7 @@ from trtbench.trtexec import conditions
 from trtbench.trtexec.command import bench_command, check_run
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
 from trtbench.trtexec.log_values import LogRun
-from trtbench.trtexec.times import read_times, times_from_file
+from trtbench.trtexec.times import read_times, times_from_arrays
 from trtbench.trtexec.version import TrtexecAbilities, abilities_from_help, target_from_options
 
 FORMATS = ("engine", "onnx")
@@ -115,7 +115,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     try:  # a damaged file is an error of trtexec, not of the user
         with open(folder / "times.json", "rb") as file:
             found = read_times(file, where="times.json", warmup_ms=warmup_s * 1e3)
-            times = times_from_file(found)
+            times = times_from_arrays(found)
         if spec.profile:
             profile_from_json((folder / "profile.json").read_bytes(), where="profile.json")
         if _has_content(folder / "graph.json"):
@@ -138,7 +138,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
         if spec.model.format == "engine" and record.is_file():
             shutil.copyfile(record, folder / name)
     outcome = _outcome(spec, run, abilities, command, folder)
-    step_s = found.enqueue_resolution_s
+    step_s = found[0].enqueue_resolution_s
     if step_s is not None:  # the resolution of its enqueue times is low
         outcome = outcome.having(evidence={**outcome.evidence, "enqueue_resolution_s": step_s})
     return outcome, times

@@ -1,16 +1,14 @@
 """The values in a log of trtexec, and the collectors that read them line by line."""
 
 import functools
-import itertools
 import math
 import re
+import sys
 from typing import Any, Literal, NamedTuple
 
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.core.spec import TensorSpec, Value
 from trtbench.trtexec.version import number, version_key
-
-FASTEST_TACTICS = 3
 
 Outcome = Literal["passed", "failed", "waived", "crashed", "cut", "help"]
 """How a run ended, as far as its log shows.
@@ -55,8 +53,7 @@ class LayerTuning(Value, frozen=True, kw_only=True):
 
     @property
     def fastest(self) -> tuple[Tactic, ...]:
-        whole = (each for each in self.tactics if each.operation is None)
-        return tuple(itertools.islice(whole, FASTEST_TACTICS))
+        return tuple(each for each in self.tactics if each.operation is None)[:3]
 
 
 class BuildTrace(Value, frozen=True, kw_only=True):
@@ -707,7 +704,6 @@ class TraceCollector:
         self.fusions: dict[tuple[str, str, str], None] = {}
         self.names: dict[str, str] = {}
         """Names of tactics, which TensorRT 8.0 to 8.5 print on separate lines."""
-        self.kernels: dict[str, str] = {}
         self.tried = self.within = self.skipped = self.kept = 0
         self.runner = ""
         self.operation: str | None = None
@@ -795,7 +791,7 @@ class TraceCollector:
             return
         if known is None or time_ms < known[1]:
             # Names repeat often; equal ones share one string.
-            one = self.kernels.setdefault(name, name) if name is not None else None
+            one = sys.intern(name) if name else None
             layer.tactics[key] = (one or (known[0] if known else None), time_ms)
             self.kept += known is None
 

@@ -279,11 +279,10 @@ class ArrayReader:
 
     def __init__(self, source: BinaryIO, *, where: str, head: bytes) -> None:
         self._source, self._where, self._buffer = source, where, head
-        self._position = self._consumed = self._size = 0
-        with contextlib.suppress(OSError, AttributeError):  # a pipe has no size
-            here = source.tell()
-            self._size = source.seek(0, io.SEEK_END) - here
-            source.seek(here)
+        self._position = self._consumed = 0
+        here = source.tell()
+        self._size = source.seek(0, io.SEEK_END) - here
+        source.seek(here)
         self._layout: Layout | None = None
         self._irregular_until = 0  # rows before this byte of the file are read one by one
         self.tables: list[RowTable] = []
@@ -489,43 +488,17 @@ class TimesArray:
         return step_ms / 1e3
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TimesFile:
-    """A times file, with one array per export in it."""
-
-    arrays: tuple[TimesArray, ...]
-
-    def __len__(self) -> int:
-        return sum(len(array) for array in self.arrays)
-
-    @property
-    def variant(self) -> str:
-        """The schema, or ``mixed`` when the arrays differ."""
-        variants = {array.variant for array in self.arrays}
-        return next(iter(variants)) if len(variants) == 1 else "mixed"
-
-    @property
-    def warmup_rows(self) -> int:
-        return sum(array.warmup_rows for array in self.arrays)
-
-    @property
-    def enqueue_resolution_s(self) -> float | None:
-        """The coarsest resolution of the arrays."""
-        found = [array.enqueue_resolution_s for array in self.arrays]
-        return max((each for each in found if each is not None), default=None)
-
-
 def read_times(
-    source: bytes | bytearray | memoryview | BinaryIO, *, where: str, warmup_ms: float | None = None
-) -> TimesFile:
-    """Return a times file from bytes or from a stream.
+    source: bytes | BinaryIO, *, where: str, warmup_ms: float | None = None
+) -> tuple[TimesArray, ...]:
+    """Return the arrays of a times file, one per export in it.
 
     Rows that start to compute before ``warmup_ms`` are removed from the start of every array.
     The default is 200 ms for the versions that write warm-up rows. 8.4 and 8.5 have the same
     keys: an array that starts in the first half of the warm-up includes it (8.4). If no rows
     would be left, none are removed.
     """
-    stream = io.BytesIO(source) if isinstance(source, (bytes, bytearray, memoryview)) else source
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
     head = stream.read(PIECE_BYTES)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb"):
         text = exports.text_from_bytes(head + stream.read(), where=where, expected=EXPECTED)
@@ -557,7 +530,7 @@ def read_times(
     if not any(_measured(array).any() for array in arrays):
         what = "has no rows" if not any(map(len, arrays)) else "has no rows of finite times"
         raise exports.parse_error(where, what=what, place="the whole file", expected=EXPECTED)
-    return TimesFile(arrays=tuple(arrays))
+    return tuple(arrays)
 
 
 def _measured(array: TimesArray) -> NDArray[np.bool_]:
@@ -568,7 +541,7 @@ def _measured(array: TimesArray) -> NDArray[np.bool_]:
     return measured
 
 
-def times_from_file(file: TimesFile) -> IterationTimes:
+def times_from_arrays(arrays: Iterable[TimesArray]) -> IterationTimes:
     """Return the measured times in seconds, with one launch per array.
 
     Arrays in one file are from separate processes, so they are launches; if they measured
@@ -576,7 +549,7 @@ def times_from_file(file: TimesFile) -> IterationTimes:
     are all zero, because transfers were off; so are rows with inf or nan.
     """
     launches = []
-    for array in file.arrays:
+    for array in arrays:
         if not len(array):
             continue
         names, measured = duration_names(array.columns), _measured(array)
@@ -645,9 +618,6 @@ def statistics_as_printed(
     }
 
 
-SPANS = {"h2dMs": "h2d", "computeMs": "gpu", "d2hMs": "d2h", "latencyMs": "latency"}
-
-
 def times_json(times: IterationTimes) -> bytes:
     """Return ``times.json``: an object with twelve keys per iteration; unknown values are null.
 
@@ -659,7 +629,7 @@ def times_json(times: IterationTimes) -> bytes:
     }
     if columns["startEnqMs"] is None and times.enqueue is not None and times.start is not None:
         columns |= {"startEnqMs": times.start, "endEnqMs": times.start + times.enqueue}
-    columns |= {key: getattr(times, name) for key, name in SPANS.items()}
+    columns |= {_KEYS[name]: getattr(times, name) for name in ("h2d", "gpu", "d2h", "latency")}
     lists: list[list[float | None]] = [
         [None] * len(times) if column is None else np.round(column * 1e3, exports.DECIMALS).tolist()
         for column in columns.values()

@@ -22,11 +22,13 @@ from trtbench.report.document import Document
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.sections.layers import document_from_layers
 from trtbench.requests.fields import File
+from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import RECORD, demand_finished, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.exports import graph_from_json
 
 NOT_KEPT = "(files)"
+NOTHING_STATED = Stated(request=ImportRequest(()))
 USED_KINDS = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
 """Kinds of files with facts on layers or on the whole engine."""
 
@@ -82,7 +84,7 @@ def engine_from_arguments(
         else None
     )
     is_measured = bool(drafts) and drafts[0].measured
-    made = run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT) if is_measured else None
+    made = run_from_draft(drafts[0], NOTHING_STATED, run_id=NOT_KEPT) if is_measured else None
     if graph is None and (made is None or made.layers is None):
         known = ", ".join(files.plain(each.path) for each in others) or "none of a known kind"
         raise InputError(
@@ -261,7 +263,7 @@ def load_run(name: str, store: Store | None) -> Run:
         drafts, _ = _drafts([files.found_from_path(Path(word), named=True) for word in words])
         if not drafts or not drafts[0].measured:
             raise UsageError("the files contain no run", fix="give the files of one run")
-        return run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT)
+        return run_from_draft(drafts[0], NOTHING_STATED, run_id=NOT_KEPT)
     if (Path(name) / RECORD).is_file():
         return demand_finished(read_run(Path(name)))
     if store is None or Path(name).suffix in (".json", ".log", ".txt", ".csv"):

@@ -36,7 +36,7 @@ from trtbench.trtexec.exports import calibration_from_text, graph_from_json, pro
 from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.sniff import kind_of_stream
-from trtbench.trtexec.times import read_times, times_from_file
+from trtbench.trtexec.times import read_times, times_from_arrays
 from trtbench.trtexec.version import PlanHeader, plan_from_file
 
 _PACKAGES = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx"}
@@ -155,20 +155,21 @@ def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
 
 def _times(path: Path) -> Inspection:
     with open(path, "rb") as file:
-        times = read_times(file, where=str(path))
+        arrays = read_times(file, where=str(path))
+    variants = {array.variant for array in arrays}
     rows = tuple(
         (name, len(c), float(c.min()), float(sorted(c)[len(c) // 2]), float(c.max()))
-        for name, c in times_from_file(times).durations().items()
+        for name, c in times_from_arrays(arrays).durations().items()
         if len(c)
     )
     return Inspection(
         kind="times",
         path=str(path),
         facts={
-            "written_by": f"trtexec {times.variant}",
-            "arrays": len(times.arrays),
-            "rows": len(times),
-            "warmup_rows_removed": times.warmup_rows,
+            "written_by": f"trtexec {variants.pop() if len(variants) == 1 else 'mixed'}",
+            "arrays": len(arrays),
+            "rows": sum(map(len, arrays)),
+            "warmup_rows_removed": sum(array.warmup_rows for array in arrays),
         },
         summary=InspectionTable(
             columns=("column", "count", "min_s", "median_s", "max_s"), rows=rows
