@@ -1,5 +1,7 @@
 """A stand-in GPU for the runtimes that need one."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from gpu_standin import Clock, Cudart, Trt
@@ -18,3 +20,12 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Trt:
     loaded = (trt, abilities_of(trt, flavour="tensorrt"))
     monkeypatch.setattr(_trt_session, "load", lambda flavour: loaded)
     return trt
+
+
+@pytest.fixture
+def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
+    """The stand-in with the settings that TensorRT-RTX has of its own."""
+    gpu.DynamicShapesKernelSpecializationStrategy = SimpleNamespace(EAGER=0, LAZY=1, NONE=2)
+    loaded = (gpu, abilities_of(gpu, flavour="tensorrt_rtx"))
+    monkeypatch.setattr(_trt_session, "load", lambda flavour: loaded)
+    return gpu

@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 import models
 from gpu_standin import plan_bytes
-from quick import bench
+from quick import bench, record_beside
 from trtbench.analysis.comparability import differences
 from trtbench.analysis.findings.rules import contradictions
 from trtbench.analysis.history import key_from_record
@@ -21,9 +21,9 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.properties import protocol_of, title_of_record, without_tf32
-from trtbench.core.results import Artefact, Sidecar
+from trtbench.core.results import Sidecar
 from trtbench.core.run import Fact, Run, batch_that_ran, precision_of
-from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
+from trtbench.core.spec import ShapeProfile, TensorSpec
 from trtbench.measure.model_facts import work_of_model
 from trtbench.models.identity import index_limits, model_ref, sha256_of
 from trtbench.report.run_facts import labels_from_runs
@@ -44,27 +44,6 @@ def store(tmp_path: Path) -> Store:
 def on_standin_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have child processes find TensorRT and CUDA made of Python."""
     monkeypatch.setenv("PYTHONPATH", str(STANDIN_GPU))
-
-
-def record_beside(
-    engine: Path,
-    *,
-    precision: str = "fp16",
-    shapes: dict[str, ShapeProfile] | None = None,
-    source: ModelRef | None = None,
-) -> None:
-    """Write down how an engine was built, as ``trtbench build`` does."""
-    built = BuildSpec(
-        model=source or ModelRef(path="net.onnx", format="onnx"),
-        output=str(engine),
-        shapes=shapes or {},
-    )
-    made = Artefact(
-        path=str(engine), filename=engine.name, size_bytes=1, sha256=sha256_of(engine),
-        created="2026-01-01T00:00:00+00:00", spec=built,
-        conditions={"precision": Fact(value=precision)},
-    )  # fmt: skip
-    Path(f"{engine}.json").write_bytes(json_from_value(made))
 
 
 def items_per_query(run: Run) -> float | None:
@@ -221,7 +200,7 @@ def test_inputs_of_an_engine_that_differ_in_front_leave_the_batch_open(
     assert [each.shape for each in run.record.inputs] == [(4, 3, 8, 8), (100, 4)]
     assert (run.record.batch, items_per_query(run)) == (None, None)
     span = ShapeProfile(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(8, 3, 8, 8))
-    record_beside(engine, shapes={"images": span})
+    record_beside(engine, precision="fp16", shapes={"images": span})
     assert bench(engine, store, runtime="trtexec", profile=False).record.batch == 4
     run = bench(engine, store, runtime="trtexec", profile=False, batch=2)
     assert [each.shape for each in run.record.inputs] == [(2, 3, 8, 8), (100, 4)]
@@ -302,7 +281,7 @@ def test_a_network_that_has_changed_tells_nothing_of_its_engine(tmp_path: Path) 
     network = models.multi_input_model(tmp_path / "net.onnx", vocabulary=100)
     engine = tmp_path / "net.engine"
     engine.write_bytes(plan_bytes())
-    record_beside(engine, source=model_ref(network))
+    record_beside(engine, precision="fp16", model=model_ref(network))
     model, ids = model_ref(engine), TensorSpec(name="input_ids", dtype="int64", shape=(1, 8))
     assert index_limits(model, [ids]) == {"input_ids": 100}
     assert work_of_model(model, ())["weight_bytes"]

@@ -15,16 +15,15 @@ from typing import Any
 import pytest
 
 import models
-from gpu_standin import Trt, plan_bytes
+from gpu_standin import plan_bytes
 from trtbench.analysis.findings.rules import contradictions
 from trtbench.core.errors import TrtbenchError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Environment, RunRecord, known_value, precision_of
 from trtbench.core.spec import Length, RunSpec, Warmup
-from trtbench.host.tensorrt import abilities_of
 from trtbench.measure.model_facts import conditions_of_model, joined_conditions
 from trtbench.models.identity import model_ref
-from trtbench.runtimes import RUNTIMES, _trt_session
+from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes import trtexec as trtexec_runtime
 from trtbench.runtimes._loop import prepare
 from trtbench.store.directory import entry_from_record
@@ -121,13 +120,6 @@ def of_trtexec(spec: RunSpec, folder: Path) -> Ran:
 def allowed(options: Options) -> str:
     """What the builder may compute in: TF32 is on unless it is told."""
     return options.precision.lower() + ("" if options.has("--noTF32") else "+tf32")
-
-
-@pytest.fixture
-def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
-    loaded = (gpu, abilities_of(gpu, flavour="tensorrt_rtx"))
-    monkeypatch.setattr(_trt_session, "load", lambda flavour: loaded)
-    return gpu
 
 
 def asked_of(spec: RunSpec, changes: dict[str, Any], two: dict[str, tuple[int, ...]]) -> RunSpec:

@@ -32,14 +32,10 @@ def spec(tmp_path: Path) -> RunSpec:
     )
 
 
-def changed(spec: RunSpec, **changes: Any) -> RunSpec:
-    return spec.having(**changes)
-
-
 def test_bound_tensors_give_the_same_outputs(spec: RunSpec) -> None:
     x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
     plain, bound = (
-        onnxruntime.open_session(changed(spec, options={"io_binding": wish}))
+        onnxruntime.open_session(spec.having(options={"io_binding": wish}))
         for wish in ("off", "on")
     )
     for session in (plain, bound):
@@ -62,7 +58,7 @@ def test_options_reach_the_library_and_change_no_number(
     spec: RunSpec, options: dict[str, str], told: dict[str, object]
 ) -> None:
     x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
-    session = onnxruntime.open_session(changed(spec, options=options))
+    session = onnxruntime.open_session(spec.having(options=options))
     session.bind({"x": x})
     np.testing.assert_array_equal(session.fetch()["y"], -np.maximum(x, 0))
     used = session._session.get_session_options()
@@ -73,12 +69,12 @@ def test_options_reach_the_library_and_change_no_number(
 
 
 def test_transfers_can_be_left_out_only_with_bound_tensors(spec: RunSpec, tmp_path: Path) -> None:
-    asked = changed(spec, options={"io_binding": "on"}, transfers=False)
+    asked = spec.having(options={"io_binding": "on"}, transfers=False)
     outcome, times = onnxruntime.bench(asked, folder=tmp_path, stage=Stage())
     assert len(times) == 20
     assert outcome.conditions["transfers"].value is False
     with pytest.raises(UsageError, match="--no-transfers"):
-        onnxruntime.open_session(changed(spec, transfers=False))
+        onnxruntime.open_session(spec.having(transfers=False))
 
 
 def test_a_trace_tells_where_nodes_ran(spec: RunSpec, tmp_path: Path) -> None:
@@ -133,7 +129,7 @@ def opened(
 ) -> TrtbenchError:
     monkeypatch.setitem(sys.modules, "onnxruntime", package)  # type: ignore[arg-type]
     with pytest.raises(TrtbenchError) as caught:
-        onnxruntime.open_session(changed(spec, **changes))
+        onnxruntime.open_session(spec.having(**changes))
     return caught.value
 
 

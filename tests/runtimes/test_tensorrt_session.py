@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import InputSpec, Length, ModelRef, RunSpec, Warmup
 from trtbench.host.cuda import CudaError
-from trtbench.host.tensorrt import abilities_of
-from trtbench.runtimes import _trt_session, tensorrt, tensorrt_rtx
+from trtbench.runtimes import tensorrt, tensorrt_rtx
 
 
 @pytest.fixture
@@ -295,15 +293,6 @@ def test_an_error_in_mid_run_ends_the_run_and_frees_the_device(gpu: Trt, bench: 
     with pytest.raises(CudaError, match="illegal memory access"):
         bench(protocol="pipeline")
     assert gpu.cuda.live == {}
-
-
-@pytest.fixture
-def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
-    """The stand-in with the settings that TensorRT-RTX has of its own."""
-    gpu.DynamicShapesKernelSpecializationStrategy = SimpleNamespace(EAGER=0, LAZY=1, NONE=2)
-    loaded = (gpu, abilities_of(gpu, flavour="tensorrt_rtx"))
-    monkeypatch.setattr(_trt_session, "load", lambda flavour: loaded)
-    return gpu
 
 
 def test_an_engine_that_was_cut_short_is_refused_before_it_is_loaded(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch_files
 
 from real_parts import find_torch
 from trtbench.core.run import Run
@@ -16,35 +17,19 @@ from trtbench.store.directory import read_run
 pytestmark = pytest.mark.process
 
 MAKE = """
-import sys, torch
-folder = sys.argv[1]
-open(f"{folder}/my_nets.py", "w").write('''
-import torch
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.head = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Linear(8, 4)
-    def forward(self, images):
-        return {"logits": self.head(self.conv(images).relu().mean((2, 3)))}
-def make():
-    return Net()
-''')
-sys.path.insert(0, folder)
-from my_nets import Net
-class Flat(Net):
-    def forward(self, images):
-        return super().forward(images)["logits"]
+import nets, torch
 torch.manual_seed(0)
-net, x = Flat().eval(), torch.rand(2, 3, 16, 16)
-torch.jit.trace(net, x).save(f"{folder}/net.ts")
-torch.save(net.state_dict(), f"{folder}/weights.pt")
+net = nets.Net().eval()
+torch.jit.trace(net, torch.rand(2, 3, 16, 16)).save("net.ts")
+torch.save(net.state_dict(), "weights.pt")
 """
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    subprocess.run([torch_python, "-c", MAKE, str(folder)], check=True, capture_output=True)
+    (folder / "nets.py").write_text(torch_files.NETS)
+    subprocess.run([torch_python, "-c", MAKE], cwd=folder, check=True, capture_output=True)
     return folder
 
 
@@ -71,7 +56,7 @@ def finished(ended: subprocess.CompletedProcess[str], tmp_path: Path) -> Run:
 def test_torchscript_runs_and_writes_the_result_files_of_the_toolkit(
     models: Path, tmp_path: Path
 ) -> None:
-    shape = ("--shape", "images:2x3x16x16", "--batch", "2")
+    shape = ("--shape", "x:2x3x16x16", "--batch", "2")
     run = finished(bench(models, tmp_path, str(models / "net.ts"), *shape), tmp_path)
     told = {name: fact.value for name, fact in run.record.conditions.items()}
     assert told["loaded_as"] == "TorchScript"
@@ -79,7 +64,7 @@ def test_torchscript_runs_and_writes_the_result_files_of_the_toolkit(
     assert told["precision"] == "fp32"
     assert told["compile"] == "eager"
     assert "cuda_graph" not in told, "the CPU has none"
-    assert run.record.outputs[0].shape == (2, 4)
+    assert run.record.outputs[0].shape == (2, 5)
     assert "torch" in run.record.environment.versions
     assert set(run.times.durations()) == {"host"}
     told = json.loads((tmp_path / "run" / "bench_pt_result.json").read_text())
@@ -98,9 +83,9 @@ def test_torchscript_runs_and_writes_the_result_files_of_the_toolkit(
 
 @pytest.mark.parametrize("kind", ["module", "script"])
 def test_modules_are_timed_by_the_profiler(kind: str, models: Path, tmp_path: Path) -> None:
-    shape = ("--shape", "images:2x3x16x16", "--profile")
+    shape = ("--shape", "x:2x3x16x16", "--profile")
     source = {
-        "module": (str(models / "weights.pt"), "--opt", "factory=my_nets:make"),
+        "module": (str(models / "weights.pt"), "--opt", "factory=nets:make"),
         "script": (str(models / "net.ts"),),
     }[kind]
     run = finished(bench(models, tmp_path, *source, *shape), tmp_path)
@@ -156,7 +141,7 @@ def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_pa
     assert python is not None
     library = tmp_path / "timm.py"
     library.write_text(
-        "from my_nets import Net\n"
+        "from nets import Net\n"
         "def create_model(name, pretrained=False, **more):\n    return Net()\n"
         "def is_model(name):\n    return name == 'net'\n"
     )

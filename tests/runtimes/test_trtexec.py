@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from trtbench.core.codec import json_from_value
+from quick import record_beside
 from trtbench.core.errors import InputError, ProgramError
 from trtbench.core.jobs import BenchOutcome, Stage
-from trtbench.core.results import Artefact
 from trtbench.core.samples import IterationTimes
-from trtbench.core.spec import BuildSpec, Length, ModelRef, RunSpec, ShapeProfile, Warmup
+from trtbench.core.spec import Length, RunSpec, ShapeProfile, Warmup
 from trtbench.host.process import trtexec_binary
-from trtbench.models.identity import model_ref, sha256_of
+from trtbench.models.identity import model_ref
 from trtbench.runtimes import trtexec as runtime
 from trtbench.trtexec.exports import profile_from_json
 from trtbench.trtexec.times import read_times
@@ -142,14 +141,7 @@ def span(*batches: int) -> dict[str, ShapeProfile]:
 def recorded(trtexec: Any) -> Path:
     """An engine of two profiles, with the record that its build left beside it."""
     path: Path = trtexec.engine()
-    made = Artefact(
-        path=str(path), filename=path.name, size_bytes=1, sha256=sha256_of(path), created="now",
-        spec=BuildSpec(
-            model=ModelRef(path="m.onnx", format="onnx"), output=path.name, shapes=span(1, 4, 8),
-            more_profiles=(span(16, 16, 32),),
-        ),
-    )  # fmt: skip
-    Path(f"{path}.json").write_bytes(json_from_value(made))
+    record_beside(path, shapes=span(1, 4, 8), more_profiles=(span(16, 16, 32),))
     return path
 
 

@@ -394,7 +394,7 @@ class Duet:
                     job = BenchJob(spec=self.sides.both[side], launch=number)
                     alone = Assignment(job=job, folder=folders[side], python=pythons[side])
                     self._run([alone], on_stage=self._watches[side])
-                    launch = bench.Launch.read(folders[side]).with_telemetry(self._watches[side])
+                    launch = bench.Launch.read(folders[side], self._watches[side])
                     shutil.rmtree(folders[side])
                     self._launches[side].append(launch)
                 return

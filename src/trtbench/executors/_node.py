@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import JobError, StoreError, TrtbenchError, UnavailableError
@@ -30,7 +29,6 @@ RUN, ERROR, LOG = "run", "error.json", "node.log"
 RECORD, ANSWER = "run.json", "answer.msgpack"
 HERE = "this machine"
 Problems = Mapping[str, TrtbenchError]
-NO_PROBLEMS: Problems = MappingProxyType({})
 LOOK_S = 1.0
 """Seconds between two checks, in a thread that waits for a job, whether the executor was closed."""
 NEW_SLOTS_S = 2.0  # seconds between two looks for new slots, while a job waits for one
@@ -181,12 +179,12 @@ class SlotExecutor(Executor):
                 except UnavailableError as problem:
                     unable[slot.machine] = problem
 
-    def fitting_slots(self, needs: Needs, unable: Problems = NO_PROBLEMS) -> list[Slot]:
+    def fitting_slots(self, needs: Needs, unable: Problems | None = None) -> list[Slot]:
         """Return the slots in which such a job can run, free or not; raises if there is none."""
         interrupt_if_closed(self._closed)
         slots = list(self._list_slots())
         fitting = [slot for slot in slots if slot.lacks(needs) is None]
-        refused = {**self.unusable, **unable}
+        refused = {**self.unusable, **(unable or {})}
         able = [slot for slot in fitting if slot.machine not in refused]
         if able:
             return able

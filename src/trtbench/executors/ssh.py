@@ -150,7 +150,7 @@ class Shell:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._folder = host.folder.removeprefix("~/")
-        self._code: str | None = None
+        self.code: str | None = None  # the version of this package on the host, once prepared
         self._preparing = threading.Lock()
         self.sending = threading.Lock()
         self._lost = False
@@ -158,17 +158,12 @@ class Shell:
     @property
     def usable(self) -> bool:
         """Whether the host is prepared, and the last command reached it."""
-        return self.prepared and not self._lost
-
-    @property
-    def prepared(self) -> bool:
-        """Whether the host has this package and its requirements."""
-        return self._code is not None
+        return self.code is not None and not self._lost
 
     def prepare(self) -> None:
         """Check the host's Python and copy this package to the host, once."""
         with self._preparing:
-            if self._code is not None:
+            if self.code is not None:
                 return
             words = self._run(self._python("-c", _PROBE, *NEEDS)).split()
             version = [int(part) for part in words[1:3] if re.fullmatch("[0-9]{1,3}", part)]
@@ -203,7 +198,7 @@ class Shell:
                     self._run(f"mkdir -p {shlex.quote(self._folder)}/code")
                     extract = self._python("-c", _EXTRACT, f"code/{code}")
                     self._run(extract, source=archive, limit_s=COPY_S)
-            self._code = code
+            self.code = code
 
     def transfer(self, *words: str, most: int = MOST_TEXT_BYTES, **files: Path) -> str:
         """Run a service of ``_transfer``, with files as for ``_run``; returns what it printed."""
@@ -298,9 +293,9 @@ class Shell:
         given = {**own, **self.host.environment, **(environment or {})}
         sets = ['TRTBENCH_CACHE="$PWD"']
         sets += [f"{name}={shlex.quote(value)}" for name, value in given.items()]
-        if self._code:
+        if self.code:
             more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
-            sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # overrides earlier ones
+            sets.append(f'PYTHONPATH="$PWD/code/{self.code}"{more}')  # overrides earlier ones
         # Shell code that returns a status if its program was killed; ssh would return `_LOST`.
         python = shlex.join(["sh", "-c", '"$@"; exit $?', "sh", self.host.python, *words])
         return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
@@ -378,7 +373,7 @@ class SshExecutor(_node.SlotExecutor):
                     raise  # the host was reached, and reported the error itself
                 lost = _node.MachineLost(problem)
             finally:
-                if shell.prepared:
+                if shell.code is not None:
                     with contextlib.suppress(UnavailableError):  # an earlier error says more
                         shell.transfer("remove", there)
             if not shell.usable:

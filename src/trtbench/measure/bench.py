@@ -9,10 +9,10 @@ import contextlib
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from trtbench.analysis.findings import findings_from_run
 from trtbench.core import errors, jobs
@@ -126,16 +126,14 @@ def check_runtime_available(spec: RunSpec, python: str | None, *, on_gpu: bool =
         )
 
 
-@contextlib.contextmanager
-def hold_device(spec: RunSpec, execution: Execution) -> Iterator[None]:
+def hold_device(spec: RunSpec, execution: Execution) -> contextlib.AbstractContextManager[float]:
     """Hold the lock of a run's device during the block; waits until the device is free."""
     device, what = device_of(spec), execution.command or f"trtbench bench {spec.model.name}"
 
     def waiting(holder: str) -> None:
         execution.listen(Event(kind="wait", text=f"waiting for {device}, held by {holder}"))
 
-    with hold(device, what=what, wait=execution.wait, on_wait=waiting):
-        yield
+    return hold(device, what=what, wait=execution.wait, on_wait=waiting)
 
 
 def stream(
@@ -283,19 +281,16 @@ def job_error(failed: FailedRun, path: Path) -> errors.JobError:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launch:
+class Launch(NamedTuple):
     outcome: jobs.BenchOutcome
     times: IterationTimes
 
     @classmethod
-    def read(cls, folder: Path) -> Launch:
-        return cls(
-            outcome=read_outcome(folder, jobs.BenchOutcome), times=directory.read_samples(folder)
-        )
-
-    def with_telemetry(self, watch: Watch) -> Launch:
-        return replace(self, outcome=watch.with_telemetry(self.outcome))
+    def read(cls, folder: Path, watch: Watch | None = None) -> Launch:
+        """Read what a launch wrote, and what was observed of its device meanwhile."""
+        outcome = read_outcome(folder, jobs.BenchOutcome)
+        observed = watch.with_telemetry(outcome) if watch is not None else outcome
+        return cls(observed, directory.read_samples(folder))
 
 
 def run_bench(
@@ -502,13 +497,13 @@ def _measure_launches(
             failed = failed_run(end, spec, run_id, environment, execution)
             directory.write_record(folder, failed)
             return failed, None
-        launch = Launch.read(work)
+        launch = Launch.read(work, watch)
         if launch.outcome.layers is not None:
             (work / directory.PROFILE).write_bytes(profile_json(launch.outcome.layers))
         _append_log(work, folder)
         _move_runtime_files(work, folder, number=number, several=spec.launches > 1)
         shutil.rmtree(work)
-        launches.append(launch.with_telemetry(watch))
+        launches.append(launch)
         if search is not None:  # the samples are those at the rate that the last launch ended with
             found = (folder / directory.LOAD).read_bytes()
             search, launches = value_from_json(found, LoadSearch, where="load.json"), launches[-1:]

@@ -73,10 +73,8 @@ class Barrier:
 
     def wait(self) -> bytes:
         """Sleep until no process holds the writing end; returns what was written."""
-        words = b""
-        while part := os.read(self._reader, 100):
-            words += part
-        return words
+        with open(self._reader, "rb", closefd=False) as pipe:
+            return pipe.read()
 
 
 class Neighbours:
