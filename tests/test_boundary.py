@@ -49,13 +49,10 @@ def test_a_title_is_one_printable_line() -> None:
     [("../../etc/x", "etc-x"), ("a b", "a-b"), ("...", "unnamed"), ("-rf", "rf"),
      ("naïve/é", "naïve-é"), ("a\0b", "a-b"), ("x..y", "x.y"), ("resnet18", "resnet18")],
 )  # fmt: skip
-def test_any_text_becomes_the_name_of_one_file(text: str, name: str) -> None:
+def test_any_text_becomes_the_name_of_one_file(text: str, name: str, tmp_path: Path) -> None:
     assert boundary.file_name_from_text(text) == name
-
-
-def test_a_very_long_text_becomes_a_name_that_file_systems_take(tmp_path: Path) -> None:
-    name = boundary.file_name_from_text("ü" * 5000)
-    (tmp_path / f"{name}.html").touch()
+    long_name = boundary.file_name_from_text("ü" * 5000)
+    (tmp_path / f"{long_name}.html").touch()
 
 
 def test_a_name_below_a_folder_is_found_and_one_through_a_link_is_not(tmp_path: Path) -> None:
@@ -200,14 +197,8 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_a_secret_that_is_a_word_of_its_own_is_masked() -> None:
     words = ["x", "--password", "two words", "--verbose", "--token=abc", "plain"]
-    assert boundary.mask_words(words) == [
-        "x",
-        "--password",
-        "***",
-        "--verbose",
-        "--token=***",
-        "plain",
-    ]
+    masked = ["x", "--password", "***", "--verbose", "--token=***", "plain"]
+    assert boundary.mask_words(words) == masked
     assert boundary.mask_values({"PGPASSWORD": "x y", "PATH": "/bin"}) == {
         "PGPASSWORD": "***", "PATH": "/bin",
     }  # fmt: skip

@@ -71,12 +71,7 @@ def test_abilities_that_are_left_out_have_their_values(load: Callable[[str], Any
         ("def available(): return None", "def avalable(): return None", "no available", "avalable"),
         ("def device(spec)", "def device(model)", "device has no parameter spec", None),
         ("folder, stage", "folder", "bench has no parameter stage", None),
-        (
-            "*, folder, stage",
-            "*, folder, stage, seed",
-            "requires seed, which is never passed",
-            None,
-        ),
+        ("folder, stage", "folder, stage, seed", "requires seed, which is never passed", None),
         ('FORMATS = ("onnx",)', "", "no FORMATS", None),
         ('FORMATS = ("onnx",)', 'FORMATS = ("onnx",)\nfix = 3\ndel fix', "no fix", None),
         ("FORMATS", "TAKE_ARGUMENTS = True\nFORMATS", "which is not used", "TAKES_ARGUMENTS"),

@@ -10,7 +10,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -67,18 +67,22 @@ def poisoned(record: Any) -> bytes:
     return json.dumps(raw).encode()
 
 
-@pytest.fixture
-def poisoned_store(world: Path) -> Store:
+def made_store(world: Path, encode: Callable[[Any], bytes], *, most: int | None = None) -> Store:
     (world / "made").mkdir()
     made = Store(world / "store")
-    for run in full_runs(world / "made"):
+    for run in full_runs(world / "made")[:most]:
         folder = made.runs / run.record.id
         folder.mkdir()
         write_samples(folder, run.times)
         write_json(folder / TELEMETRY, run.telemetry)
-        (folder / "run.json").write_bytes(poisoned(run.record))
+        (folder / "run.json").write_bytes(encode(run.record))
     shutil.rmtree(world / "made")
     return Store(world / "store")
+
+
+@pytest.fixture
+def poisoned_store(world: Path) -> Store:
+    return made_store(world, poisoned)
 
 
 class Page(HTMLParser):
@@ -200,14 +204,7 @@ SECRET = "hunter2-of-whoever-makes-the-report"
 
 @pytest.fixture
 def store(world: Path) -> Store:
-    (world / "made").mkdir()
-    made = Store(world / "store")
-    run = full_runs(world / "made")[0]
-    folder = made.runs / run.record.id
-    folder.mkdir()
-    write_samples(folder, run.times)
-    (folder / "run.json").write_bytes(json_from_value(run.record))
-    return Store(world / "store")
+    return made_store(world, json_from_value, most=1)
 
 
 def run_of(store: Store) -> Path:

@@ -115,19 +115,10 @@ def test_a_program_that_repeats_its_command_keeps_no_secret(
     place = ("--store", world / "store")
     url = f"https://u:{SECRETS[0]}@h/x.so?token={SECRETS[1]}&api_key={SECRETS[2]}"
     said = []
+    model, plugins = ("m.onnx", "-r", "trtexec"), ("--", f"--plugins={url}")
     for command in (
-        ("bench", "m.onnx", "-r", "trtexec", *QUICK, *place, "--", f"--plugins={url}"),
-        (
-            "build",
-            "m.onnx",
-            "-r",
-            "trtexec",
-            "-o",
-            "made.engine",
-            "--json",
-            "--",
-            f"--plugins={url}",
-        ),
+        ("bench", *model, *QUICK, *place, *plugins),
+        ("build", *model, "-o", "made.engine", "--json", *plugins),
         ("runs", "show", "last", *place),
         ("runs", "show", "last", *place, "--json"),
         ("report", "last", *place, "-o", world / "report", "--format", "html,md,json,csv,tex"),

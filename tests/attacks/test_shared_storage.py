@@ -83,10 +83,8 @@ def test_a_list_without_end_ends(world: Path, monkeypatch: pytest.MonkeyPatch, w
     monkeypatch.delenv("TRTBENCH_STORE")
     Path("trtbench.toml").write_text("store = 'store'\nruns = 'endless://bench'\n")
     done = typed("runs", "reindex")
-    assert (done.returncode, bool(re.search("could not be|more than 0", done.stderr))) == (
-        1,
-        True,
-    ), done.stderr
+    assert done.returncode == 1, done.stderr
+    assert re.search("could not be|more than 0", done.stderr)
 
 
 def test_neither_links_nor_own_files_are_sent_along(tmp_path: Path, bucket: str) -> None:
@@ -98,12 +96,8 @@ def test_neither_links_nor_own_files_are_sent_along(tmp_path: Path, bucket: str)
     (folder / "mine.txt").write_text("secret")
     store.publish(folder)
     sent = fsspec.filesystem("memory").find(bucket.partition("://")[2])
-    assert sorted(each.rpartition("/")[2] for each in sent) == [
-        "files.json",
-        "run.json",
-        "samples.npz",
-    ]
-    assert own_files(folder) == ["files.json", "run.json", "samples.npz"]
+    names = sorted(each.rpartition("/")[2] for each in sent)
+    assert names == own_files(folder) == ["files.json", "run.json", "samples.npz"]
 
 
 BENCH = ("bench", "m.onnx", "--warmup", "1ms", "--iterations", "20")
@@ -160,15 +154,8 @@ def test_one_hostile_run_does_not_hide_the_others(
 ) -> None:
     monkeypatch.setattr("trtbench.store.place.MOST_FILES", 3)
     records.add(Store(tmp_path / "a", runs=bucket), records.record("r1"))
-    for name in (
-        "r0/run.json",
-        "r0/samples.npz/x",
-        "r0/samples.npz",
-        "r2/run.json",
-        *(f"r3/{each}" for each in ("run.json", *"abc")),
-        "r4/run.json",
-        "r4/run.json/x",
-    ):
+    names = "r0/run.json r0/samples.npz/x r0/samples.npz r2/run.json r3/run.json r3/a r3/b r3/c"
+    for name in (*names.split(), "r4/run.json", "r4/run.json/x"):
         plant(bucket, name)
     storage, path = fsspec.filesystem("memory"), f"/{bucket.partition('://')[2]}/r2/run.json"
     storage.store[path] = type(storage.store[path])(storage, path, b" " * (2**26 + 1))

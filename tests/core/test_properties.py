@@ -88,8 +88,6 @@ def test_an_undeclared_metric_is_refused_where_it_would_rank() -> None:
 
 
 def rows(name: str, *scores: Score) -> list[SweepRow]:
-    import numpy as np
-
     times = [1e-3 * (place + 1) for place in range(len(scores))]
     return [
         SweepRow(
@@ -105,11 +103,8 @@ def rows(name: str, *scores: Score) -> list[SweepRow]:
 
 def test_a_score_tells_its_direction_where_the_task_is_not_installed() -> None:
     scores = [Score(metric="apnea", value=v, better="low") for v in (0.3, 0.1, 0.2)]
-    assert [row.on_front for row in mark_pareto_front(rows("apnea", *scores))] == [
-        True,
-        True,
-        False,
-    ]
+    marked = mark_pareto_front(rows("apnea", *scores))
+    assert [row.on_front for row in marked] == [True, True, False]
     everything = condition_from_text("batch==1", names=("batch",))
     best = choose(rows("apnea", *scores), everything, by="apnea").rows
     assert [row.scores["apnea"].value for row in best] == [0.1, 0.2, 0.3]

@@ -26,6 +26,10 @@ def machine(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+def per_cpu(name: str, texts: list[str]) -> dict[str, str]:
+    return {f"sys/devices/system/cpu/cpu{i}/{name}": text for i, text in enumerate(texts)}
+
+
 def read(root: Path, **named) -> Environment:
     with using(named.pop("door", NO_GPU)):
         return machines.read_environment(**{"command": None, "folder": root, "root": root, **named})
@@ -35,13 +39,6 @@ def read(root: Path, **named) -> Environment:
 def server(tmp_path):
     """Two sockets of two cores with two threads each, bare metal."""
     cores = [X86_CORE.format(cpu=i, socket=i % 2, core=i // 2 % 2, more="") for i in range(8)]
-    governors = {
-        f"sys/devices/system/cpu/cpu{i}/cpufreq/scaling_governor": "performance\n" for i in range(8)
-    }
-    siblings = {
-        f"sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list": f"{i % 4},{i % 4 + 4}\n"
-        for i in range(8)
-    }
     return machine(
         tmp_path,
         {
@@ -64,8 +61,8 @@ def server(tmp_path):
             "sys/fs/cgroup/user.slice/job.scope/memory.max": "1048576\n",
             "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
             "sys/devices/system/cpu/smt/active": "1\n",
-            **governors,
-            **siblings,
+            **per_cpu("cpufreq/scaling_governor", ["performance\n"] * 8),
+            **per_cpu("topology/thread_siblings_list", [f"{i},{i + 4}\n" for i in range(4)] * 2),
         },
     )
 
@@ -82,19 +79,10 @@ def test_a_server_is_described(server):
     assert found.command == "trtbench bench m.onnx"
     assert found.gpus == ()
     assert found.versions["numpy"]
-
-
-def test_what_disturbs_a_run_is_in_extra(server):
-    extra = read(server).extra
-    assert extra["turbo"] is True
-    assert extra["smt"] is True
-    assert extra["container"] is False
+    assert [found.extra[sign] for sign in ("turbo", "smt", "container")] == [True, True, False]
 
 
 def test_a_jetson_names_its_board_and_its_arm_cores(tmp_path):
-    siblings = {
-        f"sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list": f"{i}\n" for i in range(6)
-    }
     machine(
         tmp_path,
         {
@@ -103,7 +91,7 @@ def test_a_jetson_names_its_board_and_its_arm_cores(tmp_path):
             "proc/device-tree/compatible": "nvidia,p3737\0nvidia,tegra234\0",
             "etc/nv_tegra_release": "# R36 (release), REVISION: 4.3\nmore\n",
             "var/lib/nvpmodel/status": "pmode:0000\n",
-            **siblings,
+            **per_cpu("topology/thread_siblings_list", [f"{i}\n" for i in range(6)]),
         },
     )
     found = read(tmp_path)
@@ -144,13 +132,8 @@ def test_counters_are_differenced(server):
         },
     )
     after = machines.read_counters(root=server).having(at_s=before.at_s + 0.5)
-    assert machines.counters_between(before, after) == pytest.approx(
-        {
-            "cpu_steal_fraction": 20 / 200,
-            "pressure_fraction": 0.5,
-            "throttled_s": 0.01,
-        }
-    )
+    grown = {"cpu_steal_fraction": 20 / 200, "pressure_fraction": 0.5, "throttled_s": 0.01}
+    assert machines.counters_between(before, after) == pytest.approx(grown)
 
 
 def test_a_counter_that_went_back_or_is_unknown_is_absent():

@@ -26,11 +26,8 @@ def test_compiled_modules_are_not_handed_on(packages: Path, tmp_path: Path) -> N
     plain = tmp_path / "mine"
     plain.mkdir()
     (plain / "my_model.py").touch()
-    given = {
-        "PYTHONPATH": os.pathsep.join([str(plain), str(packages)]),
-        "PYTHONHOME": "/x",
-        "A": "1",
-    }
+    path = os.pathsep.join([str(plain), str(packages)])
+    given = {"PYTHONPATH": path, "PYTHONHOME": "/x", "A": "1"}
     assert environment_for(OTHER, given) == {"PYTHONPATH": str(plain), "A": "1"}
     assert environment_for(None, given) == given
     assert environment_for(sys.executable, given) == given
@@ -43,12 +40,7 @@ def test_compiled_modules_are_not_handed_on(packages: Path, tmp_path: Path) -> N
         ("echo trtbench-probe 3.9 numpy", "too old", {"Python": "3.9"}, "3.10 or"),
         ("echo hi; echo trtbench-probe 3.12 numpy", "lacks", {"missing": "numpy"}, "install numpy"),
         ("exit 1", "not a working Python", {"output": "none"}, "bin/python"),
-        (
-            "echo; echo odd; exit 1",
-            "not a working Python interpreter",
-            {"output": "odd"},
-            "bin/python",
-        ),
+        ("echo; echo odd; exit 1", "not a working Python", {"output": "odd"}, "bin/python"),
     ],
 )
 def test_an_interpreter_that_cannot_work_is_refused(

@@ -23,8 +23,6 @@ class NVMLError_NoPermission(NVMLError):
 class Busy(StandIn):
     """A GPU at work: counters grow with every look."""
 
-    NVML_PERF_POLICY_POWER = 0
-
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
         self.looks = 0
@@ -42,7 +40,6 @@ class Busy(StandIn):
             "nvmlDeviceGetTotalEnergyConsumption": self._energy,
             "nvmlDeviceGetViolationStatus": self._violation,
             "nvmlDeviceGetFieldValues": self._fields,
-            "nvmlDeviceGetPcieThroughput": lambda handle, way: (1000, 2000)[way],
             "nvmlDeviceGetDefaultApplicationsClock": lambda handle, kind: 1500,
             "nvmlDeviceSetGpuLockedClocks": self._lock,
             "nvmlDeviceResetGpuLockedClocks": self._unlock,
@@ -73,13 +70,9 @@ class Busy(StandIn):
 def test_a_look_has_every_quantity_in_our_units() -> None:
     with using(Busy()), opened(0) as device:
         seen = telemetry.NvmlSource(device).sample(1.5)
-    assert seen.at_s == 1.5
-    assert seen.gpu_util == pytest.approx(0.12)
-    assert seen.memory_used_bytes == 3 * 2**30
-    assert seen.sm_clock_hz == pytest.approx(1980e6)
-    assert seen.power_w == pytest.approx(350.0)
-    assert seen.event_reasons == 0x4
-    assert seen.energy_j == pytest.approx(1035.0)
+    assert (seen.at_s, seen.memory_used_bytes, seen.event_reasons) == (1.5, 3 * 2**30, 0x4)
+    found = (seen.gpu_util, seen.sm_clock_hz, seen.power_w, seen.energy_j)
+    assert found == pytest.approx((0.12, 1980e6, 350.0, 1035.0))
 
 
 def test_memory_of_the_measured_process_is_that_of_newcomers() -> None:
@@ -105,9 +98,7 @@ def test_growth_is_a_difference_and_leaves_out_what_went_back() -> None:
     before = telemetry.Counters(at_s=1.0, limits_s={"power": 5.0, "thermal": 2.0}, energy_j=10.0)
     after = telemetry.Counters(at_s=4.0, limits_s={"power": 5.5, "thermal": 1.0}, energy_j=700.0)
     grown = telemetry.growth(before, after)
-    assert grown.seconds == 3.0
-    assert grown.limits_s == {"power": 0.5}
-    assert grown.energy_j == 690.0
+    assert grown == telemetry.Counters(at_s=3.0, limits_s={"power": 0.5}, energy_j=690.0)
 
 
 def test_power_is_integrated_over_time() -> None:
@@ -224,12 +215,6 @@ LINES = {
         "VDD_IN 8123mW/7000mW VDD_CPU_GPU_CV 3100mW/2500mW VDD_SOC 1900mW/1800mW",
         (0.99, 624e6, 8.123, 51.187, 3210),
     ),
-    "one part of the GPU is switched off": (
-        "02-11-2025 07:40:00 RAM 5000/62841MB CPU [4%@1190] EMC_FREQ @2133 GR3D_FREQ 61%@[0,918] "
-        "gpu-thermal@45.5C VDD_GPU_SOC 6011mW/6011mW VDD_CPU_CV 1201mW/1201mW "
-        "VIN_SYS_5V0 3902mW/3902mW",
-        (0.61, 918e6, 6.011 + 1.201 + 3.902, 45.5, 5000),
-    ),
     "the load is not told": (
         "08-30-2025 12:00:00 RAM 9001/125772MB CPU [5%@972] GR3D_FREQ @[1386,1386,1386] "
         "gpu@39.5C VDD_GPU 9800mW/9800mW VIN 31250mW/31250mW",
@@ -252,7 +237,7 @@ LINES = {
     ),
     "Orin NX": (
         "11-20-2024 19:44:10 RAM 6011/15523MB (lfb 20x4MB) CPU [3%@1984,2%@1984,4%@1984] "
-        "EMC_FREQ 18%@3199 GR3D_FREQ 84%@[765,0] cpu@52.4C gpu@-256C tj@52.9C "
+        "EMC_FREQ @3199 GR3D_FREQ 84%@[0,765] cpu@52.4C gpu@-256C tj@52.9C "
         "VDD_IN 14250mW/13800mW VDD_CPU_GPU_CV 7005mW/6500mW VDD_SOC 2604mW/2580mW",
         (0.84, 765e6, 14.250, None, 6011),
     ),
@@ -265,7 +250,7 @@ LINES = {
     ),
     "Thor": (
         "09-02-2025 14:05:40 RAM 12044/125772MB (lfb 3x4MB) CPU [6%@2601,4%@2601,3%@2601] "
-        "GR3D_FREQ 90%@[1575,1575,1575] cpu@48.2C tj@50.1C soc012@49.3C gpu@47.8C "
+        "GR3D_FREQ 90%@[1575,1575,1575] cpu@48.2C tj@50.1C soc012@49.3C gpu-thermal@47.8C "
         "VDD_GPU 41300mW/39800mW VDD_CPU_SOC_MSS 11240mW/11000mW VIN_SYS_5V0 7010mW/6920mW "
         "VIN 72450mW/70010mW",
         (0.9, 1575e6, 72.450, 47.8, 12044),
@@ -278,10 +263,8 @@ def test_tegrastats_of_several_jetpacks(name: str) -> None:
     line, (load, clock, power, temperature, memory) = LINES[name]
     seen = telemetry.sample_from_line(line, at_s=2.0)
     assert seen is not None
-    assert seen.gpu_util == (None if load is None else pytest.approx(load))
-    assert seen.sm_clock_hz == clock
-    assert seen.power_w == (None if power is None else pytest.approx(power))
-    assert seen.temperature_c == (None if temperature is None else pytest.approx(temperature))
+    found = (seen.gpu_util, seen.sm_clock_hz, seen.power_w, seen.temperature_c)
+    assert found == pytest.approx((load, clock, power, temperature))
     assert seen.memory_used_bytes == memory * 2**20
     assert telemetry.sample_from_line("not a line of tegrastats", at_s=0.0) is None
 
@@ -292,7 +275,5 @@ def test_how_a_jetson_is_set() -> None:
     assert telemetry.power_mode("nothing") is None
     pinned = "GPU MinFreq=624750000 MaxFreq=624750000 CurrentFreq=624750000"
     assert telemetry.clocks_pinned(pinned) is True
-    assert (
-        telemetry.clocks_pinned(pinned.replace("MinFreq=624750000", "MinFreq=306000000")) is False
-    )
+    assert telemetry.clocks_pinned(pinned.replace("MinFreq=6", "MinFreq=3")) is False
     assert telemetry.clocks_pinned("") is None

@@ -107,39 +107,31 @@ def test_clocks_are_given_back_after_a_run(machine: Machine) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_clocks_are_given_back_after_an_interrupt(machine: Machine, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("victim", "number", "status"),
+    [
+        ("trtbench", signal.SIGINT, 130),
+        ("trtbench", signal.SIGTERM, 130),
+        ("trtbench", signal.SIGKILL, -signal.SIGKILL),
+        ("worker", signal.SIGKILL, 1),
+    ],
+)
+def test_clocks_are_given_back_however_a_run_ends(
+    machine: Machine, victim: str, number: signal.Signals, status: int
+) -> None:
     started = machine.start("--duration", "60s", "--lock-clocks", "1200")
-    wait_for(lambda: machine.worker(started.pid))
-    assert machine.noted() == ["lock 1200 1200"]
-    started.send_signal(number)
-    _, err = started.communicate()
-    assert started.returncode == 130, err
-    assert machine.noted() == ["lock 1200 1200", "reset"]
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_clocks_are_given_back_when_the_worker_is_killed(machine: Machine) -> None:
-    started = machine.start("--duration", "60s", "--lock-clocks")
     worker = wait_for(lambda: machine.worker(started.pid))
     assert isinstance(worker, int)
+    assert machine.noted() == ["lock 1200 1200"]
     time.sleep(0.5)
-    os.kill(worker, signal.SIGKILL)
+    os.kill(worker if victim == "worker" else started.pid, number)
     _, err = started.communicate()
-    assert started.returncode == 1, err
-    assert machine.noted() == ["lock 1500 1500", "reset"]
-    record = read_record(machine.folder / "run")
-    assert isinstance(record, FailedRun)
-    assert record.signal == "SIGKILL"
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_clocks_are_given_back_when_trtbench_itself_is_killed(machine: Machine) -> None:
-    started = machine.start("--duration", "60s", "--lock-clocks")
-    wait_for(lambda: machine.worker(started.pid))
-    started.kill()
-    started.communicate()
-    wait_for(lambda: machine.noted() == ["lock 1500 1500", "reset"])
+    assert started.returncode == status, err
+    wait_for(lambda: machine.noted() == ["lock 1200 1200", "reset"])
+    if victim == "worker":
+        record = read_record(machine.folder / "run")
+        assert isinstance(record, FailedRun)
+        assert record.signal == "SIGKILL"
 
 
 def test_a_cuda_error_in_mid_run_is_a_recorded_failure(machine: Machine) -> None:

@@ -119,9 +119,7 @@ def test_reindex_mends_and_reports(tmp_path):
 
 def test_last_is_the_run_that_was_made_last_whatever_the_clock_says(tmp_path):
     store = Store(tmp_path)
-    later = records.record("clock-ahead")
-    later = later.having(created="2031-01-01T00:00:00.000+00:00")
-    records.add(store, later)
+    records.add(store, records.record("clock-ahead", created="2031-01-01T00:00:00.000+00:00"))
     records.add(store, records.record("made-last"))
     assert store.entry("last").id == "made-last"
     store.tag("clock-ahead", add=("x",))

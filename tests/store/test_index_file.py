@@ -41,11 +41,8 @@ def test_a_store_can_be_moved_and_copied(tmp_path):
     for place in ("copy", "new"):
         there = Store(tmp_path / place)
         assert there.load("r1").path == tmp_path / place / "runs" / "r1"
-        assert records.counts(there.reindex(lambda run: Cached(samples=50, median_s=1e-3))) == (
-            1,
-            0,
-            [],
-        )
+        found = there.reindex(lambda run: Cached(samples=50, median_s=1e-3))
+        assert records.counts(found) == (1, 0, [])
         assert there.entry("r1").median_s == 1e-3
 
 

@@ -25,27 +25,18 @@ T = TypeVar("T")
 CONTRACT = "contract"  # the module that declares what the plug-ins of its folder must offer
 
 
-class ForeignPlugIn(NamedTuple):
-    noun: str
-    name: str
-    package: str
-    version: str
-    value: str
-    folder: str
-
-
-def foreign_plug_ins() -> list[ForeignPlugIn]:
-    """Return the plug-ins of all kinds that other packages provide, without importing any."""
+def foreign_plug_ins() -> list[tuple[str, str]]:
+    """Return the plug-ins that other packages provide, and their places, without an import."""
     from importlib import metadata
 
     found = []
     for each in metadata.distributions():
-        package, folder = each.metadata["Name"] or "an unnamed package", str(each.locate_file(""))
+        package = each.metadata["Name"] or "an unnamed package"
+        place = f"{package} {each.version} in {each.locate_file('')}"
         for entry in each.entry_points:
             group, _, noun = entry.group.removesuffix("s").rpartition(".")
             if group == "trtbench":
-                own = (noun, entry.name, package, each.version, entry.value, folder)
-                found.append(ForeignPlugIn(*own))
+                found.append((f"{noun} {entry.name}", f"{entry.value}, from {place}"))
     return sorted(found)
 
 

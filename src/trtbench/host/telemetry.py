@@ -53,21 +53,13 @@ _UNLOCK = "nvmlDeviceResetGpuLockedClocks"
 
 
 class Counters(Value, frozen=True, kw_only=True):
-    """Counters of a device at one moment; those that it lacks are absent."""
+    """Counters of a device at one moment, or their growth; those that it lacks are absent."""
 
-    at_s: float
+    at_s: float  # on the monotonic clock; of a growth, how long it took
     limits_s: dict[str, float] = {}
     energy_j: float | None = None
     sm_clock_hz: float | None = None
     event_reasons: int | None = None
-
-
-class Growth(Value, frozen=True, kw_only=True):
-    """The differences between two readings of counters."""
-
-    seconds: float
-    limits_s: dict[str, float]
-    energy_j: float | None
 
 
 class NvmlSource:
@@ -249,7 +241,7 @@ def source_of(index: int) -> Iterator[TelemetrySource | None]:
         yield None if device is None else NvmlSource(device)
 
 
-def growth(before: Counters, after: Counters) -> Growth:
+def growth(before: Counters, after: Counters) -> Counters:
     """Subtract two readings, without counters that decreased because the driver was reloaded."""
     limits = {
         name: after.limits_s[name] - value
@@ -259,7 +251,7 @@ def growth(before: Counters, after: Counters) -> Growth:
     energy = None
     if before.energy_j is not None and after.energy_j is not None:
         energy = max(0.0, after.energy_j - before.energy_j)
-    return Growth(seconds=after.at_s - before.at_s, limits_s=limits, energy_j=energy)
+    return Counters(at_s=after.at_s - before.at_s, limits_s=limits, energy_j=energy)
 
 
 def integrated_j(samples: tuple[TelemetrySample, ...]) -> float | None:
@@ -303,7 +295,7 @@ def clocks_pinned(text: str) -> bool | None:
 class Lock:
     """Whether the clock was locked, and at what frequency."""
 
-    locked: bool
+    locked: bool = False
     clock_mhz: int | None = None
     note: str | None = None  # why it is not locked
 
@@ -319,7 +311,7 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
     with ExitStack() as stack:
         device = stack.enter_context(nvml.opened(index))
         if device is None:
-            yield Lock(locked=False, note=f"{_NOT_LOCKED}: NVML does not list GPU {index}")
+            yield Lock(note=f"{_NOT_LOCKED}: NVML does not list GPU {index}")
             return
         stack.enter_context(run_on_death([*module_command("trtbench.host.telemetry"), str(index)]))
         # The base clock is the one that the GPU sustains within its power limit.
@@ -328,8 +320,9 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
         found = int(wish) if wish.isdecimal() else device.ask(ask, nvml.CLOCK_SM)
         if found is None:
             other = "a number of MHz" if wish == "max" else "max or a number of MHz"
-            reason = f"the GPU does not report its {wish} clock; give {other}"
-            yield Lock(locked=False, note=f"{_NOT_LOCKED}: {reason}")
+            yield Lock(
+                note=f"{_NOT_LOCKED}: the GPU does not report its {wish} clock; give {other}"
+            )
             return
         clock = int(found)
         refused = device.command("nvmlDeviceSetGpuLockedClocks", clock, clock)
@@ -343,7 +336,7 @@ def locked_clocks(index: int, wish: str, *, pinned: bool = False) -> Iterator[Lo
             reason = f"that needs root ({command})"
             if os.geteuid() == 0:
                 reason = f"the driver denies it even to root: run {command} outside the container"
-        yield Lock(locked=False, note=f"{_NOT_LOCKED}: {reason}")
+        yield Lock(note=f"{_NOT_LOCKED}: {reason}")
 
 
 if __name__ == "__main__":

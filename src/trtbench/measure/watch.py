@@ -172,7 +172,7 @@ class SampledLaunch:
         source = self._source
         return found | {
             "energy_per_query_j": used / count,
-            "energy_window_s": grown.seconds,
+            "energy_window_s": grown.at_s,
             "energy_update_s": source.energy_period_s()
             if isinstance(source, telemetry.NvmlSource)
             else None,

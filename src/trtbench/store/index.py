@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import msgspec
 import sqlalchemy as sa
@@ -83,23 +83,21 @@ _TABLES = sa.MetaData()
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 """Compared byte by byte in all databases: other collations sort ids and times differently."""
 
+
+def _columns_of_entry() -> Iterator[sa.Column[object]]:
+    kinds = {str: _TEXT, int: sa.Integer, float: sa.Float}
+    for name, hint in get_type_hints(Entry).items():
+        kind, *unknown = get_args(hint) or (hint,)
+        if name != "tags":
+            facts = {"primary_key": name == "id", "nullable": bool(unknown)}
+            searched = name in ("created", "model", "sha256")
+            yield sa.Column(name, kinds[kind], index=searched, **facts)  # type: ignore[arg-type]
+
+
 RUNS = sa.Table(
     "runs",
     _TABLES,
-    sa.Column("id", _TEXT, primary_key=True),
-    sa.Column("kind", _TEXT, nullable=False),
-    sa.Column("created", _TEXT, nullable=False, index=True),
-    sa.Column("model", _TEXT, nullable=False, index=True),
-    sa.Column("sha256", _TEXT, index=True),
-    sa.Column("runtime", _TEXT, nullable=False),
-    sa.Column("precision", _TEXT),
-    sa.Column("batch", sa.Integer),
-    *(sa.Column(name, _TEXT) for name in ("protocol", "host", "gpu", "provenance")),
-    sa.Column("samples", sa.Integer),
-    sa.Column("median_s", sa.Float),
-    sa.Column("items_per_s", sa.Float),
-    sa.Column("warnings", sa.Integer),
-    sa.Column("path", _TEXT, nullable=False),
+    *_columns_of_entry(),
     sa.Column("instant_s", sa.Float),
     sa.Column("number", sa.Integer),
 )

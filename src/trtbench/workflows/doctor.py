@@ -106,9 +106,7 @@ def diagnose(say: Callable[[str], None] = lambda line: None) -> Diagnosis:
         "tools": [tool],
         # Listed because code of plug-ins runs whenever they are listed or used.
         "code of other packages": [
-            Check(f"{each.noun} {each.name}", "info",
-                  f"{each.value}, from {each.package} {each.version} in {each.folder}")
-            for each in foreign_plug_ins()
+            Check(name, "info", place) for name, place in foreign_plug_ins()
         ],
         "store": [_check_store(settings.get("store"))],
         "configuration": shown,
@@ -148,14 +146,14 @@ def _check_packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
 def _check_runtime(name: str, *, settings: dict[str, str]) -> Check:
     python = settings.get(f"runtimes.{name}.python") or sys.executable
     answer = probe(name, python=python)
-    where, fix = "", answer.fix
+    where, fix = "", answer.get("fix")
     if python != sys.executable:
         where = f" ({python})"
         fix = f"{python} -m {fix}" if fix and fix.startswith("pip ") else fix
-    if answer.problem is not None:
-        return Check(name, "broken", f"{answer.problem}{where}", fix)
-    if answer.reason is not None:
-        return Check(name, "missing", f"{answer.reason}{where}", fix)
+    if problem := answer.get("problem"):
+        return Check(name, "broken", f"{problem}{where}", fix)
+    if reason := answer.get("reason"):
+        return Check(name, "missing", f"{reason}{where}", fix)
     return Check(name, "ok", f"works here{where}")
 
 
@@ -223,17 +221,15 @@ def _check_store(location: str | None) -> Check:
 TIMEOUT_S = 60.0  # importing a large library from a cold disk takes up to half a minute
 
 
-class ProbeAnswer(Value, frozen=True, kw_only=True):
-    """Whether a runtime works: the reason why not, or the problem of checking it."""
-
-    reason: str | None = None
-    problem: str | None = None
-    fix: str | None = None
+Answer = dict[str, str | None]
 
 
-def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> ProbeAnswer:
-    """Check a runtime in a new process of the interpreter that would run it."""
-    heard: dict[str, str | None] = {}
+def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> Answer:
+    """Check a runtime in a new process of the interpreter that would run it.
+
+    Keys: ``reason`` why it does not work, ``problem`` of checking it, and ``fix``.
+    """
+    heard: Answer = {}
     with temporary_folder() as folder:
         log = folder / "log.txt"
         try:
@@ -245,21 +241,17 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
                 on_line=lambda line: heard.update(msgspec.json.decode(line)),
             )
         except OSError as problem:
-            reason = f"the interpreter {python} does not start: {problem.strerror}"
-            return ProbeAnswer(problem=reason)
+            return {"problem": f"the interpreter {python} does not start: {problem.strerror}"}
         last = next(reversed(tail(log)), "no output")
     if "reason" in heard or "problem" in heard:
-        return msgspec.convert(heard, type=ProbeAnswer)
-    fix = heard.get("fix")
-    if last.startswith("ModuleNotFoundError") and not end.timed_out and not end.signal:
-        fix = f"{python} -m pip install {' '.join(WORKER_NEEDS)}"
+        return heard
     if end.timed_out:
-        said = f"no answer within {end.seconds:.0f} s"
-    elif end.signal:
-        said = f"its process crashed ({end.signal})"
-    else:
-        said = f"its process ended with status {end.status}: {last}"
-    return ProbeAnswer(problem=said, fix=fix)
+        return heard | {"problem": f"no answer within {end.seconds:.0f} s"}
+    if end.signal:
+        return heard | {"problem": f"its process crashed ({end.signal})"}
+    if last.startswith("ModuleNotFoundError"):
+        heard["fix"] = f"{python} -m pip install {' '.join(WORKER_NEEDS)}"
+    return heard | {"problem": f"its process ended with status {end.status}: {last}"}
 
 
 def report_runtime(name: str, *, events: int) -> None:
