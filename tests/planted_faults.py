@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models import save_graph
 from trtbench.convert.calibration import save_feeds
-from trtbench.convert.quantize import quantize_int8
+from trtbench.convert.quantize import quantize
 from trtbench.core.jobs import Stage
 from trtbench.core.results import CalibrationRef, QuantSpec
 from trtbench.models.identity import model_ref
@@ -90,7 +90,7 @@ def int8_of(
         model=model_ref(reference), output=str(path), precision="int8", via="onnxruntime",
         method="minmax", per_channel=per_channel, keep=keep, calibration=calibration,
     )  # fmt: skip
-    quantize_int8(spec, folder=folder, stage=Stage())
+    quantize(spec, folder=folder, stage=Stage())
     return path
 
 

@@ -109,7 +109,6 @@ inspect-plan: inspect made/small/net.plan
 inspect-graph: inspect made/small/net10.graph.json
 inspect-cache: inspect made/small/calibration.cache
 inspect-times: inspect made/old/net8.5.times.json
-inspect-broken: inspect made/small/broken.times.json
 history: history --least 1
 history-json: history --least 1 --json
 compare-stored: compare tag:one last

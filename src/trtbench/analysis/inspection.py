@@ -11,7 +11,7 @@ from trtbench.analysis.onnx_graph import (
 )
 from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
-from trtbench.core.samples import EngineGraph, LayerProfile, TensorInfo
+from trtbench.core.samples import EngineGraph, TensorInfo
 from trtbench.core.spec import TensorSpec, Value
 
 
@@ -151,19 +151,3 @@ def parameter_count(graph: EngineGraph) -> int | None:
     """Return the number of parameters by the engine inspector; ``None`` if it has none."""
     counts = [each.weights_count for each in graph.layers if each.weights_count is not None]
     return sum(counts) if counts else None
-
-
-def inspection_from_profile(profile: LayerProfile, *, path: str) -> Inspection:
-    rows = tuple((each.name, each.average_s, each.median_s, each.share) for each in profile.layers)
-    slowest = sorted(profile.layers, key=lambda each: -each.typical_s)[:10]
-    facts: dict[str, Scalar] = {
-        "layers": len(profile.layers),
-        "iterations": profile.count,
-        "sum_s": sum(each.average_s for each in profile.layers),
-    }
-    summary = InspectionTable(
-        columns=("slowest", "average_s", "median_s", "share"),
-        rows=tuple((each.name, each.average_s, each.median_s, each.share) for each in slowest),
-    )
-    layers = InspectionTable(columns=("name", "average_s", "median_s", "share"), rows=rows)
-    return Inspection(kind="profile", path=path, facts=facts, summary=summary, layers=layers)

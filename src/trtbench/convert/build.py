@@ -103,8 +103,6 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
             fix=f"{near}, without --" if near else "-r trtexec, or leave them out",
         )
     engine = _engine_path(request)
-    if engine == model:
-        raise errors.UsageError("the engine would overwrite the model", fix="-o model.engine")
     first, *more = all_profiles(request.shapes_min, request.shapes_opt, request.shapes_max)
     fixed = {n: _span((tuple(dims),) * 3) for n, dims in request.shapes.items()}
     spans = {**fixed, **profiles_from_input_shapes(request.input_shapes, model), **first}
@@ -137,10 +135,8 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
 
 
 def _engine_path(request: BuildRequest) -> Path:
-    usual = Path(request.model).with_suffix(".engine")
-    engine = Path(request.output or usual).absolute()
-    conversions.refuse_folder(engine, name=usual.name)
-    return engine
+    model = Path(request.model)
+    return conversions.output_file(request.output, model.with_suffix(".engine"), model)
 
 
 def _absolute(path: File | None) -> str | None:

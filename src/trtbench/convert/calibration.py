@@ -106,10 +106,9 @@ def random_items(
     limits: Mapping[str, int] | None = None,
 ) -> Items:
     """Return seeded random items; dynamic dimensions that were not given are assumed."""
-    rows = [each for each in inputs if model_inputs.has_rows(each, inputs)]
     settled, _ = resolved_items(inputs, shapes, model=model)
     settled = tuple(
-        each.having(shape=(count, *each.shape[1:])) if was in rows else each
+        each.having(shape=(count, *each.shape[1:])) if model_inputs.has_rows(was, inputs) else each
         for was, each in zip(inputs, settled, strict=True)
     )
     try:
@@ -119,7 +118,11 @@ def random_items(
             f"random values cannot be generated: {problem}",
             fix="give an .npz with an array for every input",
         ) from None
-    names = {each.name for each in rows}
+    return _divided(arrays, inputs)
+
+
+def _divided(arrays: FeedArrays, inputs: Sequence[TensorSpec]) -> Items:
+    names = {each.name for each in inputs if model_inputs.has_rows(each, inputs)}
     return Items(
         rows={name: array for name, array in arrays.items() if name in names},
         constant={name: array for name, array in arrays.items() if name not in names},
@@ -132,17 +135,15 @@ def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
         each.having(shape=(None, *each.shape[1:])) if model_inputs.has_rows(each, inputs) else each
         for each in inputs
     ]
-    arrays = dict(read_arrays(source, opened))
-    rows = {each.name: arrays[each.name] for each in inputs if model_inputs.has_rows(each, inputs)}
-    lengths = {name: len(array) for name, array in rows.items()}
+    items = _divided(dict(read_arrays(source, opened)), inputs)
+    lengths = {name: len(array) for name, array in items.rows.items()}
     if len(set(lengths.values())) > 1 or not all(lengths.values()):
         raise InputError(
             "the arrays do not have the same number of items",
             facts={name: f"{length} items" for name, length in lengths.items()},
             fix="give the same number of items for every input",
         )
-    constant = {name: array for name, array in arrays.items() if name not in rows}
-    return Items(rows=rows, constant=constant)
+    return items
 
 
 def item_limit(spec: BuildSpec) -> int:

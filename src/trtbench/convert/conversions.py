@@ -116,17 +116,14 @@ def _verify(
     return read_outcome(folder / "verify", results.VerifyOutcome)
 
 
-def refuse_folder(output: Path, *, name: str) -> None:
-    """Raise an error if the output is a folder, before the work starts."""
-    if output.is_dir():
-        raise UsageError(f"{output} is a folder, not a file to write", fix=f"-o {output / name}")
-
-
-def _output(given: object, usual: Path, source: Path | None) -> Path:
+def output_file(given: object, usual: Path, source: Path | None) -> Path:
+    """Return the path of a file to make; a folder and the source itself are refused."""
     output = Path(str(given or usual))
     if source is not None and output.absolute() == source.absolute():
         raise UsageError("the result would overwrite its source", fix="give another name with -o")
-    refuse_folder(output, name=usual.name)
+    if output.is_dir():
+        fix = f"-o {output / usual.name}"
+        raise UsageError(f"{output} is a folder, not a file to write", fix=fix)
     return output.absolute()
 
 
@@ -200,7 +197,7 @@ def export_spec(request: ExportRequest) -> results.ExportSpec:
     own = weights not in ("default", "none")
     return results.ExportSpec(
         source=name if file is None else str(file.absolute()),
-        output=str(_output(request.output, usual, file)),
+        output=str(output_file(request.output, usual, file)),
         weights=str(Path(weights).absolute()) if own else weights,
         inputs=input_shapes(request.input_shapes),
         opset=wanted,
@@ -273,7 +270,7 @@ def quant_spec(request: QuantizeRequest) -> results.QuantSpec:
         raise UsageError(f"{means} cannot produce {precision}", fix="leave --via out")
     if means == "modelopt" and request.method == "percentile":
         raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")
-    output = _output(request.output, path.with_suffix(f".{precision}.onnx"), path)
+    output = output_file(request.output, path.with_suffix(f".{precision}.onnx"), path)
     spec = results.QuantSpec(
         model=model_ref(path),
         output=str(output),

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from trtbench.models import onnx_model
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-STAND_IN = "stand-in.onnx"
+STAND_IN, QUANTIZED = "stand-in.onnx", "quantized.onnx"
 OPERATORS = (
     "Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "MaxPool",
 )  # fmt: skip
@@ -42,27 +43,31 @@ def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     """Cast or quantize to the file ``spec.output`` in the folder of the job."""
     if spec.via == "cast":
         return _cast(spec, folder=folder, stage=stage)
+    assert spec.calibration is not None  # refused before the job
+    feeds = FeedFile(Path(str(spec.calibration.file)))
     make = quantize_int8 if spec.via == "onnxruntime" else quantize_modelopt
-    return make(spec, folder=folder, stage=stage)
-
-
-def _feeds(spec: QuantSpec) -> FeedFile:
-    if spec.calibration is None or spec.calibration.file is None:
-        raise UsageError(
-            "a quantization needs calibration data",
-            fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
+    outcome = make(spec, feeds, folder=folder, stage=stage)
+    stage("save")
+    model = onnx_model.load_onnx(folder / QUANTIZED)
+    if spec.via == "onnxruntime":
+        _restore_inputs(model, [n for n, why in outcome.kept.items() if why == casts.ASKED_FOR])
+    changed = quantized_operators(model)
+    if not changed:
+        raise InputError(
+            "nothing was quantized",
+            facts={"operators": " ".join(spec.operators) or "chosen by the quantizer"},
+            fix="name the operators to quantize, such as --op MatMul; ModelOpt does not quantize "
+            "small convolutions and products",
         )
-    return FeedFile(Path(spec.calibration.file))
+    _finish(model, spec)
+    return outcome.having(changed=changed)
 
 
 def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     stage("load")
     model = onnx_model.load_onnx(Path(spec.model.path))
     stage("cast")
-    low = spec.precision
-    if low not in get_args(casts.Low):
-        raise UsageError(f"a cast is to fp16 or bf16, not {low}", fix="--precision fp16")
-    before = onnx_model.opset_of(model)
+    low, before = spec.precision, onnx_model.opset_of(model)
     made = casts.cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
     if not made.changed:
         raise InputError(
@@ -73,16 +78,13 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     stage("save")
     _finish(made.model, spec)
     onnx_model.save_onnx(made.stand_in, folder / STAND_IN)
-    notes = []
-    if onnx_model.opset_of(made.model) != before:
-        notes.append(
-            f"raised from opset {before} to {onnx_model.opset_of(made.model)}, which {low} needs"
-        )
+    after = onnx_model.opset_of(made.model)
+    raised = f"raised from opset {before} to {after}, which {low} needs"
     return QuantOutcome(
         versions=library_versions(_LIBRARIES),
         changed=made.changed,
         kept=made.kept,
-        notes=tuple(notes),
+        notes=(raised,) if after != before else (),
         stand_in=STAND_IN,
     )
 
@@ -127,7 +129,9 @@ def quantized_operators(model: ModelProto) -> dict[str, int]:
     return dict(kinds.most_common())
 
 
-def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
+def quantize_modelopt(
+    spec: QuantSpec, feeds: FeedFile, *, folder: Path, stage: Stage
+) -> QuantOutcome:
     """Quantize with ModelOpt on the CPU; other nodes get the type ``spec.rest``."""
     stage("load")
     try:
@@ -140,11 +144,9 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
             "in trtbench.toml",
         ) from None
     stage("calibrate")
-    feeds = _feeds(spec)
     rows = [len(next(iter(feed.values()))) for feed in feeds]
     whole = [feed for feed, own in zip(feeds, rows, strict=True) if own == rows[0]]
-    raw = folder / "quantized.onnx"
-    try:
+    with _errors_of("ModelOpt", fix="look at the end of the log"):
         quantize(
             onnx_path=spec.model.path,
             quantize_mode=spec.precision,
@@ -157,34 +159,17 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
             op_types_to_quantize=list(spec.operators) or None,
             nodes_to_exclude=[re.escape(name).replace(r"\*", ".*") for name in spec.keep] or None,
             high_precision_dtype=spec.rest,
-            output_path=str(raw),
+            output_path=str(folder / QUANTIZED),
         )
-    except Exception as problem:  # it raises the errors of several libraries
-        raise InputError(
-            "ModelOpt could not quantize the model",
-            facts={"reason": f"{type(problem).__name__}: {first_line(problem)}"},
-            fix="look at the end of the log",
-        ) from problem
-    stage("save")
-    model = onnx_model.load_onnx(raw)
-    changed = quantized_operators(model)
-    if not changed:
-        raise InputError(
-            "ModelOpt quantized no node of the model",
-            facts={"operators": " ".join(spec.operators) or "chosen by ModelOpt"},
-            fix="--precision fp16: ModelOpt does not quantize small convolutions and products",
-        )
-    _finish(model, spec)
     return QuantOutcome(
         versions=library_versions(_LIBRARIES),
-        changed=changed,
         kept=dict.fromkeys(spec.keep, casts.ASKED_FOR),
         facts={"rest": spec.rest},
         notes=(f"nodes that are not quantized are {spec.rest}",),
     )
 
 
-def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
+def quantize_int8(spec: QuantSpec, feeds: FeedFile, *, folder: Path, stage: Stage) -> QuantOutcome:
     """Insert Q/DQ nodes around the operators, with scales from the calibration data."""
     if spec.precision != "int8":
         raise UsageError(
@@ -193,7 +178,6 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
     quantization = optional_library("onnxruntime.quantization")
     stage("load")
     source, kept = _prepare(spec, folder)
-    feeds, raw = _feeds(spec), folder / "quantized.onnx"
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
         """Gives the batches to the quantizer, a range of them at a time."""
@@ -223,67 +207,54 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
         "CalibStridedMinMax": 1,
         **({"CalibPercentile": spec.percentile} if spec.method == "percentile" else {}),
     }
-    _call_quantizer(
-        spec,
-        quantization.quantize_static,
-        str(source),
-        str(raw),
-        Reader(),
-        quant_format=quantization.QuantFormat.QDQ,
-        op_types_to_quantize=list(spec.operators or OPERATORS),
-        per_channel=spec.per_channel,
-        activation_type=quantization.QuantType.QInt8,
-        weight_type=quantization.QuantType.QInt8,
-        nodes_to_exclude=sorted(kept),
-        use_external_data_format=source.stat().st_size > onnx_model.ONE_FILE_BYTES // 2,
-        calibrate_method=getattr(quantization.CalibrationMethod, methods[spec.method]),
-        extra_options=options,
-    )
-    stage("save")
-    model = onnx_model.load_onnx(raw)
-    # The quantizer rounds the output of every node it quantizes, also for nodes that must stay
-    # FP32: these get the tensor before rounding.
+    with _errors_of("ONNX Runtime", spec.method):
+        quantization.quantize_static(
+            str(source),
+            str(folder / QUANTIZED),
+            Reader(),
+            quant_format=quantization.QuantFormat.QDQ,
+            op_types_to_quantize=list(spec.operators or OPERATORS),
+            per_channel=spec.per_channel,
+            activation_type=quantization.QuantType.QInt8,
+            weight_type=quantization.QuantType.QInt8,
+            nodes_to_exclude=sorted(kept),
+            use_external_data_format=source.stat().st_size > onnx_model.ONE_FILE_BYTES // 2,
+            calibrate_method=getattr(quantization.CalibrationMethod, methods[spec.method]),
+            extra_options=options,
+        )
+    return QuantOutcome(versions=library_versions(_LIBRARIES), kept=kept)
+
+
+def _restore_inputs(model: ModelProto, exact: Collection[str]) -> None:
+    """Let nodes that must stay FP32 read tensors before ONNX Runtime's quantizer rounds them."""
     makers = {name: node for node in model.graph.node for name in node.output}
     for node in model.graph.node:
-        for index, name in enumerate(node.input if kept.get(node.name) == casts.ASKED_FOR else ()):
+        for index, name in enumerate(node.input if node.name in exact else ()):
             back = makers.get(name)
-            if back is None or back.op_type != "DequantizeLinear":
-                continue
-            forth = makers.get(back.input[0])
-            if forth is not None and forth.op_type == "QuantizeLinear":
+            forth = makers.get(back.input[0]) if back is not None else None
+            kinds = [each.op_type for each in (forth, back) if each is not None]
+            if forth is not None and kinds == ["QuantizeLinear", "DequantizeLinear"]:
                 node.input[index] = forth.input[0]
-    onnx_model.sort_nodes(
-        model.graph
-    )  # the quantizer does not see what subgraphs of control flow read
-    changed = quantized_operators(model)
-    if not changed:
-        raise InputError(
-            "nothing was quantized",
-            facts={"operators": " ".join(spec.operators or OPERATORS)},
-            fix="name the operators to quantize, such as --op MatMul",
-        )
-    _finish(model, spec)
-    return QuantOutcome(versions=library_versions(_LIBRARIES), changed=changed, kept=kept)
+    onnx_model.sort_nodes(model.graph)  # it does not see what subgraphs of control flow read
 
 
-def _call_quantizer(
-    spec: QuantSpec, call: Callable[..., object], *given: object, **named: object
-) -> None:
-    """Call ONNX Runtime's quantizer; any exception becomes an InputError."""
+@contextmanager
+def _errors_of(
+    library: str,
+    method: str | None = None,
+    fix: str = "other data with --calibration, or --exclude the node it cannot handle",
+) -> Iterator[None]:
+    """Turn any exception of a quantizer into an InputError; they share no base class."""
     try:
-        call(*given, **named)
+        yield
     except MemoryError:
         raise
-    except Exception as problem:  # its exceptions share no base class of their own
-        raise InputError(
-            "ONNX Runtime could not quantize the model",
-            facts={
-                "reason": f"{type(problem).__name__}: {first_line(problem)}",
-                "method": spec.method,
-                **library_versions(("onnxruntime",)),
-            },
-            fix="other data with --calibration, or --exclude the node it cannot handle",
-        ) from problem
+    except Exception as problem:
+        facts = {"reason": f"{type(problem).__name__}: {first_line(problem)}"}
+        if method is not None:
+            facts |= {"method": method, **library_versions(("onnxruntime",))}
+        message = f"{library} could not quantize the model"
+        raise InputError(message, facts=facts, fix=fix) from problem
 
 
 def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
@@ -307,12 +278,11 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
     } | casts.matching_nodes(model, spec.keep)
     named, ready = folder / "named.onnx", folder / "prepared.onnx"
     large = len(onnx_model.save_onnx(model, named)) > 1
-    _call_quantizer(
-        spec,
-        quant_pre_process,
-        str(named),
-        str(ready),
-        skip_symbolic_shape=util.find_spec("sympy") is None,
-        save_as_external_data=large,
-    )
+    with _errors_of("ONNX Runtime", spec.method):
+        quant_pre_process(
+            str(named),
+            str(ready),
+            skip_symbolic_shape=util.find_spec("sympy") is None,
+            save_as_external_data=large,
+        )
     return ready, kept

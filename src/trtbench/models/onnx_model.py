@@ -503,7 +503,6 @@ def _constant_output(
     model: ModelProto,
 ) -> AnyArray | None:
     """Return the output of a node, by the reference of ONNX; ``None`` if it is not constant."""
-    import onnx
     from onnx.reference import ReferenceEvaluator
 
     if node.op_type == "Shape" and node.input[0] in shapes:
@@ -513,13 +512,10 @@ def _constant_output(
     names = [name for name in node.input if name]
     if node.op_type not in _ARITHMETIC or not names or not all(name in known for name in names):
         return None
-    feeds = {name: known[name] for name in names}
-    make, kind_of = onnx.helper.make_tensor_value_info, onnx.helper.np_dtype_to_tensor_dtype
-    inputs = [make(n, kind_of(value.dtype), list(value.shape)) for n, value in feeds.items()]
-    graph = onnx.helper.make_graph([node], "one", inputs, [make(node.output[0], 0, None)])
-    single = onnx.helper.make_model(graph, opset_imports=list(model.opset_import))
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
     try:
-        results: Any = ReferenceEvaluator(single).run(None, feeds)
+        evaluator = ReferenceEvaluator(node, opsets=opsets)
+        results: Any = evaluator.run(None, {name: known[name] for name in names})
     except Exception:  # what cannot be computed stays unknown
         return None
     return np.asarray(results[0])

@@ -98,7 +98,6 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     """Precisions below FP32 that the types in the model require: ``fp16 bf16 int8 fp8``."""
     held: frozenset[str]
     """Types the model computes with, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
-    external: tuple[str, ...]  # external files with the weights of the model
     inputs: tuple[TensorSpec, ...] = ()
     """Inputs that a caller feeds, without weights that are listed as inputs."""
     sides: tuple[int, int] | None = None
@@ -151,25 +150,17 @@ def _nodes(message: _Message) -> Iterator[_Message]:
 
 
 def outline_of(path: Path) -> ModelOutline:
-    """Return the outline of a model; a truncated file or missing weights are an error."""
+    """Return the outline of a model; a truncated file is an error."""
     try:
         with open(path, "rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        outline = _outline(_read(memoryview(data)))
+        return _outline(_read(memoryview(data)))
     except (ValueError, IndexError) as problem:
         raise InputError(
             f"{path.name} is not a whole ONNX file",
             facts={"file": path, "reason": str(problem) or type(problem).__name__},
             fix="copy or export it again",
         ) from None
-    missing = [name for name in outline.external if not (path.parent / name).is_file()]
-    if missing:
-        raise InputError(
-            f"the weights of {path.name} are not beside it",
-            facts={"missing": ", ".join(missing[:5]), "folder": path.parent},
-            fix="keep the files of an export together",
-        )
-    return outline
 
 
 def sides_of(path: Path | str, tensors: Sequence[TensorSpec]) -> tuple[int, int] | None:
@@ -288,7 +279,6 @@ def _outline(model: _Message) -> ModelOutline:
         nodes=tuple(graph.nodes),
         carried=graph.carried(),
         held=frozenset(held if held == {"fp64"} else held - {"fp32", "fp64"}),
-        external=tuple(dict.fromkeys(_locations(model))),
         inputs=graph.fed,
         sides=sides,
         index_limits=graph.index_limits(),

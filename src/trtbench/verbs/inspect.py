@@ -1,8 +1,8 @@
 """Show what a model, an engine or a file of trtexec contains.
 
-FILE is an ONNX file, an engine of any TensorRT version, a JSON file or a log of trtexec, or a
-calibration cache. A multiply-add counts as two operations. Traffic is what nodes read and write if
-nothing is fused; fused traffic is only weights, inputs and outputs.
+FILE is an ONNX file, an engine of any TensorRT version, its layers (trtexec --exportLayerInfo), a
+log of trtexec, or a calibration cache. A multiply-add counts as two operations. Traffic is what
+nodes read and write if nothing is fused; fused traffic is only weights, inputs and outputs.
 
 Examples:
   trtbench inspect model.onnx --batch 8

@@ -12,7 +12,6 @@ from trtbench.analysis.inspection import (
     InspectionTable,
     inspection_from_graph,
     inspection_from_onnx,
-    inspection_from_profile,
     io_specs,
     parameter_count,
 )
@@ -26,21 +25,18 @@ from trtbench.core.spec import ShapeProfile, TensorSpec
 from trtbench.core.units import text_from_bytes
 from trtbench.host.machine import distribution_versions
 from trtbench.host.nvml import gpu_in_use
-from trtbench.host.tensorrt import OPSETS
+from trtbench.host.tensorrt import OPSETS, TITLES
 from trtbench.models import identity
 from trtbench.models.onnx_model import parser_obstacle, read_onnx
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import archive_kind, packages_named
 from trtbench.trtexec.conditions import reported_from_log
-from trtbench.trtexec.exports import calibration_from_text, graph_from_json, profile_from_json
+from trtbench.trtexec.exports import calibration_from_text, graph_from_json
 from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.sniff import kind_of_stream
-from trtbench.trtexec.times import read_times, times_from_arrays
 from trtbench.trtexec.version import PlanHeader, plan_from_file
 
-_PACKAGES = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx"}
-_FLAVOUR_NAMES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
 _TENSOR = re.compile(r"(?P<name>.+?) (?P<dtype>[a-z]+\d*\w*) (?P<dims>[\dx?]*)(?:, |$)")
 _LOG_FACTS = (
     "peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "timing_cache",
@@ -73,10 +69,6 @@ def inspect(
         return inspect_log(path)
     if kind == "layers":
         return inspection_from_graph(graph_from_json(read_bytes(path), where=where), path=where)
-    if kind == "profile":
-        return inspection_from_profile(profile_from_json(read_bytes(path), where=where), path=where)
-    if kind == "times":
-        return _times(path)
     if kind == "calibration":
         cache = calibration_from_text(read_bytes(path), where=where)
         bad = [each.name for each in cache.scales if not each.usable]
@@ -105,12 +97,14 @@ def inspect(
     if kind == "unknown":
         raise InputError(
             f"{path.name} is not a file that can be inspected",
-            facts={"known": "ONNX, engines, trtexec's JSON files, calibration caches, runs"},
+            facts={"known": "ONNX, engines, their layers, logs of trtexec, calibration caches"},
             fix=f"trtbench import --dry-run {shlex.quote(where)} recognizes more kinds",
         )
     if kind == "timing-cache":
         return Inspection(kind="timing cache", path=where, facts={"size_bytes": size})
     note = f"trtbench import {shlex.quote(where)} imports it as a run, if it has measurements"
+    if kind == "profile":
+        note = f"trtbench profile {shlex.quote(where)} shows its layers"
     return Inspection(kind=kind, path=where, facts={"size_bytes": size}, notes=(note,))
 
 
@@ -153,30 +147,6 @@ def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
     return found.having(facts=facts, notes=tuple(notes))
 
 
-def _times(path: Path) -> Inspection:
-    with open(path, "rb") as file:
-        arrays = read_times(file, where=str(path))
-    variants = {array.variant for array in arrays}
-    rows = tuple(
-        (name, len(c), float(c.min()), float(sorted(c)[len(c) // 2]), float(c.max()))
-        for name, c in times_from_arrays(arrays).durations().items()
-        if len(c)
-    )
-    return Inspection(
-        kind="times",
-        path=str(path),
-        facts={
-            "written_by": f"trtexec {variants.pop() if len(variants) == 1 else 'mixed'}",
-            "arrays": len(arrays),
-            "rows": sum(map(len, arrays)),
-            "warmup_rows_removed": sum(array.warmup_rows for array in arrays),
-        },
-        summary=InspectionTable(
-            columns=("column", "count", "min_s", "median_s", "max_s"), rows=rows
-        ),
-    )
-
-
 def inspect_engine(path: Path) -> Inspection:
     """Return what the header of an engine and the files next to it say."""
     header = plan_from_file(path, where=str(path))
@@ -189,9 +159,7 @@ def inspect_engine(path: Path) -> Inspection:
         notes.append(
             f"its header states {stated} of weights, which it does not contain: stripped or damaged"
         )
-    artefact = identity.kept_value(
-        path.with_name(f"{path.name}.json"), Artefact
-    )  # left by the build
+    artefact = identity.kept_value(Path(f"{path}.json"), Artefact)  # left by the build
     graph = None
     if artefact is None or artefact.sha256 == identity.sha256_of(path):
         graph = read_graph(path)
@@ -199,7 +167,7 @@ def inspect_engine(path: Path) -> Inspection:
         artefact = None
         notes.append("the files next to it belong to another engine and were ignored")
     seen = [gpu for gpu in (gpu_in_use(),) if gpu is not None]
-    installed = distribution_versions(_PACKAGES[header.flavour])
+    installed = distribution_versions(header.flavour.replace("_", "-"))
     loads, reasons = would_load(header, artefact, installed=installed, gpus=seen)
     notes += reasons
     recorded = artefact.facts if artefact is not None else {}
@@ -217,7 +185,7 @@ def inspect_engine(path: Path) -> Inspection:
         kind="engine",
         path=str(path),
         facts={
-            "flavour": _FLAVOUR_NAMES[header.flavour],
+            "flavour": TITLES[header.flavour],
             "version": header.version,
             "size_bytes": size,
             "weight_bytes": weight_bytes or recorded.get("weights_bytes"),
@@ -244,7 +212,7 @@ def would_load(
     gpus: Sequence[Gpu],
 ) -> tuple[bool | None, tuple[str, ...]]:
     """Return whether an engine would load here, and reasons why not; ``None`` if unknown."""
-    name, reasons = _FLAVOUR_NAMES[header.flavour], []
+    name, reasons = TITLES[header.flavour], []
     version = next(iter(installed.values()), None)
     here, there = ((text or "").split("+")[0].split(".")[:3] for text in (version, header.version))
     compatible = artefact is not None and artefact.spec.version_compatible
