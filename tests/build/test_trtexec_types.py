@@ -102,14 +102,9 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return models.conv_model(tmp_path / "net.onnx")
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
-    assert trtbench(["build", *arguments]) == status
-    return capsys.readouterr()
-
-
 def job(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    document = json.loads(printed(capsys, *arguments, "--dry-run", "--json").out)
-    return document["job"]["spec"], document["commands"]
+    plan = document(capsys, *arguments, "--dry-run")
+    return plan["job"]["spec"], plan["commands"]
 
 
 def test_input_shapes_are_numbers_after_the_flag(

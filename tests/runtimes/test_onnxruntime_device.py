@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import onnxruntime as library
 import pytest
-from onnx import TensorProto, helper
 
-from models import save_graph
+from models import save_text
 from trtbench.core.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.core.jobs import Stage
 from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
@@ -19,10 +18,8 @@ from trtbench.runtimes.onnxruntime import end_trace, nodes_and_providers
 
 @pytest.fixture
 def spec(tmp_path: Path) -> RunSpec:
-    nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Neg", ["h"], ["y"])]
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy")
-    graph = helper.make_graph(nodes, "g", [x], [y])
-    path = save_graph(graph, tmp_path / "model.onnx")
+    text = "net (float[n, 4] x) => (float[n, 4] y) {h = Relu(x) y = Neg(h)}"
+    path = save_text(tmp_path / "model.onnx", text)
     return RunSpec(
         model=ModelRef(path=str(path), format="onnx"),
         runtime="onnxruntime",

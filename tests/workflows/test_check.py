@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 import trtbench
-from models import conv_model, linear_model, save_graph, threshold_model
+from models import conv_model, linear_model, save_text, threshold_model
 from trtbench.accuracy.check import attach_checks, run_check
 from trtbench.analysis.check import Checked
 from trtbench.cli import run
@@ -149,16 +149,9 @@ def _top(found: Checked) -> list[Table]:
 
 def with_prior(path: Path, batch: int | str) -> Path:
     """Write a model whose first input is one row for all items."""
-    weight = numpy_helper.from_array(np.arange(64, dtype=np.float32).reshape(16, 4), "w")
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"]),
-        helper.make_node("Add", ["p", "prior"], ["y"]),
-    ]
-    inputs, outputs = (
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in side.items()]
-        for side in ({"prior": [1, 4], "x": [batch, 16]}, {"y": [batch, 4]})
-    )
-    return save_graph(helper.make_graph(nodes, "g", inputs, outputs, [weight]), path)
+    ends = f"(float[1, 4] prior, float[{batch}, 16] x) => (float[{batch}, 4] y)"
+    weight = np.arange(64.0).reshape(16, 4)
+    return save_text(path, f"net {ends} {{p = MatMul(x, w) y = Add(p, prior)}}", w=weight)
 
 
 def test_the_batch_is_told_by_all_inputs_and_what_items_share_is_the_same_in_each(

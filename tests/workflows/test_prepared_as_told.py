@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from sweeps import matrix
 
-from models import save_graph
+from models import save_text
 from trtbench.accuracy.check import run_check
 from trtbench.accuracy.evaluate import attach_scores, run_evaluation
 from trtbench.analysis.pass_times import Evaluation
@@ -76,33 +75,22 @@ def network(
     path: Path,
     *,
     size: int | str = 16,
-    dtype: int = TensorProto.FLOAT,
+    dtype: str = "float",
     weights: tuple[float, float] = (-1.0, 1.0),
     bias: tuple[float, float] = (0.0, 0.0),
 ) -> Path:
     """Write a network that tells light images from dark ones; names leave its sides open."""
-    weight = np.array([weights] * 3, np.float32)
-    nodes = [
-        helper.make_node("Cast", ["images"], ["numbers"], to=TensorProto.FLOAT),
-        helper.make_node("Conv", ["numbers", "kernel"], ["same"]),
-        helper.make_node("GlobalAveragePool", ["same"], ["pooled"]),
-        helper.make_node("Flatten", ["pooled"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weight"], ["product"]),
-        helper.make_node("Add", ["product", "bias"], ["output"]),
-    ]
-    sides = [size, size] if isinstance(size, int) else ["height", "width"]
-    graph = helper.make_graph(
-        nodes,
-        "made",
-        [helper.make_tensor_value_info("images", dtype, ["batch", 3, *sides])],
-        [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["batch", 2])],
-        initializer=[
-            numpy_helper.from_array(weight, "weight"),
-            numpy_helper.from_array(np.array(bias, np.float32), "bias"),
-            numpy_helper.from_array(np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1), "kernel"),
-        ],
-    )
-    return save_graph(graph, path)
+    sides = f"{size}, {size}" if isinstance(size, int) else "height, width"
+    text = f"""made ({dtype}[batch, 3, {sides}] images) => (float[batch, 2] output) {{
+        numbers = Cast<to = 1>(images)
+        same = Conv(numbers, kernel)
+        pooled = GlobalAveragePool(same)
+        flat = Flatten(pooled)
+        product = MatMul(flat, weight)
+        output = Add(product, bias)
+    }}"""
+    kernel = np.eye(3).reshape(3, 3, 1, 1)
+    return save_text(path, text, weight=[weights] * 3, bias=bias, kernel=kernel)
 
 
 def quantized(path: Path, photos: Path, *, shapes: Any = None, **settings: Any) -> Path:
@@ -242,7 +230,7 @@ def test_scales_of_another_model_are_refused(tmp_path: Path, config: Config) -> 
     }  # fmt: skip
     spec = build_spec(BuildRequest(model=path, **asked), config)
     assert spec.prepared == {"fit": "crop", "crop": "16x16"}, "scales know what they come from"
-    network(path, dtype=TensorProto.FLOAT16)
+    network(path, dtype="float16")
     with pytest.raises(UsageError, match="made for another model"):
         build_spec(BuildRequest(model=path, **asked), config)
     cache.with_name("scales.cache.json").unlink()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trtbench.analysis.check import tensor_diffs
+from trtbench.analysis.onnx_graph import OnnxTensor
 from trtbench.convert.calibration import FeedArrays, FeedFile
 from trtbench.core.errors import InputError, first_line
 from trtbench.core.jobs import Stage
@@ -41,14 +42,6 @@ _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(do
 
 class CannotRunError(Exception):
     """ONNX Runtime lacks an operator or type of the model; the model may still be valid."""
-
-
-class Sized(Protocol):
-    @property
-    def size_bytes(self) -> int | None: ...
-
-
-P = TypeVar("P", bound=Sized)
 
 
 def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
@@ -145,9 +138,9 @@ def run_session(session: InferenceSession, names: Sequence[str], feed: FeedArray
     return dict(zip(names, values, strict=True))
 
 
-def grouped(places: Sequence[P], memory_bytes: int) -> Iterator[list[P]]:
+def grouped(places: Sequence[OnnxTensor], memory_bytes: int) -> Iterator[list[OnnxTensor]]:
     """Yield groups of tensors that fit into memory; an unknown size counts as an eighth of it."""
-    group: list[P] = []
+    group: list[OnnxTensor] = []
     held = 0
     for place in places:
         size = place.size_bytes if place.size_bytes is not None else memory_bytes // 8
