@@ -271,11 +271,7 @@ RuntimeError: Starting Ray client server failed.
     ],
 )
 def test_a_cluster_that_cannot_be_joined_says_why(
-    monkeypatch: pytest.MonkeyPatch,
-    problem: Exception,
-    facts: dict[str, str],
-    fix: str,
-    asked: int,
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, facts: dict[str, str], fix: str, asked: int
 ) -> None:
     times = []
 

@@ -5,11 +5,7 @@ import pytest
 
 from trtbench.runtimes._gpu_query import is_close
 from trtbench.runtimes._session import profile_from_rows
-from trtbench.runtimes._trt_session import (
-    Port,
-    array_from_bytes,
-    output_evidence,
-)
+from trtbench.runtimes._trt_session import Port, array_from_bytes, output_evidence
 
 
 def port(dtype: str = "float32", bits: int = 32, **more: object) -> Port:

@@ -101,11 +101,7 @@ def test_a_program_takes_its_own_shape_and_no_other() -> None:
         (("x", "float32", ()), {}, "are not known"),
         (("ids", "int64", (1, 128)), {"options": {"imgsz": "32"}}, "'ids' is not an image"),
         (("x", "float32", ()), {"options": {"channels": "3"}}, "channels needs --opt imgsz"),
-        (
-            ("x", "float32", ()),
-            {"options": {"imgsz": "0"}},
-            "imgsz must be an integer",
-        ),
+        (("x", "float32", ()), {"options": {"imgsz": "0"}}, "imgsz must be an integer"),
         (
             ("x", "float32", ()),
             {"options": {"imgsz": "32"}, "shapes": {"x": (1, 3, 8, 8)}},

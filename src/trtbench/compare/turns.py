@@ -26,12 +26,12 @@ from trtbench.analysis.pacing import pairs_for_noise
 from trtbench.core.errors import UsageError
 from trtbench.core.jobs import NO_MEMORY, BenchJob, DuetJob, JobEnd
 from trtbench.core.results import Verdict
-from trtbench.core.run import DuetRef, Environment, LaunchFacts, Run, Scalar
+from trtbench.core.run import DuetRef, Environment, LaunchFacts, Run
 from trtbench.core.samples import Column
 from trtbench.core.spec import Length, RunSpec, Warmup
 from trtbench.core.words import Mode
 from trtbench.host.early_context import delayed
-from trtbench.host.machine import counters_between, read_counters
+from trtbench.host.machine import read_counters
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
 from trtbench.measure import bench
 from trtbench.measure.watch import Watch, free_memory_bytes, watch_device
@@ -254,7 +254,6 @@ class Duet:
         self.seconds = self._began = 0.0  # measuring time, without waiting for the device
         self.bursts = self.mode == "bursts"  # whether further launches have bursts
         self._environment: Environment | None = None
-        self._contention: dict[str, Scalar] = {}
         self._watches: dict[int, Watch] = {}  # clocks and memory, by side
 
     @property
@@ -333,7 +332,7 @@ class Duet:
                 if enough or self.incomparable:
                     break
             self.seconds += self._elapsed()
-            self._contention = counters_between(before, read_counters())
+            self._environment = bench.with_contention(self._environment, before)
 
     def _show_progress(self, goal: int) -> None:
         """Report launches of the most there can be, so that the total does not move."""
@@ -371,7 +370,6 @@ class Duet:
                 self.sides.both[side],
                 self._launches[side][:both],
                 self._environment,
-                self._contention,
                 store=self._store,
                 execution=self._execution,
                 watch=self._watches.get(side),
@@ -510,11 +508,10 @@ class Duet:
         ]
 
     def _raise_failures(self, ends: list[JobEnd], assignments: list[Assignment]) -> None:
-        assert self._environment is not None
         both = zip(ends, assignments, strict=True)
         for end, each in sorted(both, key=lambda pair: _lost_partner(pair[0])):
             if not end.ok:
-                bench.raise_job_error(end, _specs_of(each)[0], self._environment, store=self._store,
+                bench.raise_job_error(end, _specs_of(each)[0], store=self._store,
                          execution=self._execution, work=each.folder)  # fmt: skip
 
     def report_gpu(self, verdict: Verdict) -> None:

@@ -35,10 +35,7 @@ NEW_SLOTS_S = 2.0  # seconds between two looks for new slots, while a job waits 
 
 
 def run_node(
-    job: RemoteJob,
-    *,
-    folder: Path,
-    environment: Mapping[str, str | None] | None = None,
+    job: RemoteJob, *, folder: Path, environment: Mapping[str, str | None] | None = None
 ) -> Path:
     """Run a job in a fresh process; returns the folder of the run, finished or failed."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -37,16 +37,9 @@ from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.formats.toolkit import SERIES_ROWS, data_files
 from trtbench.host.files import write_whole
 from trtbench.host.locks import hold
-from trtbench.host.machine import counters_between, read_counters, read_environment
+from trtbench.host.machine import CpuCounters, counters_between, read_counters, read_environment
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
-from trtbench.measure.model_facts import (
-    build_of_engine,
-    check_precision_against_layers,
-    conditions_of_model,
-    joined_conditions,
-    recorded_precision,
-    work_of_model,
-)
+from trtbench.measure import model_facts
 from trtbench.measure.remote import job_from_spec, read_returned_record, send_job
 from trtbench.measure.watch import Watch, watch_device
 from trtbench.models.identity import changed, raise_if_changed
@@ -109,6 +102,12 @@ def environment_of(execution: Execution) -> Environment:
     return read_environment(command=execution.command, folder=Path.cwd(), label=execution.machine)
 
 
+def with_contention(environment: Environment, before: CpuCounters) -> Environment:
+    """Return the environment with what other work took from the processor since a reading."""
+    grown = counters_between(before, read_counters())
+    return environment.having(extra={**environment.extra, **grown})
+
+
 def check_runtime_available(spec: RunSpec, python: str | None, *, on_gpu: bool = False) -> None:
     """Raise if this interpreter lacks a runtime, before waiting for the processor.
 
@@ -169,8 +168,7 @@ def stream(
         )
     end = fail_if_model_changed(end, spec.model)
     if not end.ok:
-        environment = environment_of(execution)
-        raise_job_error(end, spec, environment, store=store, execution=execution, work=folder)
+        raise_job_error(end, spec, store=store, execution=execution, work=folder)
     return read_outcome(folder, InferOutcome)
 
 
@@ -222,18 +220,12 @@ def fail_if_model_changed(end: jobs.JobEnd, *models: ModelRef) -> jobs.JobEnd:
 
 
 def raise_job_error(
-    end: jobs.JobEnd,
-    spec: RunSpec,
-    environment: Environment,
-    *,
-    store: Store,
-    execution: Execution,
-    work: Path,
+    end: jobs.JobEnd, spec: RunSpec, *, store: Store, execution: Execution, work: Path
 ) -> NoReturn:
     """Raise an error that a worker reported as refused; else store a failed run and raise that."""
     if end.refused is not None:
         raise end.refused
-    failed = failed_run(end, spec, directory.new_id(), environment, execution)
+    failed = failed_run(end, spec, directory.new_id(), environment_of(execution), execution)
     target = store.directory(failed.id)
     with store.new_run(failed.id) as folder:
         with contextlib.suppress(OSError):
@@ -525,10 +517,8 @@ def _measure_launches(
         shutil.rmtree(work, ignore_errors=True)
         if telemetry:
             directory.write_json(folder / directory.TELEMETRY, telemetry)
-    contention = counters_between(before, read_counters())
-    record = record_from_launches(
-        spec, run_id, environment, contention, execution, launches, asked=asked
-    )
+    environment = with_contention(environment, before)
+    record = record_from_launches(spec, run_id, environment, execution, launches, asked=asked)
     command = record.reported.get("command")
     if isinstance(command, str):  # names files in the run directory, not in the work folder
         command = command.replace(str(folder / "launch-0"), str(target))
@@ -575,7 +565,7 @@ def _write_run(
     """Write all files of a run, its record first, so that the measurement is kept in any case."""
     times = join_launches([each.times for each in launches])
     layers, graph = directory.read_layers(folder)
-    record = check_precision_against_layers(record, graph)
+    record = model_facts.check_precision_against_layers(record, graph)
     directory.write_samples(folder, times)
     directory.write_record(folder, record.having(findings=(_INCOMPLETE,)))
     run = Run(
@@ -607,7 +597,6 @@ def record_from_launches(
     spec: RunSpec,
     run_id: str,
     environment: Environment,
-    contention: dict[str, Scalar],
     execution: Execution,
     launches: list[Launch],
     *,
@@ -616,27 +605,27 @@ def record_from_launches(
     """Return the record of a run; ``asked`` is more than its launches if it was interrupted."""
     first = launches[0].outcome
     notes = [note for each in launches for note in each.outcome.notes]
-    known, recorded = conditions_of_model(spec.model), recorded_precision(spec.model)
-    build_notes, build_facts = build_of_engine(spec.model)
+    known = model_facts.conditions_of_model(spec.model)
+    recorded = model_facts.recorded_precision(spec.model)
+    build_notes, build_facts = model_facts.build_of_engine(spec.model)
     interrupted = asked not in (None, len(launches))
     if interrupted:
         notes.append(f"interrupted: {len(launches)} of {asked} launches")
-    conditions = joined_conditions(known, first.conditions)
+    conditions = model_facts.joined_conditions(known, first.conditions)
     if spec.model.format != "engine":  # whose kernels were chosen when it was built
         variables = variables_from_text(environment.extra.get("variables"))
         conditions = without_tf32(conditions, variables)
     runtime = RUNTIMES.load(spec.runtime)
     # The work of one query, on GPUs only, because their peak rates are known.
-    work = {} if runtime.device(spec) == "cpu" else work_of_model(spec.model, first.inputs)
+    on_gpu = runtime.device(spec) != "cpu"
+    work = model_facts.work_of_model(spec.model, first.inputs) if on_gpu else {}
     if recorded is not None and "precision" in known and known["precision"].value != recorded:
         work["claimed_precision"] = recorded  # the types in the file contradict it
     return RunRecord(
         id=run_id,
         created=now(),
         spec=spec,
-        environment=environment.having(
-            python=first.python, versions=first.versions, extra={**environment.extra, **contention}
-        ),
+        environment=environment.having(python=first.python, versions=first.versions),
         tags=execution.tags,
         inputs=first.inputs,
         outputs=first.outputs,
@@ -691,11 +680,11 @@ def measure_in_rounds(
                 raise_if_changed(spec.model)
                 end = run_launch(spec, number, folder=folder, execution=own)
                 if not end.ok:
-                    raise_job_error(end, spec, environment, store=store, execution=own, work=folder)
+                    raise_job_error(end, spec, store=store, execution=own, work=folder)
                 launches[side].append(Launch.read(folder))
-    contention = counters_between(before, read_counters())
+    environment = with_contention(environment, before)
     return [
-        store_run(spec, own_launches, environment, contention, store=store, execution=execution)
+        store_run(spec, own_launches, environment, store=store, execution=execution)
         for (spec, _), own_launches in zip(sides, launches, strict=True)
     ]
 
@@ -704,7 +693,6 @@ def store_run(
     spec: RunSpec,
     launches: list[Launch],
     environment: Environment,
-    contention: dict[str, Scalar],
     *,
     store: Store,
     execution: Execution,
@@ -715,9 +703,7 @@ def store_run(
     """Store the launches of one side as an ordinary run; ``asked`` is more if interrupted."""
     run_id = directory.new_id()
     spec, target = spec.having(launches=len(launches)), store.directory(run_id)
-    record = record_from_launches(
-        spec, run_id, environment, contention, execution, launches, asked=asked
-    )
+    record = record_from_launches(spec, run_id, environment, execution, launches, asked=asked)
     record = record.having(duet=duet)
     with store.new_run(run_id) as folder:
         record = watch.with_observations(record) if watch else record

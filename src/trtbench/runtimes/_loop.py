@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, repeat
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -217,11 +217,8 @@ def _measure_closed_loop(prepared: PreparedSession, spec: RunSpec, stage: Stage)
     warm = warm_up(prepared.step, spec.warmup)
     stage("measure")
     # Gaps are random with this mean: fixed ones could synchronize with periodic activity.
-    generator = np.random.default_rng([spec.inputs.seed, 7])
-    gaps = chain.from_iterable(
-        generator.exponential(spec.gap_s, 1000).tolist() for _ in repeat(None)
-    )
-    pause = (lambda: time.sleep(next(gaps))) if spec.gap_s else None
+    gap = partial(np.random.default_rng([spec.inputs.seed, 7]).exponential, spec.gap_s)
+    pause = (lambda: time.sleep(gap())) if spec.gap_s else None
     times, facts = measure(prepared.step, spec.stop, spans=prepared.session.spans, pause=pause)
     return prepared.outcome_of(facts, warm), times
 
@@ -487,11 +484,7 @@ def arrivals(
 
 
 def open_loop(
-    step: Step,
-    due: Nanoseconds,
-    *,
-    wait: Until,
-    after: Callable[[], None] | None = None,
+    step: Step, due: Nanoseconds, *, wait: Until, after: Callable[[], None] | None = None
 ) -> tuple[Nanoseconds, Nanoseconds]:
     """Send every query when it is due, or at once if it is overdue.
 

@@ -59,10 +59,7 @@ def stream(
     try:
         source = open_source(session.inputs)
         if not source.names:
-            raise InputError(
-                "the data contain no items",
-                fix="give data with at least one item",
-            )
+            raise InputError("the data contain no items", fix="give data with at least one item")
         stage("measure")
         size = _batch_size(session.inputs, spec, open_batch)
         work = _Pass(session, source, decode, size=size)

@@ -178,10 +178,10 @@ def output_evidence(
     changed: bool = True,
 ) -> dict[str, Scalar]:
     """Return whether outputs are finite and, if the inputs changed, whether they vary."""
-    floating = [name for name, array in before.items() if array.dtype.kind == "f" and array.size]
-    if not floating:
-        return {}
     finite = _session.are_finite(before)
+    if finite is None:
+        return {}
+    floating = [name for name, array in before.items() if array.dtype.kind == "f"]
     varies = any(before[name].tobytes() != after[name].tobytes() for name in floating)
     return {"outputs_finite": finite, **({"outputs_vary": varies} if changed else {})}
 
