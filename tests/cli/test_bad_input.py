@@ -59,7 +59,6 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "--device", "1"], 2, "'1' is not a device", "--device cuda:1"),
         (["tiny.onnx", "--cuda-graph=maybe"], 2, "'maybe' is not one of", "--help"),
         (["tiny.onnx", "--lock-clocks=fast"], 2, "--lock-clocks fast is not valid", "MHz"),
-        ([], 2, "Missing argument 'MODEL'", "trtbench bench model.onnx"),
         # what only the worker can know
         (["tiny.onnx", "--shape", "z:1x16", *QUICK], 1, "no input called 'z'", "--shape x:1x16"),
         (["tiny.onnx", "--shape", "x:1", *QUICK], 1, "wrong rank", "--shape x:1x16"),

@@ -54,11 +54,8 @@ def test_a_reader_that_left_ends_a_command_quietly(words: list[str], folder: Pat
     assert not {"traceback", "error"} & set(talk.lower().replace(":", " ").split())
 
 
-def test_a_reader_of_both_streams_that_left_is_no_failure(folder: Path) -> None:
+def test_an_error_keeps_its_status_unless_its_reader_left(folder: Path) -> None:
     assert status_and_talk(["bench", "nosuch.onnx"], folder, both=True)[0] == EXIT_UNREAD
-
-
-def test_an_error_keeps_its_status_where_nothing_was_to_be_read(folder: Path) -> None:
     status, talk = status_and_talk(["bench", "nosuch.onnx"], folder)
     assert status == EXIT_FAILED
     assert "error: there is no file" in talk

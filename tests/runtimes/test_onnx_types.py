@@ -56,7 +56,7 @@ QUANTIZED = [
 
 
 @pytest.mark.parametrize(
-    ("nodes", "stored", "ends", "name"),
+    ("made", "stored", "ends", "name"),
     [
         (CAST_IN, [weight()], (F16, F32), "fp32"),
         ([node("MatMul", ["x", "w"], ["z"]), node("Cast", ["z"], ["y"], to=F16)], [weight()],
@@ -81,9 +81,9 @@ QUANTIZED = [
          "pixels", "zero point elsewhere"],
 )  # fmt: skip
 def test_edges_do_not_name_what_is_computed(
-    tmp_path: Path, nodes: Any, stored: Any, ends: tuple[int, int], name: str
+    tmp_path: Path, made: Any, stored: Any, ends: tuple[int, int], name: str
 ) -> None:
-    assert precision_of_graph(tmp_path / "net.onnx", nodes, stored, ends=ends) == name
+    assert precision_of_graph(tmp_path / "net.onnx", made, stored, ends=ends) == name
 
 
 @pytest.mark.parametrize(

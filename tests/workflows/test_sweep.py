@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sweeps import matrix
+from sweeps import matrix, runs_of
 
 from models import conv_model, tiny_model
 from trtbench.convert.builders import trtexec as trtexec_builder
 from trtbench.core.errors import UnavailableError, UsageError
-from trtbench.core.run import Run
 from trtbench.executors.contract import AGAIN, WAITING, Executor, Needs, Notify, RemoteJob
 from trtbench.requests.execution import Execution
 from trtbench.requests.settings import Config, load_config
@@ -26,7 +25,7 @@ from trtbench.sweep import result
 from trtbench.sweep.matrix import Matrix, matrix_from_table
 from trtbench.sweep.plan import Cache, estimate, plan_sweep
 from trtbench.sweep.records import JOURNAL, Journal
-from trtbench.sweep.result import Results, results_from_sweep, write_results
+from trtbench.sweep.result import results_from_sweep, write_results
 from trtbench.sweep.run import Sweep, run_sweep, start_sweep
 
 
@@ -44,11 +43,6 @@ def sweep(asked: Matrix, folder: Path, store: Store, config: Config, **kw: Any) 
     if not (folder / "sweep.json").exists():
         start_sweep(asked, folder, store=store)
     return run_sweep(folder, store=store, config=config, execution=Execution(), **kw)
-
-
-def done(folder: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(text) for text in (folder / JOURNAL).read_text().splitlines()]
-    return [line for line in lines if line["what"] == "done"]
 
 
 class Waiting(Executor):
@@ -116,11 +110,8 @@ def test_a_sweep_measures_every_case_in_every_round(
     assert failed.reason.startswith("quantize:")
     assert len(store.index.find(tag=found.outline.tag)) == 4
     assert any("round 2/2" in text for text, _ in seen)
-    check_files(results, tmp_path / "out")
-
-
-def check_files(results: Results, folder: Path) -> None:
-    paths = {path.name: path for path in write_results(results, folder, title="T", formats=["md"])}
+    written = write_results(results, tmp_path / "out", title="T", formats=["md"])
+    paths = {path.name: path for path in written}
     table = paths["results.md"].read_text()
     assert "| Batch | Case | Median | Latency |" in table
     assert "| 4 | onnxruntime fp8 | failed |" in table
@@ -128,8 +119,8 @@ def check_files(results: Results, folder: Path) -> None:
     lines = paths["results.csv"].read_text().splitlines()
     assert len(lines) == 4
     assert lines[0].startswith("median,mean")
-    rows = json.loads(paths["results.json"].read_text())["rows"]
-    assert rows[0]["summary"]["launches"] == 2
+    document = json.loads(paths["results.json"].read_text())
+    assert document["rows"][0]["summary"]["launches"] == 2
     assert "report.md" in paths
 
 
@@ -163,7 +154,7 @@ def test_a_case_that_fails_is_a_row_and_is_not_repeated(
     assert good.reason is None
     assert bad.reason is not None
     assert bad.reason.startswith("bench:")
-    assert len(done(tmp_path / "out")) == 2
+    assert len(runs_of(tmp_path / "out")) == 2
     before = (tmp_path / "out" / JOURNAL).read_text()
     sweep(asked, tmp_path / "out", store, config)
     assert (tmp_path / "out" / JOURNAL).read_text() == before
@@ -197,13 +188,10 @@ def test_samples_of_finished_cases_are_on_the_disk_and_not_in_memory(
         for _, column in run.times.columns():
             assert not column.flags.owndata
             assert isinstance(column if column.base is None else column.base, np.memmap | mmap)
-        assert len(run.times) == sum(len(store.load(name).times) for name in rows_of(found, run))
+        own = next(row.runs for row in found.rows if run.id in row.runs)
+        assert len(run.times) == sum(len(store.load(name).times) for name in own)
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [JOURNAL, "sweep.json"]
     assert write_results(found, tmp_path / "out", title="t", formats=("md",))
-
-
-def rows_of(found: Results, run: Run) -> tuple[str, ...]:
-    return next(row.runs for row in found.rows if run.id in row.runs)
 
 
 @pytest.mark.process
@@ -218,15 +206,15 @@ def test_a_sweep_goes_on_after_kill_9_without_repeating(
         "-o", str(folder), "--format", "none",
     ]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    while not (folder / JOURNAL).exists() or len(done(folder)) < 2:
+    while not (folder / JOURNAL).exists() or len(runs_of(folder)) < 2:
         assert process.poll() is None
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    kept = [line["run"] for line in done(folder)]
+    kept = runs_of(folder)
     assert 2 <= len(kept) < 6
     found = sweep(Matrix(), folder, store, config)
-    runs = [line["run"] for line in done(folder)]
+    runs = runs_of(folder)
     assert runs[: len(kept)] == kept
     assert len(set(runs)) == 6
     stored = {entry.id for entry in store.index.find(tag=found.outline.tag)}
@@ -248,7 +236,7 @@ def test_a_run_stored_just_before_the_end_is_taken_over(
     if not indexed:
         store.index.remove(lost)
     sweep(asked, folder, store, config)
-    assert done(folder)[-1]["run"] == lost
+    assert runs_of(folder)[-1] == lost
     assert len(store.index.find(kind="run")) == 2
 
 

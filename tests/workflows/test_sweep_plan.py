@@ -1,12 +1,11 @@
 """What a sweep plans: matrices from files and flags, steps, orders."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sweeps import SHORT, matrix
+from sweeps import SHORT, matrix, runs_of
 
 import models
 import trtbench
@@ -18,7 +17,7 @@ from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.sweep import matrix as sweep_matrix
 from trtbench.sweep.plan import plan_sweep
-from trtbench.sweep.records import JOURNAL, config_of_sweep, read_outline
+from trtbench.sweep.records import config_of_sweep, read_outline
 from trtbench.sweep.result import results_from_sweep
 from trtbench.sweep.run import Sweep, run_sweep, start_sweep
 from trtbench.workflows.report import load_runs
@@ -128,11 +127,6 @@ def go_on(folder: Path) -> Sweep:
     return run_sweep(folder, store=Store(config.store), config=config, execution=Execution())
 
 
-def runs_of(folder: Path) -> list[str]:
-    lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
-    return [line["run"] for line in lines if line["what"] == "done"]
-
-
 def test_going_on_uses_the_store_that_the_sweep_recorded(folder: Path) -> None:
     before = runs_of(folder)
     found = go_on(folder)
@@ -161,7 +155,7 @@ def test_a_store_with_a_password_is_recorded_without_it_and_asked_for(tmp_path: 
     assert config_of_sweep(tmp_path / "out", Config(store=url), given=url).store == url
 
 
-@pytest.mark.parametrize("how", ["removed", "folder", "record", "samples"])
+@pytest.mark.parametrize("how", ["removed", "folder", "run.json", "samples.npz"])
 def test_a_run_that_was_lost_is_measured_again_and_said(folder: Path, how: str) -> None:
     store = Store(folder.parent / "store")
     lost, kept = runs_of(folder)
@@ -169,19 +163,16 @@ def test_a_run_that_was_lost_is_measured_again_and_said(folder: Path, how: str) 
         store.remove(lost)
     elif how == "folder":
         shutil.rmtree(store.runs / lost)
-    elif how == "record":
-        (store.runs / lost / "run.json").write_text("{")
     else:
-        (store.runs / lost / "samples.npz").write_text("x")
+        (store.runs / lost / how).write_text("{")
     found = go_on(folder)
     assert any(lost in note for note in found.journal.notes)
     assert len(runs_of(folder)) == 3
-    rows = results_from_sweep(found, store=Store(folder.parent / "store")).rows
+    rows = results_from_sweep(found, store=store).rows
     assert {row.reason for row in rows} == {None}
     assert sorted(run for row in rows for run in row.runs) == sorted([kept, runs_of(folder)[-1]])
-    assert (
-        go_on(folder).journal.notes == found.journal.notes
-    )  # the old line is still in the journal
+    again = go_on(folder)  # the old line is still in the journal
+    assert again.journal.notes == found.journal.notes
     assert len(runs_of(folder)) == 3
 
 

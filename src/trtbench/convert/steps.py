@@ -79,6 +79,15 @@ class StepResult(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+def new_step(
+    kind: StepKind, title: str, source: str, settings: Mapping[str, Any], *, content: str, stem: str
+) -> Step:
+    """Return a step on a network called ``stem``; ``content`` is the hash of its source."""
+    parts = {"recipe": CACHE_VERSION, "kind": kind, "source": content, "settings": settings}
+    key, own = digest(parts), dict(settings)
+    return Step(key=key, kind=kind, title=title, source=source, network=stem, settings=own)
+
+
 def step_result(step: Step, **more: object) -> StepResult:
     same = {name: getattr(step, name) for name in ("kind", "key", "network", "title")}
     return StepResult(**same, created=now()).having(**more)
@@ -272,11 +281,8 @@ def _kept_engine(
         "files": [data_hash(each) for each in files],
         "tools": builder_tools(spec.runtime, device=device_of(run), python=python),
     }
-    source = {"recipe": CACHE_VERSION, "kind": "build", "source": spec.model.identity}
-    step = Step(
-        key=digest({**source, "settings": settings}), kind="build", title=f"build {stem}",
-        source=spec.model.path, network=stem, settings=settings,
-    )  # fmt: skip
+    source, content = spec.model.path, spec.model.identity
+    step = new_step("build", f"build {stem}", source, settings, content=content, stem=stem)
     cache = Cache(store)
     word = "built" if cache.find(step) is None else "taken from the store; it was built"
 

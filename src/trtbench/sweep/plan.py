@@ -14,15 +14,7 @@ from trtbench.analysis.sweep import compares_only_models
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM, resolved_items
 from trtbench.convert.conversions import are_images, input_shapes
-from trtbench.convert.steps import (
-    CACHE_VERSION,
-    Cache,
-    Step,
-    StepKind,
-    builder_tools,
-    data_hash,
-    digest,
-)
+from trtbench.convert.steps import Cache, Step, StepKind, builder_tools, data_hash, digest, new_step
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
 from trtbench.core.run import Scalar
@@ -349,14 +341,9 @@ class SweepPlan:
         self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, object]
     ) -> str:
         content = source if source in self.steps else self._content(source)
-        version = {"recipe": CACHE_VERSION}
-        key = digest({**version, "kind": kind, "source": content, "settings": settings})
-        step = Step(
-            key=key, kind=kind, title=title, source=source, network=case.network,
-            settings=dict(settings),
-        )  # fmt: skip
-        self.steps.setdefault(key, step)
-        return key
+        step = new_step(kind, title, source, settings, content=content, stem=case.network)
+        self.steps.setdefault(step.key, step)
+        return step.key
 
     def _content(self, model: str) -> str:
         if model not in self._contents:

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -408,34 +409,25 @@ class Sweep:
             if each.judged is not None and place not in self.failures:
                 key, side = each.judged
                 steps.setdefault(key, {}).setdefault(side, []).append(place)
-        remarks: dict[int, str] = {}
-
-        def remark(places: Sequence[int], text: str) -> None:
-            for place in places:
-                before = remarks.get(place)
-                remarks[place] = f"{before}; {text}" if before else text
-
+        remarks = defaultdict[int, list[str]](list)
         for key, sides in steps.items():
             step, groups = self.plan.steps[key], list(sides.values())
             self._report(step.title)
             try:
-                problems = self._evaluate_step(step, groups, remark)
+                found = self._evaluate_step(step, groups)
             except StoreError:
                 raise
             except TrtbenchError as problem:
-                problems = [plans.error_line(problem)] * len(groups)
-            for places, reason in zip(groups, problems, strict=True):
-                if reason is not None:
-                    remark(places, f"no accuracy: {reason}")
-        self.remarks |= remarks
+                found = [(each, f"no accuracy: {plans.error_line(problem)}") for each in groups]
+            for place, text in ((place, text) for places, text in found for place in places):
+                remarks[place].append(text)
+        self.remarks |= {place: "; ".join(texts) for place, texts in remarks.items()}
         self._report("")
 
-    def _evaluate_step(
-        self, step: Step, groups: list[list[int]], remark: Callable[[Sequence[int], str], None]
-    ) -> Sequence[str | None]:
+    def _evaluate_step(self, step: Step, groups: list[list[int]]) -> list[tuple[list[int], str]]:
         """Do one evaluation step; each group has the indices of cases that share a model.
 
-        Returns for each group the reason why it has no scores, or ``None``.
+        Returns remarks on groups, such as why one has no scores.
         """
         plan, cases = self.plan, self.plan.cases
         plan.refuse_changed(plan.matrix.data, cases[groups[0][0]].case.model)
@@ -456,19 +448,22 @@ class Sweep:
         made = self._kept.find(step) or self._evaluate(step, sides)
         folder, name = self._kept.folder(step), plan.model_name(groups[0][0])
         self.judged.append(SweepEvaluation(folder=folder, made=made, network=name))
+        remarks: list[tuple[list[int], str]] = []
         for places, own, scores in zip(groups, runs, made.scores, strict=True):
             if scores is None:
                 continue
             for finding in scores.findings:
-                remark(places, f"{finding.severity} {finding.code}: {finding.message}")
+                text = f"{finding.severity} {finding.code}: {finding.message}"
+                remarks.append((places, text))
             for run in own:
                 if (reason := scores.why_not_for(run.record)) is not None:
-                    remark(places, f"no accuracy: {reason}")
+                    remarks.append((places, f"no accuracy: {reason}"))
                     continue
                 path = self._store.resolve(run.id)
                 write_scores(path, scores)
                 self._store.publish(path)
-        return made.problems
+        problems = zip(groups, made.problems, strict=True)
+        return remarks + [(each, f"no accuracy: {reason}") for each, reason in problems if reason]
 
     def _eval_side(self, place: int, runs: list[Run], firsts: Sequence[int]) -> EvalSide:
         """Return a model to evaluate, with the latency of its smallest batch.
