@@ -6,6 +6,7 @@ Nothing here knows formats.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -215,7 +216,9 @@ def note_lines(lines: Iterable[str], *, tone: Tone = "plain") -> list[Text]:
 def duration_cell(
     value_s: float | None, *, bounds: Bounds | None = None, unit: UnitScale | None = None
 ) -> Cell:
-    return Cell(value_s, units.text_from_duration(value_s, bounds=bounds, unit=unit))
+    known = value_s is not None and math.isfinite(value_s)
+    text = units.text_from_duration(value_s, bounds=bounds, unit=unit)
+    return Cell(value_s if known else None, text)
 
 
 class Time(NamedTuple):

@@ -10,19 +10,7 @@ from trtbench.analysis.summary import reported_headline
 from trtbench.core.run import FailedRun, RunRecord
 from trtbench.core.spec import NO_TENSORS
 from trtbench.core.units import text_from_rate, text_from_seconds, text_from_shape
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Document,
-    Section,
-    Text,
-    Tone,
-    column,
-    document_from_blocks,
-    key_values,
-    plain_columns,
-    table,
-)
+from trtbench.report import document as doc
 from trtbench.report.run_facts import title_of_key, value_text
 
 if TYPE_CHECKING:
@@ -38,48 +26,50 @@ MOST_UNUSED = 200  # unused files that are listed; the others are only counted, 
 # ---- runs
 
 
-def document_from_entries(entries: Sequence[Entry]) -> Document:
+def document_from_entries(entries: Sequence[Entry]) -> doc.Document:
     """List runs in the given order; values reported by another tool are marked with a star."""
 
     def reported(entry: Entry) -> bool:
         return entry.samples == 0 and entry.median_s is not None
 
-    def median(entry: Entry) -> Cell:
+    def median(entry: Entry) -> doc.Cell:
         if entry.kind != "run":
-            return Cell(None, "failed", "bad")
+            return doc.Cell(None, "failed", "bad")
         text = text_from_seconds(entry.median_s)
-        return Cell(entry.median_s, f"{text}*" if reported(entry) else text)
+        return doc.Cell(entry.median_s, f"{text}*" if reported(entry) else text)
 
-    def rate(entry: Entry) -> Cell:
+    def rate(entry: Entry) -> doc.Cell:
         shown = text_from_rate(entry.items_per_s, what="items") if entry.kind == "run" else ""
-        return Cell(entry.items_per_s, shown)
+        return doc.Cell(entry.items_per_s, shown)
 
-    def count(name: str) -> Callable[[Entry], Cell]:
-        return lambda entry: Cell(getattr(entry, name), str(getattr(entry, name) or ""))
+    def count(name: str) -> Callable[[Entry], doc.Cell]:
+        return lambda entry: doc.Cell(getattr(entry, name), str(getattr(entry, name) or ""))
 
     # Shown only if runs differ in them.
     differing = (
-        column("protocol", "Protocol", lambda each: each.protocol or "", rank=2, fit="shorten"),
-        column("host", "Machine", lambda each: each.host or "", rank=2, fit="shorten"),
+        doc.column("protocol", "Protocol", lambda each: each.protocol or "", rank=2, fit="shorten"),
+        doc.column("host", "Machine", lambda each: each.host or "", rank=2, fit="shorten"),
     )
     columns = (
-        column("id", "Run", lambda x: Cell(x.id, tone="plain" if x.kind == "run" else "bad")),
-        column("created", "When", lambda each: each.created[:16].replace("T", " "), rank=8),
-        column("model"),
-        column("runtime"),
-        column("precision", get=lambda each: each.precision or ""),
+        doc.column(
+            "id", "Run", lambda x: doc.Cell(x.id, tone="plain" if x.kind == "run" else "bad")
+        ),
+        doc.column("created", "When", lambda each: each.created[:16].replace("T", " "), rank=8),
+        doc.column("model"),
+        doc.column("runtime"),
+        doc.column("precision", get=lambda each: each.precision or ""),
         *(each for each in differing if len({each[1](entry) for entry in entries}) > 1),
-        column("batch", get=count("batch")),
-        column("median_s", get=median),
-        column("items_per_s", "Throughput", rate, "right", rank=2),
-        column("warnings", "Warnings", count("warnings"), "right", rank=7),
-        column("tags", "Tags", lambda each: ", ".join(each.tags), rank=6, fit="wrap"),
+        doc.column("batch", get=count("batch")),
+        doc.column("median_s", get=median),
+        doc.column("items_per_s", "Throughput", rate, "right", rank=2),
+        doc.column("warnings", "Warnings", count("warnings"), "right", rank=7),
+        doc.column("tags", "Tags", lambda each: ", ".join(each.tags), rank=6, fit="wrap"),
     )
     words = "* reported by another tool, without samples; the mean if it reported no median"
     caption = words if any(map(reported, entries)) else None
     created = max((each.created for each in entries), default="")
-    listed = table("runs", entries, columns, caption=caption)
-    return document_from_blocks("runs", [listed], created=created)
+    listed = doc.table("runs", entries, columns, caption=caption)
+    return doc.document_from_blocks("runs", [listed], created=created)
 
 
 # ---- imports
@@ -94,63 +84,66 @@ _NUMBERS = {"streams": "{} streams", "typing": "{} types", "batch": "batch {}"}
 _MARKS = {"stated": "", "recorded": "~", "implied": "~", "unknown": "?"}
 
 
-def document_from_import(result: ImportResult) -> Document:
+def document_from_import(result: ImportResult) -> doc.Document:
     def failed(each: Imported) -> bool:
         return isinstance(each.record, FailedRun)
 
-    def run(each: Imported) -> Cell:
+    def run(each: Imported) -> doc.Cell:
         name = f"{each.known_as} (known)" if each.known_as else each.record.id
-        return Cell(name, tone="bad" if failed(each) else "plain")
+        return doc.Cell(name, tone="bad" if failed(each) else "plain")
 
     def version(each: Imported) -> str:
         return each.record.environment.versions.get("tensorrt", "?")
 
-    def samples(each: Imported) -> Cell:
-        return Cell(each.samples, "" if failed(each) else str(each.samples))
+    def samples(each: Imported) -> doc.Cell:
+        return doc.Cell(each.samples, "" if failed(each) else str(each.samples))
 
-    def median(each: Imported) -> Cell:
+    def median(each: Imported) -> doc.Cell:
         """Show the median, with a mark if it is only reported or is a mean."""
         if not isinstance(each.record, RunRecord):
-            return Cell(None, "failed", "bad")
+            return doc.Cell(None, "failed", "bad")
         if each.samples:
-            return Cell(each.median_s, text_from_seconds(each.median_s))
+            return doc.Cell(each.median_s, text_from_seconds(each.median_s))
         build_s = each.record.facts.get("build_s")
         if each.record.facts.get("built_only") and isinstance(build_s, (int, float)):
-            return Cell(None, f"built in {text_from_seconds(build_s, digits=3)}")
+            return doc.Cell(None, f"built in {text_from_seconds(build_s, digits=3)}")
         printed = reported_headline(each.record)
         if printed is None:
-            return Cell(None, "layers only" if each.median_s is None else "–")
+            return doc.Cell(None, "layers only" if each.median_s is None else "–")
         what = "reported" if printed.statistic == "median" else f"{printed.statistic}, reported"
-        return Cell(printed.seconds, f"{text_from_seconds(printed.seconds)} ({what})")
+        return doc.Cell(printed.seconds, f"{text_from_seconds(printed.seconds)} ({what})")
 
     def files(each: Imported) -> str:
         rest = ", ".join(part.replace("_", " ") for part in each.parts[1:])
         return each.files[0].name + (f" + {rest}" if rest else "")
 
-    def path(each: Unused) -> Cell:
-        return Cell(each.path, tone="unclear" if each.broken or each.named else "plain")
+    def path(each: Unused) -> doc.Cell:
+        return doc.Cell(each.path, tone="unclear" if each.broken or each.named else "plain")
 
     runs = (
-        column("run", "Run", run),
-        column("model", get="record.spec.model.name"),
-        column("tensorrt", "TensorRT", version, rank=2),
-        column("samples", "Samples", samples, "right", rank=3),
-        column("median_s", get=median),
-        column("conditions", "Conditions", _conditions, fit="wrap", rank=4),
-        column("files", "Files", files, fit="wrap", rank=1),
+        doc.column("run", "Run", run),
+        doc.column("model", get="record.spec.model.name"),
+        doc.column("tensorrt", "TensorRT", version, rank=2),
+        doc.column("samples", "Samples", samples, "right", rank=3),
+        doc.column("median_s", get=median),
+        doc.column("conditions", "Conditions", _conditions, fit="wrap", rank=4),
+        doc.column("files", "Files", files, fit="wrap", rank=1),
     )
-    unused = column("path", "Not used", path, fit="wrap"), column("reason", "Why", fit="wrap")
+    unused = (
+        doc.column("path", "Not used", path, fit="wrap"),
+        doc.column("reason", "Why", fit="wrap"),
+    )
     sections = []
     if result.runs:
         caption = "Conditions: stated, ~implied by version or data, ?unknown."
-        listed = table("imported", result.runs, runs, caption=caption)
-        sections.append(Section("imported", "", (listed,)))
+        listed = doc.table("imported", result.runs, runs, caption=caption)
+        sections.append(doc.Section("imported", "", (listed,)))
     if result.unused:
         left = len(result.unused) - MOST_UNUSED
         more = f"And {left} more; --json lists all." if left > 0 else None
-        listed = table("unused", result.unused[:MOST_UNUSED], unused, caption=more)
-        sections.append(Section("unused", "Files", (listed,)))
-    return Document(sections=tuple(sections))
+        listed = doc.table("unused", result.unused[:MOST_UNUSED], unused, caption=more)
+        sections.append(doc.Section("unused", "Files", (listed,)))
+    return doc.Document(sections=tuple(sections))
 
 
 def _conditions(each: Imported) -> str:
@@ -173,7 +166,7 @@ def _conditions(each: Imported) -> str:
 # ---- contents of a file
 
 
-def document_from_inspection(found: Inspection, *, layers: bool = False) -> Document:
+def document_from_inspection(found: Inspection, *, layers: bool = False) -> doc.Document:
     """Describe the contents of a file; ``layers`` adds a list of all layers."""
     facts = [("kind", found.kind)]
     facts += [
@@ -186,21 +179,26 @@ def document_from_inspection(found: Inspection, *, layers: bool = False) -> Docu
             shape = "" if each.dtype in NO_TENSORS else text_from_shape(each.shape)
             facts.append((title, f"{each.name}  {each.dtype}  {shape}".rstrip()))
 
-    blocks: list[Block] = [key_values("facts", facts)]
+    blocks: list[doc.Block] = [doc.key_values("facts", facts)]
     for name, part in (("summary", found.summary), ("layers", found.layers if layers else None)):
         if part is not None and part.rows:
-            columns = plain_columns(part.columns, part.rows, value_text, title_of_key)
-            blocks.append(table(name, part.rows, columns))
-    blocks += [Text(note, "unclear") for note in found.notes]
-    return document_from_blocks("file", blocks)
+            columns = doc.plain_columns(part.columns, part.rows, value_text, title_of_key)
+            blocks.append(doc.table(name, part.rows, columns))
+    blocks += [doc.Text(note, "unclear") for note in found.notes]
+    return doc.document_from_blocks("file", blocks)
 
 
 # ---- doctor
 
 
-def document_from_diagnosis(diagnosis: Diagnosis) -> Document:
+def document_from_diagnosis(diagnosis: Diagnosis) -> doc.Document:
     """List the checks of this machine by group, with fixes for those that failed."""
-    tones: dict[str, Tone] = {"ok": "good", "missing": "unclear", "broken": "bad", "info": "plain"}
+    tones: dict[str, doc.Tone] = {
+        "ok": "good",
+        "missing": "unclear",
+        "broken": "bad",
+        "info": "plain",
+    }
 
     def detail(check: Check) -> str:
         origin = f"  from {check.origin}" if check.origin else ""
@@ -208,16 +206,16 @@ def document_from_diagnosis(diagnosis: Diagnosis) -> Document:
         return f"{check.detail}{origin}{fix}"
 
     columns = (
-        column("status", "", lambda check: Cell(check.status, tone=tones[check.status])),
-        column("name", ""),
-        column("detail", "", detail, fit="wrap"),
+        doc.column("status", "", lambda check: doc.Cell(check.status, tone=tones[check.status])),
+        doc.column("name", ""),
+        doc.column("detail", "", detail, fit="wrap"),
     )
     sections = []
     for group in diagnosis.groups:
         if group.checks:
-            listed = table(f"doctor_{group.name}", group.checks, columns)
-            sections.append(Section(group.name.replace(" ", "-"), group.name, (listed,)))
-    return Document(title=_doctor_answer(diagnosis), sections=tuple(sections))
+            listed = doc.table(f"doctor_{group.name}", group.checks, columns)
+            sections.append(doc.Section(group.name.replace(" ", "-"), group.name, (listed,)))
+    return doc.Document(title=_doctor_answer(diagnosis), sections=tuple(sections))
 
 
 def _doctor_answer(diagnosis: Diagnosis) -> str:

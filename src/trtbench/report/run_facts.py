@@ -31,7 +31,7 @@ from trtbench.core.results import Verdict
 from trtbench.core.run import Run, Scalar, Score, gpu_of, precision_of
 from trtbench.core.samples import TelemetrySample
 from trtbench.report.charts import Axis
-from trtbench.report.document import Cell, Time, duration_cell
+from trtbench.report.document import Cell, Time
 
 PHASES = {
     "host": "Host",
@@ -85,6 +85,11 @@ def headline(
     return cell
 
 
+def typical(found: ColumnSummary) -> Time:
+    """Return the median, or the mean that another tool reported, as a table value."""
+    return Time(found.typical, found.median_interval)
+
+
 def column_title(column: ColumnSummary) -> str:
     """Return the title of a time column, marked if another tool reported it."""
     name = PHASES.get(column.column, column.column)
@@ -113,15 +118,8 @@ def quantile(found: Quantile) -> Cell | Time:
     """Return a quantile as a table value, or the number of samples it needs."""
     if found.value is not None:
         return Time(found.value, found.interval)
-    needed = (
-        f"needs {units.text_from_count(found.needed)} samples" if found.needed else units.MISSING
-    )
-    return Cell(None, needed)
-
-
-def quantile_cell(found: Quantile, unit: units.UnitScale) -> Cell:
-    cell = quantile(found)
-    return cell if isinstance(cell, Cell) else duration_cell(cell[0], bounds=cell[1], unit=unit)
+    needed = units.text_from_count(found.needed)
+    return Cell(None, f"needs {needed} samples" if found.needed else units.MISSING)
 
 
 def protocol_warning(runs: Sequence[Run]) -> str | None:

@@ -222,15 +222,12 @@ def layers_document(
     engine: EngineSource, *, by: str | None, pattern: str | None, sort: str, top: int | None
 ) -> Document:
     """Describe the layers of an engine."""
-    facts, table = engine.facts, engine.table
     return document_from_layers(
         engine.label,
-        table,
+        engine.table,
         select_layers(engine, pattern=pattern, sort=sort, top=top),
-        facts=facts,
-        truth=tables.summarize_precision(table, asked=facts.asked),
-        sums=diff.reconcile(table, facts),
-        groups=tables.groups_of(table, by, top=top) if by else (),
+        facts=engine.facts,
+        groups=tables.groups_of(engine.table, by, top=top) if by else (),
         by=by,
         notes=engine.notes,
         created=engine.run.record.created if engine.run else "",

@@ -22,44 +22,12 @@ from trtbench.analysis.localize import precision_problem
 from trtbench.analysis.onnx_graph import describe_preparation
 from trtbench.analysis.scores import sqnr_from_rel_l2
 from trtbench.analysis.sweep import pareto_front
+from trtbench.core import units
 from trtbench.core.metrics import metric as metric_named
 from trtbench.core.results import Localization, Localized, NodeGroup, Numbers
 from trtbench.core.run import Run, Scalar, Score
-from trtbench.core.units import (
-    MISSING,
-    common_unit,
-    counted,
-    text_from_duration,
-    text_from_fraction,
-    text_from_number,
-    text_from_seconds,
-    unit_for_seconds,
-    with_minus,
-)
+from trtbench.report import document as doc
 from trtbench.report.charts import Axis, Line, curves, line
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    Text,
-    capitalized,
-    column,
-    document_from_blocks,
-    format_cell,
-    key_values,
-    note_lines,
-    optional_section,
-    plain_columns,
-    score_column,
-    score_title,
-    table,
-)
 from trtbench.report.run_facts import (
     flatten_facts,
     headline_title,
@@ -95,48 +63,51 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 SHOWN_ROWS = 50
 
 
-def make(runs: Sequence[Run]) -> list[Section | None]:
+def make(runs: Sequence[Run]) -> list[doc.Section | None]:
     """Show accuracy against latency, all scores, pictures, and numeric checks."""
     return [
-        optional_section("pareto", "Accuracy against latency", _pareto(runs)),
-        optional_section("accuracy", "Accuracy", _accuracy(runs)),
-        optional_section("checks", "Numeric checks", _checks(runs)),
+        doc.optional_section("pareto", "Accuracy against latency", _pareto(runs)),
+        doc.optional_section("accuracy", "Accuracy", _accuracy(runs)),
+        doc.optional_section("checks", "Numeric checks", _checks(runs)),
     ]
 
 
-def _accuracy(runs: Sequence[Run]) -> Iterator[Block]:
+def _accuracy(runs: Sequence[Run]) -> Iterator[doc.Block]:
     rows = [(label, score) for label, run in labelled(runs) for score in scores_of(run).values()]
 
-    def limit_cell(name: str, row: tuple[str, Score]) -> Cell:
+    def limit_cell(name: str, row: tuple[str, Score]) -> doc.Cell:
         value = getattr(row[1] if name == "value" else row[1].interval, name, None)
-        return Cell(value, score_text(row[1], value))
+        return doc.Cell(value, score_text(row[1], value))
+
+    def metric(row: tuple[str, Score]) -> doc.Cell:
+        return doc.Cell(row[1].metric, doc.score_title(row[1].metric))
 
     if rows:
         columns = (
-            column("run", get=0),
-            column("metric", get=lambda row: Cell(row[1].metric, score_title(row[1].metric))),
-            column("value", "Value", partial(limit_cell, "value"), "right"),
-            column("low", "Low", partial(limit_cell, "low"), "right"),
-            column("high", "High", partial(limit_cell, "high"), "right"),
-            column("count", "Examples", lambda row: row[1].count, "count"),
+            doc.column("run", get=0),
+            doc.column("metric", get=metric),
+            doc.column("value", "Value", partial(limit_cell, "value"), "right"),
+            doc.column("low", "Low", partial(limit_cell, "low"), "right"),
+            doc.column("high", "High", partial(limit_cell, "high"), "right"),
+            doc.column("count", "Examples", lambda row: row[1].count, "count"),
         )
         caption = "Low and high: the interval of the score."
-        yield table("accuracy", rows, columns, caption=caption)
+        yield doc.table("accuracy", rows, columns, caption=caption)
     taken: set[str] = set()
-    pictures: dict[Path, Picture] = {}
+    pictures: dict[Path, doc.Picture] = {}
     for label, run in labelled(runs):
         carried = run.extra.get("pictures")
         for each in carried if isinstance(carried, list) else ():
             path = (run.path or Path()) / str(each)
             if path.suffix.lower() in SUFFIXES and path not in pictures and path.is_file():
                 id, title = unique_stem(path.stem, taken=taken), path.stem.replace("_", " ")
-                pictures[path] = Picture(id, title, str(path), label)
+                pictures[path] = doc.Picture(id, title, str(path), label)
     yield from list(pictures.values())[:MOST_PICTURES]
     if len(pictures) > MOST_PICTURES:
-        yield Text(f"{MOST_PICTURES} of {len(pictures)} pictures are shown.")
+        yield doc.Text(f"{MOST_PICTURES} of {len(pictures)} pictures are shown.")
 
 
-def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
+def _pareto(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     """Plot the most common metric against the latency per item, with the Pareto front."""
     counts = Counter(metric for run in runs for metric in scores_of(run))
     metric = counts.most_common(1)[0][0] if counts else ""
@@ -151,7 +122,7 @@ def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
         return
     points = points[:40]
     times = [per_item_s for _, _, per_item_s, _ in points]
-    unit, scale = unit_for_seconds(min(times))
+    unit, scale = units.unit_for_seconds(min(times))
     declared = points[0][-1].declared
     share = declared.is_share and all(score.value <= 1 for *_, score in points)
     whole = 0.01 if share else 1.0
@@ -173,9 +144,9 @@ def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
     caption = f"The {'lower' if declared.better == 'low' else 'upper'} left is best."
     if not best:
         caption = f"No Pareto front: it is unknown whether a low or a high {metric} is better."
-    title = score_title(metric)
+    title = doc.score_title(metric)
     chart = curves(axis, Axis(title, "%" if share else None), lines)
-    yield Figure("pareto", f"{title} against latency", chart, caption)
+    yield doc.Figure("pareto", f"{title} against latency", chart, caption)
 
 
 # ---- evaluations
@@ -183,111 +154,111 @@ def _pareto(runs: Sequence[Run]) -> Iterator[Figure]:
 
 def document_from_evaluation(
     evaluation: Evaluation, *, rows: int = SHOWN_ROWS, brief: bool = False
-) -> Document:
+) -> doc.Document:
     """Describe an evaluation: scores, latencies and sizes of all models, and task tables.
 
     ``brief`` leaves out all but the scores and the notes.
     """
     title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
-    blocks: list[Block] = [_score_table(evaluation)]
+    blocks: list[doc.Block] = [_score_table(evaluation)]
     if brief:
-        blocks += note_lines(evaluation.all_notes)
-        return Document(title=title, sections=(Section("scores", "", tuple(blocks)),))
-    blocks += [_split_table(evaluation), Text(f"{capitalized(evaluation.method)}.")]
+        blocks += doc.note_lines(evaluation.all_notes)
+        return doc.Document(title=title, sections=(doc.Section("scores", "", tuple(blocks)),))
+    blocks += [_split_table(evaluation), doc.Text(f"{doc.capitalized(evaluation.method)}.")]
     shared = evaluation.preparation
     if words := describe_preparation(shared):
-        blocks.append(Text(f"Images: {words}."))
+        blocks.append(doc.Text(f"Images: {words}."))
     for model in evaluation.models:
         own = {key: value for key, value in model.preparation.items() if key not in shared}
         if own:
-            blocks.append(Text(f"Images for {model.label}: {describe_preparation(own)}."))
-    blocks += note_lines(evaluation.all_notes)
-    sections = [Section("scores", "", tuple(blocks))]
+            blocks.append(doc.Text(f"Images for {model.label}: {describe_preparation(own)}."))
+    blocks += doc.note_lines(evaluation.all_notes)
+    sections = [doc.Section("scores", "", tuple(blocks))]
     if lost := evaluation.unreadable:
         columns = (
-            column("item", "Item", "name", fit="shorten"),
-            column("reason", "Reason", fit="wrap"),
+            doc.column("item", "Item", "name", fit="shorten"),
+            doc.column("reason", "Reason", fit="wrap"),
         )
         more = f"{rows} of {len(lost)}; all are in eval.json." if len(lost) > rows else None
-        listed = table("unreadable", lost[:rows], columns, caption=more)
+        listed = doc.table("unreadable", lost[:rows], columns, caption=more)
         title = "Items that could not be read"
-        sections.append(Section("unreadable", title, (listed,)))
+        sections.append(doc.Section("unreadable", title, (listed,)))
     sections += [_task_section(each, rows) for each in evaluation.tables if each.rows]
     if found := evaluation.pictures:
-        pictures = tuple(Picture(Path(each.path).stem, each.title, each.path) for each in found)
-        sections.append(Section("pictures", "Worst cases", pictures))
-    return Document(title=title, sections=tuple(sections))
+        pictures = tuple(doc.Picture(Path(each.path).stem, each.title, each.path) for each in found)
+        sections.append(doc.Section("pictures", "Worst cases", pictures))
+    return doc.Document(title=title, sections=tuple(sections))
 
 
-def _score_table(evaluation: Evaluation) -> Table:
-    def score(metric: str, model: Evaluated) -> Cell:
+def _score_table(evaluation: Evaluation) -> doc.Table:
+    def score(metric: str, model: Evaluated) -> doc.Cell:
         found = model.score(metric)
         if found is None:
-            return Cell()
+            return doc.Cell()
         scale, unit = (100.0, " %") if found.declared.is_share else (1.0, "")
-        text = text_from_number(scale * found.value) + unit
+        text = units.text_from_number(scale * found.value) + unit
         if found.interval is not None:
             low, high = scale * found.interval.low, scale * found.interval.high
             text = f"{scale * found.value:.4g}{unit} ({low:.4g} to {high:.4g}{unit})"
         examples = "" if found.count == model.items else f", {found.count} examples"
-        return Cell(found.value, text + examples)
+        return doc.Cell(found.value, text + examples)
 
-    unit = common_unit(each.split.parts["inference"].mean_s for each in evaluation.models)
+    unit = units.common_unit(each.split.parts["inference"].mean_s for each in evaluation.models)
 
-    def latency(name: str, model: Evaluated) -> Cell:
+    def latency(name: str, model: Evaluated) -> doc.Cell:
         part = model.split.parts[name]
-        ends = (text_from_duration(each, unit=unit) for each in (part.mean_s, part.max_s))
-        return Cell(part.mean_s, " / ".join(ends))
+        ends = (units.text_from_duration(each, unit=unit) for each in (part.mean_s, part.max_s))
+        return doc.Cell(part.mean_s, " / ".join(ends))
 
     metrics = dict.fromkeys(s.metric for model in evaluation.models for s in model.scores)
     all_, alone = "Latency-all (mean / max)", "Latency-model (mean / max)"
     columns = (
-        column("model", get="label"),
-        *(score_column(each, k, partial(score, each)) for k, each in enumerate(metrics)),
-        column("items", "Examples", kind="count", rank=4),
-        column("latency_all", all_, partial(latency, "inference"), "right", rank=3),
-        column("latency_model", alone, partial(latency, "model"), "right", rank=5),
-        column("size_bytes", "Size", kind="bytes", rank=2),
-        column("layers", "Layers", kind="count", rank=7),
-        column("parameters", "Parameters", kind="count", rank=6),
+        doc.column("model", get="label"),
+        *(doc.score_column(each, k, partial(score, each)) for k, each in enumerate(metrics)),
+        doc.column("items", "Examples", kind="count", rank=4),
+        doc.column("latency_all", all_, partial(latency, "inference"), "right", rank=3),
+        doc.column("latency_model", alone, partial(latency, "model"), "right", rank=5),
+        doc.column("size_bytes", "Size", kind="bytes", rank=2),
+        doc.column("layers", "Layers", kind="count", rank=7),
+        doc.column("parameters", "Parameters", kind="count", rank=6),
     )
     first = evaluation.models[0]
-    warmup = counted(first.split.warmup_batches, "batch", "batches")
+    warmup = units.counted(first.split.warmup_batches, "batch", "batches")
     caption = (
         f"In brackets, 95 % intervals. Latency per batch of {first.batch}, after {warmup} of "
         "warm-up (all: from inputs to outputs on the host; model: the network alone); trtbench "
         "bench measures it precisely."
     )
-    return table("scores", evaluation.models, columns, caption=caption)
+    return doc.table("scores", evaluation.models, columns, caption=caption)
 
 
-def _split_table(evaluation: Evaluation) -> Table:
+def _split_table(evaluation: Evaluation) -> doc.Table:
     """Show the time of each step of processing an item."""
 
     def part(name: str, model: Evaluated) -> float | None:
         return model.split.item_parts_s.get(name)
 
     columns = (
-        column("model", get="label"),
-        *(column(key, title, partial(part, k), "time", rank=r) for k, key, title, r in PARTS),
-        column("items_per_s", "Items/s inference", "split.items_per_s", "rate"),
-        column("items_per_s_all", "Items/s all", "split.items_per_s_all", "rate", rank=1),
+        doc.column("model", get="label"),
+        *(doc.column(key, title, partial(part, k), "time", rank=r) for k, key, title, r in PARTS),
+        doc.column("items_per_s", "Items/s inference", "split.items_per_s", "rate"),
+        doc.column("items_per_s_all", "Items/s all", "split.items_per_s_all", "rate", rank=1),
     )
-    caption = f"{capitalized(evaluation.models[0].timed)}. {PARTS_MEANING}"
-    return table("split", evaluation.models, columns, caption=caption)
+    caption = f"{doc.capitalized(evaluation.models[0].timed)}. {PARTS_MEANING}"
+    return doc.table("split", evaluation.models, columns, caption=caption)
 
 
-def _task_section(found: TableValue, most: int) -> Section:
+def _task_section(found: TableValue, most: int) -> doc.Section:
     def text(title: str, value: Scalar) -> str | None:
         if not isinstance(value, float):
             return None
         share = found.title.startswith("Top-1") or metric_named(title.split()[-1]).is_share
         return f"{100 * value:.2f} %" if share else f"{value:.4g}"
 
-    columns, count = plain_columns(found.headings, found.rows, text), len(found.rows)
+    columns, count = doc.plain_columns(found.headings, found.rows, text), len(found.rows)
     more = f"{most} of {count} rows; all are in eval.json." if count > most else None
-    listed = table(found.id, found.rows[:most], columns, caption=more)
-    return Section(found.id, found.title, (listed,))
+    listed = doc.table(found.id, found.rows[:most], columns, caption=more)
+    return doc.Section(found.id, found.title, (listed,))
 
 
 TITLES = {
@@ -297,7 +268,7 @@ TITLES = {
 SHOWN_GROUPS = 10
 
 
-def _checks(runs: Sequence[Run]) -> list[Block]:
+def _checks(runs: Sequence[Run]) -> list[doc.Block]:
     """Show the checks of all outputs in one table, and the output comparison of each run."""
 
     def text(_: str, value: Scalar) -> str | None:
@@ -306,16 +277,16 @@ def _checks(runs: Sequence[Run]) -> list[Block]:
         return f"{value:.4g}" if isinstance(value, float) else None
 
     rows: list[dict[str, Scalar]] = []
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for number, (label, run) in enumerate(labelled(runs), start=1):
         checks = run.extra.get("checks")
         for each in checks if isinstance(checks, (list, tuple)) else ():
             if facts := dict(flatten_facts(msgspec.to_builtins(each))):
                 rows.append({"run": label, **facts})
         if pairs := list(flatten_facts(run.extra.get("output_comparison")))[:60]:
-            blocks.append(Text(f"Comparison of outputs, {label}:"))
-            cells = ((name, Cell(value, text(name, value))) for name, value in pairs)
-            blocks.append(key_values(f"output_comparison_{number}", cells))
+            blocks.append(doc.Text(f"Comparison of outputs, {label}:"))
+            cells = ((name, doc.Cell(value, text(name, value))) for name, value in pairs)
+            blocks.append(doc.key_values(f"output_comparison_{number}", cells))
 
     def title(name: str) -> str:
         return TITLES.get(name, name.replace("_", " ").capitalize())
@@ -323,50 +294,50 @@ def _checks(runs: Sequence[Run]) -> list[Block]:
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))[:14]
         lines = [[row.get(name) for name in names] for row in rows]
-        blocks.insert(0, table("checks", lines, plain_columns(names, lines, text, title)))
+        blocks.insert(0, doc.table("checks", lines, doc.plain_columns(names, lines, text, title)))
     return blocks
 
 
 # ---- check
 
 
-def document_from_check(checked: Checked) -> Document:
+def document_from_check(checked: Checked) -> doc.Document:
     """Say whether the candidates pass, and how their outputs differ from the reference."""
     rows = [(each, check) for each in checked.candidates for check in each.checks]
     judged = [(each.side, met) for each in checked.candidates for met in each.judgements]
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for side, met in judged if len(judged) > 1 else ():
         name = f"{side.model.name}: " if len(checked.candidates) > 1 else ""
         words = f"{'pass' if met.passed else 'FAIL'}  {name}{met.message}"
-        blocks.append(Text(words, "good" if met.passed else "bad"))
-    blocks.append(Text(f"{checked.reference.runtime}, on {checked.inputs}."))
+        blocks.append(doc.Text(words, "good" if met.passed else "bad"))
+    blocks.append(doc.Text(f"{checked.reference.runtime}, on {checked.inputs}."))
     if checked.preparation:
-        blocks.append(Text(f"Images: {describe_preparation(checked.preparation)}."))
+        blocks.append(doc.Text(f"Images: {describe_preparation(checked.preparation)}."))
     if checked.floor is None:
         reason = checked.floor_reason
-        blocks.append(Text(f"Repeatability of the reference was not measured: {reason}."))
+        blocks.append(doc.Text(f"Repeatability of the reference was not measured: {reason}."))
     for check in checked.floor or ():
         far = f"max {_format_number(check.max_abs)}, rel. L2 {_format_number(check.rel_l2)}"
         words = f"differs between runs of the reference by {far}"
         same = "the reference is deterministic"
-        blocks.append(Text(f"{check.output}: {same if check.identical else words}."))
+        blocks.append(doc.Text(f"{check.output}: {same if check.identical else words}."))
     blocks += [
-        Text(f"{each.model} could not be run: {each.reason}", "bad") for each in checked.failed
+        doc.Text(f"{each.model} could not be run: {each.reason}", "bad") for each in checked.failed
     ]
     caption = None
     if rows:
         limit = f"|t - r| <= {rows[0][1].atol:g} + {rows[0][1].rtol:g} |r|"
         caption = f"Close: share of all elements with {limit}; r is the reference."
-    blocks.append(table("check", rows, _check_columns(), caption=caption))
-    sections = [Section("check", "", (*blocks, *_rank_tables(checked)))]
+    blocks.append(doc.table("check", rows, _check_columns(), caption=caption))
+    sections = [doc.Section("check", "", (*blocks, *_rank_tables(checked)))]
     for number, each in enumerate(checked.candidates):
         unmatched = (f"only one side has the output {name}" for name in each.unmatched)
-        blocks = [*note_lines(unmatched, tone="unclear"), *note_lines(each.notes)]
+        blocks = [*doc.note_lines(unmatched, tone="unclear"), *doc.note_lines(each.notes)]
         blocks += [block for check in each.checks for block in _output_blocks(check)]
-        side = each.side
-        title = f"{side.model.name} · {side.runtime} · {text_from_seconds(side.seconds, digits=3)}"
-        sections.append(Section(f"candidate-{number}", title, tuple(blocks)))
-    return Document(title=check_answer(checked), sections=tuple(sections))
+        side, took = each.side, units.text_from_seconds(each.side.seconds, digits=3)
+        title = f"{side.model.name} · {side.runtime} · {took}"
+        sections.append(doc.Section(f"candidate-{number}", title, tuple(blocks)))
+    return doc.Document(title=check_answer(checked), sections=tuple(sections))
 
 
 def check_answer(checked: Checked) -> str:
@@ -389,36 +360,36 @@ def check_answer(checked: Checked) -> str:
     return f"PASS: {only.side.model.name} agrees with {reference} ({why})"
 
 
-def _check_columns() -> Iterator[Column]:
-    def output_column(key: str, title: str, rank: int, kind: str = ".4g") -> Column:
-        return column(key, title, lambda row: getattr(row[1], key), kind, rank=rank)
+def _check_columns() -> Iterator[doc.Column]:
+    def output_column(key: str, title: str, rank: int, kind: str = ".4g") -> doc.Column:
+        return doc.column(key, title, lambda row: getattr(row[1], key), kind, rank=rank)
 
-    def close(row: Any) -> Cell:
-        return Cell(row[1].close, text_from_fraction(row[1].close, digits=3))
+    def close(row: Any) -> doc.Cell:
+        return doc.Cell(row[1].close, units.text_from_fraction(row[1].close, digits=3))
 
     def match(row: Any) -> float | None:
         return row[1].classes.argmax_match if row[1].classes else None
 
-    yield column("model", get=lambda row: row[0].side.model.name)
-    yield column("output", "Output", lambda row: row[1].output, fit="shorten", rank=3)
-    yield column("close", "Close", close, "right")
+    yield doc.column("model", get=lambda row: row[0].side.model.name)
+    yield doc.column("output", "Output", lambda row: row[1].output, fit="shorten", rank=3)
+    yield doc.column("close", "Close", close, "right")
     yield output_column("max_abs", "Max abs", 1)
     yield output_column("mean_abs", "Mean abs", 5)
     yield output_column("max_rel", "Max rel", 8)
     yield output_column("mean_rel", "Mean rel", 9)
     yield output_column("rmse", "RMSE", 7)
     yield output_column("rel_l2", "Rel. L2", 2)
-    yield column("sqnr_db", "SQNR", lambda row: _decibels(row[1].sqnr_db), "right", rank=1)
+    yield doc.column("sqnr_db", "SQNR", lambda row: _decibels(row[1].sqnr_db), "right", rank=1)
     yield output_column("cosine", "Cosine", 6, ".7g")
     yield output_column("nan", "NaN", 2, "right")
     yield output_column("inf", "Inf", 2, "right")
-    yield column("argmax_match", "Same best class", match, "percent", rank=4)
+    yield doc.column("argmax_match", "Same best class", match, "percent", rank=4)
 
 
-def _output_blocks(check: OutputCheck) -> Iterator[Block]:
+def _output_blocks(check: OutputCheck) -> Iterator[doc.Block]:
     name, classes = check.output, check.classes
     if check.note:
-        yield Text(f"{name}: {check.note}", "bad")
+        yield doc.Text(f"{name}: {check.note}", "bad")
     odd = []
     if check.reference_nonfinite:
         odd.append(f"{check.reference_nonfinite} values of the reference are not finite")
@@ -431,16 +402,16 @@ def _output_blocks(check: OutputCheck) -> Iterator[Block]:
         odd.append(f"{classes.unranked} of {classes.items} inputs have no best class: NaN or Inf")
     if classes is not None and classes.mixed:
         odd.append("one side gives probabilities, the other scores before softmax")
-    yield from (Text(f"{name}: {words}", "unclear") for words in odd)
+    yield from (doc.Text(f"{name}: {words}", "unclear") for words in odd)
     if check.identical:
-        yield Text(f"{name}: identical to the reference")
+        yield doc.Text(f"{name}: identical to the reference")
         return
     if classes is not None:
-        span, same = classes.argmax_interval, text_from_fraction(classes.argmax_match)
-        yield Text(
+        span, same = classes.argmax_interval, units.text_from_fraction(classes.argmax_match)
+        yield doc.Text(
             f"{name}: same best class {same} "
-            f"({text_from_fraction(span.low)} to {text_from_fraction(span.high)}), "
-            f"top-5 sets {text_from_fraction(classes.top5_agreement)}, "
+            f"({units.text_from_fraction(span.low)} to {units.text_from_fraction(span.high)}), "
+            f"top-5 sets {units.text_from_fraction(classes.top5_agreement)}, "
             f"KL {_format_number(classes.kl)} nats (max {_format_number(classes.kl_max)})"
         )
     for worst in check.worst[:3]:
@@ -448,10 +419,10 @@ def _output_blocks(check: OutputCheck) -> Iterator[Block]:
         if worst.shapes is None:
             far = f"rel. L2 {_format_number(worst.rel_l2)}, max {_format_number(worst.max_abs)}"
             words = f"{far}, not finite {worst.nonfinite}"
-        yield Text(f"worst of {name}: {worst.name} ({words})")
+        yield doc.Text(f"worst of {name}: {worst.name} ({words})")
 
 
-def _rank_tables(checked: Checked) -> Iterator[Table]:
+def _rank_tables(checked: Checked) -> Iterator[doc.Table]:
     """Compare candidates by rank of classes, for the first input and over all inputs."""
     outputs: dict[str, list[tuple[str, ClassCheck]]] = {}
     for each in checked.candidates:
@@ -460,13 +431,13 @@ def _rank_tables(checked: Checked) -> Iterator[Table]:
                 side = (each.side.model.name, check.classes)
                 outputs.setdefault(check.output, []).append(side)
 
-    def rank_column(rows: Sequence[Any], key: str, title: str, field: str, kind: str) -> Column:
+    def rank_column(rows: Sequence[Any], key: str, title: str, field: str, kind: str) -> doc.Column:
         def read(place: int) -> Any:
             return getattr(rows[place], field) if place < len(rows) else None
 
-        return column(key, title, read, kind, fit="wrap")
+        return doc.column(key, title, read, kind, fit="wrap")
 
-    rank = column("rank", "Rank", lambda place: place + 1, "right")
+    rank = doc.column("rank", "Rank", lambda place: place + 1, "right")
     for number, (output, sides) in enumerate(outputs.items()):
         first = sides[0][1]
         # If some inputs have no best class, the first ranked inputs may differ.
@@ -478,7 +449,7 @@ def _rank_tables(checked: Checked) -> Iterator[Table]:
                 columns.append(rank_column(top, f"class_{k}", f"{name} class", "label", "right"))
             caption = f"Best classes of {output} of the first input: score and class side by side."
             count = len(first.top_reference)
-            yield table(f"top_{number}", range(count), columns, caption=caption)
+            yield doc.table(f"top_{number}", range(count), columns, caption=caption)
         columns = [rank]
         for k, (name, classes) in enumerate(sides):
             of = f"{name} " if len(sides) > 1 else ""
@@ -487,28 +458,28 @@ def _rank_tables(checked: Checked) -> Iterator[Table]:
             columns.append(rank_column(own, f"other_{k}", title, "disagree", "percent"))
         caption = f"Ranks of {output} over all inputs: mean score error, share of other classes."
         count = min(len(each.ranks) for _, each in sides)
-        yield table(f"ranks_{number}", range(count), columns, caption=caption)
+        yield doc.table(f"ranks_{number}", range(count), columns, caption=caption)
 
 
 def _format_number(value: float | None) -> str:
-    return format_cell(value, ".4g").shown
+    return doc.format_cell(value, ".4g").shown
 
 
-def _decibels(value: float | None, *, signed: bool = False) -> Cell:
+def _decibels(value: float | None, *, signed: bool = False) -> doc.Cell:
     rounded = None if value is None else round(value, 1) + 0.0  # no negative zero
-    return Cell(value, format_cell(rounded, "+.1f dB" if signed else ".1f dB").text)
+    return doc.Cell(value, doc.format_cell(rounded, "+.1f dB" if signed else ".1f dB").text)
 
 
 # ---- localize
 
 
-def document_from_localized(result: Localization) -> Document:
+def document_from_localized(result: Localization) -> doc.Document:
     """Describe which layers reduce the accuracy of a model, and how to repair it."""
     found = result.found
     way = "each by itself" if found.one_by_one else "by bisection"
     types = " and ".join(dict.fromkeys(group.type for group in found.groups))
-    groups = f"{counted(len(found.groups), 'group')} of nodes in {types}, restored {way}"
-    took = text_from_seconds(found.seconds, digits=2)
+    groups = f"{units.counted(len(found.groups), 'group')} of nodes in {types}, restored {way}"
+    took = units.text_from_seconds(found.seconds, digits=2)
     notes = []
     if (left := len(found.groups) - SHOWN_GROUPS) > 0:
         notes.append(f"{left} more groups are in the files.")
@@ -527,19 +498,19 @@ def document_from_localized(result: Localization) -> Document:
     if found.unmatched:
         names = _join_names(found.unmatched)
         notes.append(f"Not found in the candidate, so counted with the nodes after them: {names}.")
-    blocks: list[Block] = [
-        Text(answer(result), "bad" if found.met is False else "plain"),
-        Text(f"{groups}: {found.trials} models on {result.inputs}, in {took}."),
+    blocks: list[doc.Block] = [
+        doc.Text(answer(result), "bad" if found.met is False else "plain"),
+        doc.Text(f"{groups}: {found.trials} models on {result.inputs}, in {took}."),
         _model_table(result),
         _ranking_table(found),
-        *(Text(note, "unclear") for note in (*notes, *found.notes)),
+        *(doc.Text(note, "unclear") for note in (*notes, *found.notes)),
         *(
-            Code(command, caption=f"To make such a model from the reference, {tool}:")
+            doc.Code(command, caption=f"To make such a model from the reference, {tool}:")
             for tool, command in result.commands.items()
         ),
     ]
     title = f"{Path(result.candidate).name} against {Path(result.reference).name}"
-    return document_from_blocks("localize", blocks, title=title)
+    return doc.document_from_blocks("localize", blocks, title=title)
 
 
 def answer(result: Localization) -> str:
@@ -589,15 +560,15 @@ def _format_metric(metric: str, numbers: Numbers) -> str:
 
 def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> str:
     if value is None:
-        return MISSING
+        return units.MISSING
     if metric == "sqnr_db":
         return _decibels(value, signed=signed).shown
     if metric_named(metric).is_share:
-        return text_from_fraction(value, signed=signed)
-    return with_minus(f"{value:+.4g}" if signed else f"{value:.4g}")
+        return units.text_from_fraction(value, signed=signed)
+    return units.with_minus(f"{value:+.4g}" if signed else f"{value:.4g}")
 
 
-def _model_table(result: Localization) -> Table:
+def _model_table(result: Localization) -> doc.Table:
     found = result.found
     sides: list[tuple[str, Numbers]] = [
         (Path(result.reference).name, found.reference),
@@ -609,44 +580,47 @@ def _model_table(result: Localization) -> Table:
             (Path(result.repaired).name if result.repaired else "repaired", found.repaired)
         )
 
-    def cell(metric: str, row: tuple[str, Numbers]) -> Cell:
+    def cell(metric: str, row: tuple[str, Numbers]) -> doc.Cell:
         itself = metric == "sqnr_db" and row[1] is found.reference
-        return Cell(row[1].get(metric), "" if itself else _format_metric(metric, row[1]))
+        return doc.Cell(row[1].get(metric), "" if itself else _format_metric(metric, row[1]))
 
     scores = {found.metric: ("metric", found.metric)} | {"sqnr_db": ("sqnr_db", "SQNR")}
     columns = [
-        column("model", get=0),
-        *(column(*names, partial(cell, metric), "right") for metric, names in scores.items()),
-        column("nonfinite", "Not finite", lambda x: int(x[1].get("nonfinite") or 0), "d", rank=1),
+        doc.column("model", get=0),
+        *(doc.column(*names, partial(cell, metric), "right") for metric, names in scores.items()),
+        doc.column(
+            "nonfinite", "Not finite", lambda x: int(x[1].get("nonfinite") or 0), "d", rank=1
+        ),
     ]
-    return table("models", sides, columns)
+    return doc.table("models", sides, columns)
 
 
-def _ranking_table(found: Localized) -> Table:
-    def sqnr_at_output(group: NodeGroup) -> Cell:
+def _ranking_table(found: Localized) -> doc.Table:
+    def sqnr_at_output(group: NodeGroup) -> doc.Cell:
         return _decibels(None if group.rel_l2 is None else sqnr_from_rel_l2(group.rel_l2))
 
-    def gain(group: NodeGroup) -> Cell:
-        return Cell(group.gain, _metric_text(found.metric, group.gain, signed=True))
+    def gain(group: NodeGroup) -> doc.Cell:
+        return doc.Cell(group.gain, _metric_text(found.metric, group.gain, signed=True))
 
-    def restored(group: NodeGroup) -> Cell:
-        return Cell(group.restored.get(found.metric), _format_metric(found.metric, group.restored))
+    def restored(group: NodeGroup) -> doc.Cell:
+        shown = _format_metric(found.metric, group.restored)
+        return doc.Cell(group.restored.get(found.metric), shown)
 
     columns = [
-        column("node", "Node", fit="shorten"),
-        column("op", "Op", rank=4),
-        column("restored", "Restored", restored, "right"),
-        column("gain", "Gain", gain, "right"),
-        column("boundary_db", "SQNR there", sqnr_at_output, "right", rank=1),
-        column("added", "Adds rel. L2", kind=".3g", rank=5),
-        column("nonfinite", "Not finite", kind="right", rank=6),
-        column("cause", "Range", lambda group: precision_problem(group) or "", fit="wrap", rank=2),
+        doc.column("node", "Node", fit="shorten"),
+        doc.column("op", "Op", rank=4),
+        doc.column("restored", "Restored", restored, "right"),
+        doc.column("gain", "Gain", gain, "right"),
+        doc.column("boundary_db", "SQNR there", sqnr_at_output, "right", rank=1),
+        doc.column("added", "Adds rel. L2", kind=".3g", rank=5),
+        doc.column("nonfinite", "Not finite", kind="right", rank=6),
+        doc.column("cause", "Range", lambda x: precision_problem(x) or "", fit="wrap", rank=2),
     ]
     caption = (
         "Restored: the model with only this group in full precision. "
         "SQNR there: at the output of the group in the candidate."
     )
-    return table("ranking", found.groups[:SHOWN_GROUPS], columns, caption=caption)
+    return doc.table("ranking", found.groups[:SHOWN_GROUPS], columns, caption=caption)
 
 
 def _join_names(names: Sequence[str]) -> str:

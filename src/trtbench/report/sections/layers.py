@@ -31,6 +31,7 @@ from trtbench.layers.table import (
     PrecisionSummary,
     facts_from_run,
     groups_of,
+    summarize_precision,
 )
 from trtbench.report import document as doc
 from trtbench.report.charts import Axis, Bars, bar_group
@@ -42,6 +43,7 @@ TOP = 30
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 UNMET_SHOWN = 5
+DIFF_COLUMNS = ("a_s", "b_s", "whole", "delta_s", "explained")
 WHY_COLUMNS = ("baseline_s", "candidate_s", "expected_s", "gain", "shortfall_s", "gains_s",
                "unexplained_s")  # fmt: skip
 CAUSE_COLUMNS = ("code", "title", "explains_s", "share", "layers", "nodes", "evidence")
@@ -125,14 +127,13 @@ def document_from_layers(
     shown: Sequence[Layer],
     *,
     facts: EngineFacts,
-    truth: PrecisionSummary,
-    sums: Reconciliation | None,
     groups: Sequence[Group] = (),
     by: str | None = None,
     notes: Sequence[str] = (),
     created: str = "",
 ) -> doc.Document:
-    remarks = [*notes, *layers.notes]
+    truth = summarize_precision(layers, asked=facts.asked)
+    sums, remarks = engine_diff.reconcile(layers, facts), [*notes, *layers.notes]
     rows: dict[str, object]
     if by is None:
         first, rows = _layer_table(shown, layers), {"layers": engine_diff.rows_from_layers(shown)}
@@ -186,7 +187,6 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     unit = common_unit(layer.seconds for layer in shown)
     sums = accumulate(layer.share or 0.0 for layer in shown)
     so_far = {layer.index: part for layer, part in zip(shown, sums, strict=True)}
-
     by_median = layers.statistic == "median"
 
     def types(layer: Layer) -> str | None:
@@ -199,9 +199,8 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
 
     def min_to_max(layer: Layer) -> doc.Cell:
         ends = (layer.min_s, layer.max_s)
-        if None in ends:
-            return doc.Cell(None, MISSING)
-        return doc.Cell(None, " to ".join(text_from_duration(each, unit=unit) for each in ends))
+        words = " to ".join(text_from_duration(each, unit=unit) for each in ends)
+        return doc.Cell(None, MISSING if None in ends else words)
 
     def cumulative(layer: Layer) -> float | None:
         return None if layer.share is None else so_far[layer.index]
@@ -327,10 +326,7 @@ def document_from_diff(
         data={
             "a": labels[0],
             "b": labels[1],
-            **{
-                each: getattr(diff, each)
-                for each in ("a_s", "b_s", "whole", "delta_s", "explained")
-            },
+            **{name: getattr(diff, name) for name in DIFF_COLUMNS},
             "changes": engine_diff.rows_from_diff(diff)[:top],
             "notes": list(notes),
         },

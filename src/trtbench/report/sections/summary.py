@@ -17,25 +17,7 @@ from trtbench.core.units import (
     text_from_rate,
     text_from_seconds,
 )
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    FindingGroup,
-    FindingList,
-    Section,
-    Text,
-    Time,
-    Tone,
-    column,
-    document_from_blocks,
-    duration_cell,
-    key_values,
-    optional_section,
-    table,
-)
+from trtbench.report import document as doc
 from trtbench.report.run_facts import (
     QUANTITIES,
     REPORTED,
@@ -45,9 +27,9 @@ from trtbench.report.run_facts import (
     number_name,
     protocol_warning,
     quantile,
-    quantile_cell,
     summary_of,
     title_of_key,
+    typical,
     value_text,
 )
 from trtbench.report.sections.findings import MEANINGS, TITLES, by_severity
@@ -58,10 +40,10 @@ SCREEN_QUANTILES = {0.9: 1, 0.95: 8, 0.99: 2}
 """Percentiles shown on the terminal, with the ranks of their columns."""
 CHANGED_SETTING = "H46"
 """The finding that something else ran than was requested; its message is always shown."""
-TONES: dict[str, Tone] = {"error": "bad", "warning": "unclear", "note": "plain"}
+TONES: dict[str, doc.Tone] = {"error": "bad", "warning": "unclear", "note": "plain"}
 
 
-def make(runs: Sequence[Run]) -> Section | None:
+def make(runs: Sequence[Run]) -> doc.Section | None:
     heads = [summary_of(run).head for run in runs]
     unit = common_unit(head.typical for head in heads if head)
     samples = text_from_count(sum(len(run.times) for run in runs))
@@ -70,53 +52,53 @@ def make(runs: Sequence[Run]) -> Section | None:
     counts = f"{counted(len(runs), 'run')}{of}, {samples} samples."
     text = " ".join(filter(None, (counts, protocol_warning(runs))))
 
-    def typical(head: ColumnSummary) -> Cell:
-        cell = duration_cell(head.typical, bounds=head.median_interval, unit=unit)
+    def typical_cell(head: ColumnSummary) -> doc.Cell:
+        cell = doc.duration_cell(head.typical, bounds=head.median_interval, unit=unit)
         # Another tool may have reported only a mean.
         mark = "" if head.typical_of == "median" else f" ({head.typical_of})"
-        return Cell(cell.value, f"{cell.text}{mark}")
+        return doc.Cell(cell.value, f"{cell.text}{mark}")
 
-    def half_width(run: Run) -> Cell:
+    def half_width(run: Run) -> doc.Cell:
         """Return half the interval of the median; it needs at least two launches."""
         summary = summary_of(run)
         interval = summary.head.median_interval if summary.head else None
         if interval is None or interval.high <= 0 or summary.launches < 2:
-            return Cell()
-        return Cell(interval.half_width, f"{interval.half_width * 100:.2g} %")
+            return doc.Cell()
+        return doc.Cell(interval.half_width, f"{interval.half_width * 100:.2g} %")
 
     # The most important columns come first.
     columns = [
-        column("model", "Model", lambda run: model_name(run.record)),
-        column("precision", get=lambda run: precision_of(run.record)),
-        column("batch", get="record.batch"),
-        column("median_s", get=headline(typical)),
-        column("median_half_width", "± (95 %)", half_width, "right"),
-        column("p99_s", "p99", headline(lambda head: quantile(head.quantile(0.99))), "right"),
-        column("items_per_s", get=lambda run: summary_of(run).items_per_s),
-        column("runtime", get="record.spec.runtime"),
-        column("column", "Time", headline(column_title)),
-        column("protocol", get=lambda run: protocol_name(run.record)),
-        column("launches", "Launches", lambda run: summary_of(run).launches, "right"),
-        column("samples", "Samples", lambda run: len(run.times), "count"),
-        column("size_bytes", get="record.spec.model.size_bytes"),
-        column("id"),
+        doc.column("model", "Model", lambda run: model_name(run.record)),
+        doc.column("precision", get=lambda run: precision_of(run.record)),
+        doc.column("batch", get="record.batch"),
+        doc.column("median_s", get=headline(typical_cell)),
+        doc.column("median_half_width", "± (95 %)", half_width, "right"),
+        doc.column("p99_s", "p99", headline(lambda head: quantile(head.quantile(0.99))), "right"),
+        doc.column("items_per_s", get=lambda run: summary_of(run).items_per_s),
+        doc.column("runtime", get="record.spec.runtime"),
+        doc.column("column", "Time", headline(column_title)),
+        doc.column("protocol", get=lambda run: protocol_name(run.record)),
+        doc.column("launches", "Launches", lambda run: summary_of(run).launches, "right"),
+        doc.column("samples", "Samples", lambda run: len(run.times), "count"),
+        doc.column("size_bytes", get="record.spec.model.size_bytes"),
+        doc.column("id"),
     ]
     devices = device_names(runs)
     if len(set(devices.values())) > 1:
-        columns.insert(1, column("device", get=lambda run: devices[run.id]))
+        columns.insert(1, doc.column("device", get=lambda run: devices[run.id]))
     caption = (
         "A p99 is shown if there are enough independent samples. "
         "An interval of one launch does not apply to other launches."
     )
     caption += f" {REPORTED}" if any(head and head.reported for head in heads) else ""
-    listed = table("summary", runs, columns, caption=caption, unit=unit)
-    return optional_section("summary", "Summary", [Text(text), listed])
+    listed = doc.table("summary", runs, columns, caption=caption, unit=unit)
+    return doc.optional_section("summary", "Summary", [doc.Text(text), listed])
 
 
 # ---- one run
 
 
-def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -> Document:
+def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -> doc.Document:
     """Describe a finished run and its findings; ``brief``, only the answer and their names.
 
     ``explain`` adds the meaning, the evidence and the remedy of every finding.
@@ -126,14 +108,17 @@ def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -
         title, blocks = _answer(run, head)
     else:
         facts = list(facts_of(run))
-        blocks = [*statistics_blocks({"": run}), *([key_values("facts", facts)] if facts else ())]
+        blocks = [
+            *statistics_blocks({"": run}),
+            *([doc.key_values("facts", facts)] if facts else ()),
+        ]
         blocks += () if explain else finding_blocks(run.findings)
     for each in by_severity(run.findings) if explain else ():
         blocks += explained(each)
-    return document_from_blocks("run", blocks, title=title, created=run.record.created)
+    return doc.document_from_blocks("run", blocks, title=title, created=run.record.created)
 
 
-def _answer(run: Run, head: ColumnSummary) -> tuple[str, list[Block]]:
+def _answer(run: Run, head: ColumnSummary) -> tuple[str, list[doc.Block]]:
     """Return the result of a run in one line; then spread, conditions, and names of findings."""
     summary, times, pairs = summary_of(run), [], []
     numbers = [each for each in summary.columns if each.column == "gpu" != head.column]
@@ -164,21 +149,21 @@ def _answer(run: Run, head: ColumnSummary) -> tuple[str, list[Block]]:
     if named := finding_names(run.findings, beside=head.column if numbers else None):
         pairs.append(("findings", f"{named} (--explain)"))
     errors = finding_blocks(each for each in run.findings if each.severity == "error")
-    return f"{model_name(run.record)}: {answer}", [*errors, key_values("answer", pairs)]
+    return f"{model_name(run.record)}: {answer}", [*errors, doc.key_values("answer", pairs)]
 
 
-def document_from_failure(failed: FailedRun) -> Document:
+def document_from_failure(failed: FailedRun) -> doc.Document:
     """Describe a failed run, with the end of its log."""
-    blocks: list[Block] = [Text(f"failed in stage {failed.stage}: {failed.reason}", "bad")]
+    blocks: list[doc.Block] = [doc.Text(f"failed in stage {failed.stage}: {failed.reason}", "bad")]
     if failed.log_tail:
-        blocks.append(Code("\n".join(failed.log_tail), "text"))
+        blocks.append(doc.Code("\n".join(failed.log_tail), "text"))
     title = f"{failed.spec.model.name} · {failed.spec.runtime}"
-    return document_from_blocks("failure", blocks, title=title, created=failed.created)
+    return doc.document_from_blocks("failure", blocks, title=title, created=failed.created)
 
 
 def statistics_blocks(
     sides: Mapping[str, Run], *, id: str = "statistics", every: bool = False
-) -> Iterator[Block]:
+) -> Iterator[doc.Block]:
     """Return a table of the statistics of runs; values reported by another tool are marked.
 
     With several runs, each row starts with the name of the run. ``every``, for reports, adds all
@@ -193,18 +178,14 @@ def statistics_blocks(
     ]
     unit = common_unit(found.typical for _, found in rows)
 
-    def time(key: str, title: str, rank: int) -> Column:
-        def cell(row: tuple[str, ColumnSummary]) -> Cell:
-            value = getattr(row[1], key)
-            return duration_cell(value if math.isfinite(value) else None, unit=unit)
+    def time(key: str, title: str, rank: int) -> doc.Column:
+        return doc.column(f"{key}_s", title, lambda row: getattr(row[1], key), "time", rank=rank)
 
-        return column(f"{key}_s", title, cell, "right", rank=rank)
+    def percentile(q: float, rank: int) -> doc.Column:
+        def value(row: tuple[str, ColumnSummary]) -> doc.Cell | doc.Time:
+            return quantile(row[1].quantile(q))
 
-    def percentile(q: float, rank: int) -> Column:
-        def cell(row: tuple[str, ColumnSummary]) -> Cell:
-            return quantile_cell(row[1].quantile(q), unit)
-
-        return column(f"p{100 * q:g}_s", f"p{100 * q:g}", cell, "right", rank=rank)
+        return doc.column(f"p{100 * q:g}_s", f"p{100 * q:g}", value, "right", rank=rank)
 
     whole = ("host", "latency", "end_to_end")  # columns that time whole queries
 
@@ -219,45 +200,48 @@ def statistics_blocks(
         return None if row[1].reported or count is None else math.floor(count)
 
     quantiles = QUANTILES if every else SCREEN_QUANTILES
-    side = column("run", get=0) if every else column("side", "Side", 0, fit="shorten")
+    side = doc.column("run", get=0) if every else doc.column("side", "Side", 0, fit="shorten")
     columns = (
         *([side] if every or len(sides) > 1 else ()),
-        column("column", "Time", lambda row: column_title(row[1]), fit="shorten"),
-        column("median_s", get=lambda row: Time(row[1].typical, row[1].median_interval)),
+        doc.column("column", "Time", lambda row: column_title(row[1]), fit="shorten"),
+        doc.column("median_s", get=lambda row: typical(row[1])),
         time("mean", "Mean", 4),
         time("std", "Std", 7),
         time("min", "Min", 5),
         *(percentile(q, SCREEN_QUANTILES.get(q, 9)) for q in quantiles),
         time("max", "Max", 6),
-        *([column("fps", "FPS (1 / mean)", fps, "number")] if every else ()),
+        doc.column("fps", "FPS (1 / mean)", fps, "number"),
         # Numbers that another tool printed have no samples.
-        column("samples", "Samples", lambda row: row[1].count or None, "count", rank=3),
-        *([column("effective_samples", "Effective", effective, "count")] if every else ()),
-        *([column("effective_p99", "Effective p99", effective_at_p99, "count")] if every else ()),
+        doc.column("samples", "Samples", lambda row: row[1].count or None, "count", rank=3),
+        doc.column("effective_samples", "Effective", effective, "count"),
+        doc.column("effective_p99", "Effective p99", effective_at_p99, "count"),
     )
+    if not every:
+        only = ("fps", "effective_samples", "effective_p99")
+        columns = tuple(each for each in columns if each[0].key not in only)
     if rows:
         caption = REPORTED if any(found.reported for _, found in rows) else None
-        yield table(id, rows, columns, caption=caption, unit=unit)
+        yield doc.table(id, rows, columns, caption=caption, unit=unit)
     for side_name, run in sides.items():
         if not summary_of(run).columns:
-            yield Text(f"{side_name}: no samples" if side_name else "no samples")
+            yield doc.Text(f"{side_name}: no samples" if side_name else "no samples")
 
 
-def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:
+def finding_blocks(findings: Iterable[Finding]) -> tuple[doc.FindingList, ...]:
     """Return the findings of one run, most severe first."""
     ordered = by_severity(findings)
-    return (FindingList(tuple(map(FindingGroup, ordered))),) if ordered else ()
+    return (doc.FindingList(tuple(map(doc.FindingGroup, ordered))),) if ordered else ()
 
 
-def explained(finding: Finding) -> Iterator[Block]:
+def explained(finding: Finding) -> Iterator[doc.Block]:
     """Explain a finding: what was found, what it means, the evidence, and a remedy."""
     beside = f" ({number_name(finding.concerns)})" if finding.concerns else ""
     name = TITLES.get(finding.code, finding.message)
-    yield Text(f"{finding.severity} {finding.code}{beside}: {name}", TONES[finding.severity])
+    yield doc.Text(f"{finding.severity} {finding.code}{beside}: {name}", TONES[finding.severity])
     evidence = (f"{title_of_key(k)} {value_text(k, v)}" for k, v in finding.evidence.items())
     facts = {"found": finding.message, "meaning": MEANINGS.get(finding.code)}
     facts |= {"evidence": ", ".join(evidence), "remedy": finding.remedy}
-    yield key_values("finding", ((key, text) for key, text in facts.items() if text))
+    yield doc.key_values("finding", ((key, text) for key, text in facts.items() if text))
 
 
 def finding_names(findings: Sequence[Finding], *, beside: str | None) -> str:

@@ -41,9 +41,10 @@ from trtbench.report.run_facts import (
     headline_title,
     labels_from_runs,
     protocol_warning,
-    quantile_cell,
+    quantile,
     shortened,
     summary_of,
+    typical,
     unique_stem,
 )
 from trtbench.report.sections.findings import group_findings, short_title
@@ -382,9 +383,7 @@ def _case_table(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> d
 
 def _case_columns(rows: Sequence[SweepRow]) -> Iterator[doc.Column]:
     def median(row: SweepRow) -> doc.Cell | doc.Time:
-        if row.head is None:
-            return doc.Cell(None, "failed", "bad")
-        return doc.Time(row.head.median, row.head.median_interval)
+        return typical(row.head) if row.head else doc.Cell(None, "failed", "bad")
 
     def mean_and_max(found: ColumnSummary | None) -> doc.Cell:
         if found is None:
@@ -393,25 +392,18 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[doc.Column]:
         ends = (text_from_duration(each, unit=unit) for each in (found.mean, found.max))
         return doc.Cell(found.mean, " / ".join(ends))
 
-    def p99(row: SweepRow) -> doc.Cell:
-        head = row.head
-        return (
-            quantile_cell(head.quantile(0.99), unit_for_seconds(head.median))
-            if head
-            else doc.Cell()
-        )
+    def p99(row: SweepRow) -> doc.Cell | doc.Time:
+        return quantile(row.head.quantile(0.99)) if row.head else doc.Cell()
 
-    def rate(row: SweepRow) -> doc.Cell:
-        return doc.format_cell(row.summary.items_per_s if row.summary else None, "rate")
+    def rate(row: SweepRow) -> float | None:
+        return row.summary.items_per_s if row.summary else None
 
     def score(metric: str, row: SweepRow) -> doc.Cell:
         found = row.scores.get(metric)
         if found is None:
             return doc.Cell()
-        share = found.declared.is_share
-        return doc.Cell(
-            found.value, f"{100 * found.value:.2f} %" if share else f"{found.value:.4g}"
-        )
+        kind = "percent" if found.declared.is_share else ".4g"
+        return doc.format_cell(found.value, kind)
 
     if len({row.batch for row in rows}) > 1 or any(row.batch not in (None, 1) for row in rows):
         yield doc.column("batch")
@@ -423,7 +415,7 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[doc.Column]:
             "gpu_s", "GPU", lambda row: mean_and_max(row.column("gpu")), "right", rank=4
         )
     yield doc.column("p99_s", get=p99)
-    yield doc.column("items_per_s", get=rate)
+    yield doc.column("items_per_s", get=rate, kind="rate")
     if any(row.size_bytes for row in rows):
         yield doc.column("size_bytes")
     for place, metric in enumerate(dict.fromkeys(name for row in rows for name in row.scores)):

@@ -1,7 +1,7 @@
 """Verdicts of comparisons, several builds, gates and the demo.
 
 For the output of ``compare``, ``gate`` and ``demo`` and for reports. ``run.extra["comparisons"]``
-is a sequence of ``Comparison`` values with the run as candidate.
+is a list of ``Comparison`` values with the run as candidate.
 """
 
 from __future__ import annotations
@@ -11,50 +11,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from trtbench.analysis.builds import Aspect, Draw, Lottery
+from trtbench.analysis.builds import Draw, Lottery
 from trtbench.analysis.gate import gate_answer
 from trtbench.analysis.stored_comparison import CERTAIN, Ladder
 from trtbench.analysis.verdict import in_cycles, launches_hint
+from trtbench.core import units
 from trtbench.core.properties import model_name, title_of_record
 from trtbench.core.results import Comparison, GateResult, Verdict
 from trtbench.core.run import Interval, Run, Scores, known_value, precision_of
-from trtbench.core.units import (
-    common_unit,
-    counted,
-    text_from_change,
-    text_from_difference,
-    text_from_duration,
-    text_from_fraction,
-    text_from_rate,
-)
 from trtbench.layers.diff import faster_sentence
-from trtbench.report.document import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Section,
-    Table,
-    Text,
-    Time,
-    Tone,
-    column,
-    document_from_blocks,
-    key_values,
-    note_lines,
-    optional_section,
-    score_title,
-    table,
-)
+from trtbench.report import document as doc
 from trtbench.report.run_facts import (
     device_names,
     headline,
     interval_text,
     labelled,
-    quantile_cell,
+    quantile,
     score_text,
     scores_of,
     summary_of,
+    typical,
 )
 from trtbench.report.sections.findings import group_findings
 from trtbench.report.sections.summary import finding_blocks, statistics_blocks
@@ -66,7 +42,7 @@ if TYPE_CHECKING:
 
 ORDER = 5
 
-TONES: dict[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
+TONES: dict[str, doc.Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
 """Tones of verdicts; the others are unclear."""
 UNDECIDED = ("unclear", "incomparable")
 DESIGNS = {
@@ -85,15 +61,14 @@ MODES = {
 }
 
 
-def make(runs: Sequence[Run]) -> Section | None:
+def make(runs: Sequence[Run]) -> doc.Section | None:
     """Return a sentence on each comparison, and a table of all verdicts."""
     labels = {run.id: label for label, run in labelled(runs)}
     found = []
     for run in runs:
         carried = run.extra.get("comparisons")
-        for each in carried if isinstance(carried, (list, tuple)) else ():
-            if isinstance(each, Comparison):
-                found.append((labels[run.id], labels.get(each.baseline, each.baseline), each))
+        for each in carried if isinstance(carried, list) else ():
+            found.append((labels[run.id], labels.get(each.baseline, each.baseline), each))
     if not found:
         return None
     rows = [
@@ -102,23 +77,23 @@ def make(runs: Sequence[Run]) -> Section | None:
         for verdict in with_cycle_verdicts(comparison.verdicts)
     ]
     columns = (
-        column("candidate", "Candidate", 0),
-        column("baseline", "Baseline", 1),
-        column("metric", get=lambda row: row[3].metric),
+        doc.column("candidate", "Candidate", 0),
+        doc.column("baseline", "Baseline", 1),
+        doc.column("metric", get=lambda row: row[3].metric),
         *_verdict_columns(lambda row: row[3]),
-        column("launches", "Launches", lambda row: row[3].launches, "right"),
-        column("measured", "Measured", lambda row: DESIGNS[row[2].design]),
+        doc.column("launches", "Launches", lambda row: row[3].launches, "right"),
+        doc.column("measured", "Measured", lambda row: DESIGNS[row[2].design]),
     )
     by_id = {run.id: run for run in runs}
     findings = group_findings((name, each) for name, _, own in found for each in own.findings)
-    blocks: list[Block] = [_headline(*each, by_id) for each in found[:8]]
-    blocks += [table("verdicts", rows, columns), *([findings] if findings else [])]
-    return optional_section("verdicts", "Verdicts", blocks)
+    blocks: list[doc.Block] = [_headline(*each, by_id) for each in found[:8]]
+    blocks += [doc.table("verdicts", rows, columns), *([findings] if findings else [])]
+    return doc.optional_section("verdicts", "Verdicts", blocks)
 
 
 def _headline(
     candidate: str, baseline: str, comparison: Comparison, by_id: Mapping[str, Run]
-) -> Text:
+) -> doc.Text:
     """Return a sentence with the verdict, its interval, and the change in accuracy."""
     verdict = comparison.verdicts[0]
     sides = {
@@ -130,53 +105,49 @@ def _headline(
     accuracy = ["accuracy not compared"]
     if shared is not None:
         new, old = (score_text(each[shared], each[shared].value) for each in (after, before))
-        accuracy = [f"{score_title(shared)} {new} against {old}"]
+        accuracy = [f"{doc.score_title(shared)} {new} against {old}"]
     for side, run in sides.items():  # the speed of a wrong result is meaningless
         codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
         if codes:
             accuracy.append(f"{' and '.join(sorted(codes))} found in the {side}: see findings")
     how = f"measured {DESIGNS[comparison.design]}, {verdict.launches} launches"
     words = "; ".join((speed_sentence(verdict, candidate, baseline), how, *accuracy))
-    return Text(words, TONES.get(verdict.kind, "unclear"))
+    return doc.Text(words, TONES.get(verdict.kind, "unclear"))
 
 
 # ---- comparisons
 
 
-def document_from_comparisons(found: Sequence[Compared], *, verbose: bool = False) -> Document:
+def document_from_comparisons(found: Sequence[Compared], *, verbose: bool = False) -> doc.Document:
     """Say which side is faster, then give all verdicts; several candidates are ranked first.
 
     ``verbose`` adds how the sides were measured.
     """
 
-    def typical(each: Compared) -> Time | None:
-        head = summary_of(each.candidate).head
-        return Time(head.typical, head.median_interval) if head else None
-
     ranked = sorted(found, key=lambda each: -_speed(each.comparison.verdicts[0]))
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for place, each in enumerate(ranked, start=1):
         head, names = each.comparison.verdicts[0], _side_names(each)
         command = _turns_command(each) if head.kind == "unclear" else ""
         words = f"{f'{place}. ' if len(found) > 1 else ''}{speed_sentence(head, *names)}{command}"
-        blocks.append(Text(words, TONES.get(head.kind, "unclear")))
+        blocks.append(doc.Text(words, TONES.get(head.kind, "unclear")))
     if len(found) > 1:
         columns = (
-            column("candidate", "Candidate", lambda each: _side_names(each)[0], fit="shorten"),
-            column(
+            doc.column("candidate", "Candidate", lambda each: _side_names(each)[0], fit="shorten"),
+            doc.column(
                 "baseline", "Baseline", lambda each: _side_names(each)[1], fit="shorten", rank=2
             ),
-            column("median_s", get=typical),
+            doc.column("median_s", get=lambda each: headline(typical)(each.candidate)),
             *_verdict_columns(lambda each: each.comparison.verdicts[0]),
         )
-        blocks.append(table("ranking", ranked, columns))
-    sections = [Section("answer", "", tuple(blocks))]
+        blocks.append(doc.table("ranking", ranked, columns))
+    sections = [doc.Section("answer", "", tuple(blocks))]
     for number, each in enumerate(found):
         title = " against ".join(_side_names(each)) if len(found) > 1 else ""
         details = tuple(_comparison(each, number, verbose=verbose))
-        sections.append(Section(f"comparison-{number}", title, details))
+        sections.append(doc.Section(f"comparison-{number}", title, details))
     created = max(each.candidate.record.created for each in found)
-    return Document(created=created, sections=tuple(sections))
+    return doc.Document(created=created, sections=tuple(sections))
 
 
 def _speed(verdict: Verdict) -> float:
@@ -220,31 +191,31 @@ def _turns_command(compared: Compared) -> str:
     return f"; measure both in turn: trtbench compare {' '.join(words)}{batch}"
 
 
-def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table:
+def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> doc.Table:
     """Return a table of verdicts with change and interval."""
-    return table(id, with_cycle_verdicts(verdicts), (column("metric"), *_verdict_columns()))
+    return doc.table(id, with_cycle_verdicts(verdicts), (doc.column("metric"), *_verdict_columns()))
 
 
-def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator[Column]:
+def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator[doc.Column]:
     """Yield columns for verdict, change and interval; ``of`` gets the verdict of a row."""
 
-    def kind(row: Any) -> Cell:
+    def kind(row: Any) -> doc.Cell:
         verdict = of(row)
         words = f"{verdict.kind}, across devices" if verdict.across_devices else verdict.kind
-        return Cell(verdict.kind, words, TONES.get(verdict.kind, "unclear"))
+        return doc.Cell(verdict.kind, words, TONES.get(verdict.kind, "unclear"))
 
     def change(row: Any) -> float | None:
         ratio = of(row).ratio
         return None if ratio is None else ratio - 1
 
-    def interval(row: Any) -> Cell:
+    def interval(row: Any) -> doc.Cell:
         verdict = of(row)
         level = f"{verdict.interval.words}: " if verdict.interval else ""
-        return Cell(None, level + interval_text(verdict))
+        return doc.Cell(None, level + interval_text(verdict))
 
-    yield column("verdict", "Verdict", kind)
-    yield column("change", get=change)
-    yield column("interval", "Interval", interval, rank=1)
+    yield doc.column("verdict", "Verdict", kind)
+    yield doc.column("change", get=change)
+    yield doc.column("interval", "Interval", interval, rank=1)
 
 
 def with_cycle_verdicts(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
@@ -255,7 +226,7 @@ def with_cycle_verdicts(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
             yield cycles
 
 
-def undecided_reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[Text]:
+def undecided_reasons(verdicts: Sequence[Verdict], *, what: str = "launches") -> Iterator[doc.Text]:
     """Yield the reasons of undecided verdicts, and what would decide them."""
     metrics: dict[str, list[str]] = {}
     for verdict in verdicts:
@@ -264,10 +235,10 @@ def undecided_reasons(verdicts: Sequence[Verdict], *, what: str = "launches") ->
             words = verdict.reason + hint
             metrics.setdefault(words, []).append(verdict.metric)
     for words, names in metrics.items():
-        yield Text(f"{', '.join(names)}: {words}", "unclear")
+        yield doc.Text(f"{', '.join(names)}: {words}", "unclear")
 
 
-def _comparison(compared: Compared, number: int, *, verbose: bool) -> Iterator[Block]:
+def _comparison(compared: Compared, number: int, *, verbose: bool) -> Iterator[doc.Block]:
     sides = {"baseline": compared.baseline, "candidate": compared.candidate}
     verdicts = compared.comparison.verdicts
     titles = ((side, title_of_record(run.record)) for side, run in sides.items())
@@ -282,17 +253,17 @@ def _comparison(compared: Compared, number: int, *, verbose: bool) -> Iterator[B
     rates = {verdict.kind for verdict in verdicts if verdict.metric == "throughput"}
     if times[0] is not None and times[1] is not None and rates & {"faster", "slower"}:
         speedup = float(times[0].mean() / times[1].mean())
-        gained = text_from_change(speedup - 1, digits=1)  # in FPS, as in the guide of ST-GCN
+        gained = units.text_from_change(speedup - 1, digits=1)  # in FPS, as in the guide of ST-GCN
         facts.append(("of means", f"{speedup:.3f}x, FPS {gained}"))
     if compared.comparison.detectable is not None:
-        size = text_from_fraction(compared.comparison.detectable)
+        size = units.text_from_fraction(compared.comparison.detectable)
         facts.append(("detectable", f"smallest detectable difference {size} (80 % power)"))
     yield verdict_table(verdicts, id=f"verdicts_{number}")
     yield from undecided_reasons(verdicts)
     yield from statistics_blocks(sides, id=f"statistics_{number}")
     yield from finding_blocks((*errors, *compared.comparison.findings))
     if verbose:
-        yield key_values(f"sides_{number}", [*titles, *_design_facts(compared), *facts])
+        yield doc.key_values(f"sides_{number}", [*titles, *_design_facts(compared), *facts])
 
 
 def _side_names(compared: Compared) -> list[str]:
@@ -314,7 +285,7 @@ def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
     count = compared.comparison.verdicts[0].launches or min(
         len(run.record.launches) for run in sides
     )
-    launches = counted(count, "launch", "launches")
+    launches = units.counted(count, "launch", "launches")
     yield "measured", f"{MODES.get(compared.mode, compared.mode)}, {launches} a side"
     bursts = [[each for each in run.record.launches if each.burst_s] for run in sides]
     if all(bursts):
@@ -322,70 +293,84 @@ def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
         for side in bursts:  # digits that differ between launches are not shown
             seconds = [median(each.burst_s) for each in side]
             ends = Interval(low=min(seconds), high=max(seconds), level=1.0, meaning="range")
-            times.append(text_from_duration(median(seconds), bounds=ends))
+            times.append(units.text_from_duration(median(seconds), bounds=ends))
         graph = known_value(compared.baseline.record.conditions.get("cuda_graph"))
         what = "graph launches" if graph is True else "plain enqueues (no CUDA graph)"
         first = bursts[0][0]
         how = f"{len(first.burst_s)} bursts of {first.burst_size} {what}, {len(bursts[0])} launches"
         yield "GPU time", f"{' against '.join(times)}: {how}"
     if compared.interference:
-        moved = " and ".join(text_from_change(part) for part in compared.interference)
+        moved = " and ".join(units.text_from_change(part) for part in compared.interference)
         yield "interleaving", f"changes times by {moved} (baseline and candidate)"
     elif compared.mode in ("bursts", "lock-step"):
         yield "interleaving", "two processes share the device: bench, which is alone, may differ"
     alone = compared.comparison.alone
     if alone is not None and alone.ratio is not None and alone.interval is not None:
-        yield "alone", f"{text_from_change(alone.ratio - 1)}, {interval_text(alone, digits=1)}"
+        change = units.text_from_change(alone.ratio - 1)
+        yield "alone", f"{change}, {interval_text(alone, digits=1)}"
 
 
 # ---- several builds
 
 
-def document_from_lottery(found: Lottery) -> Document:
+def document_from_lottery(found: Lottery) -> doc.Document:
     """Describe several builds of a network: differences, and how many builds claims need."""
-    blocks: list[Block] = [
+    answers: dict[bool | None, tuple[str, doc.Tone]] = {
+        True: ("same", "good"), False: ("different", "bad"), None: ("unknown", "unclear"),
+    }  # fmt: skip
+    aspects = []
+    for each in found.aspects:
+        word, tone = answers[each.same]
+        aspects.append((each.name, doc.Cell(each.same, f"{word}: {each.text}", tone)))
+    blocks: list[doc.Block] = [
         _builds_table(found),
-        *note_lines(found.notes, tone="unclear"),
-        key_values("aspects", ((each.name, _aspect(each)) for each in found.aspects)),
+        *doc.note_lines(found.notes, tone="unclear"),
+        doc.key_values("aspects", aspects),
     ]
     if (spread := found.spread) is not None:
         needed = ", ".join(f"{claim}: {count}" for claim, count in spread.needed.items())
         within = f"± {_percent(spread.within)} from launch to launch"
         pairs = (
-            ("between builds", Cell(spread.between, f"± {_percent(spread.between)}")),
-            ("within one", Cell(spread.within, within)),
+            ("between builds", doc.Cell(spread.between, f"± {_percent(spread.between)}")),
+            ("within one", doc.Cell(spread.within, within)),
             ("claims need", f"{needed} builds a side (99 % confidence, 80 % power)"),
         )
-        blocks.append(key_values("spread", pairs))
+        blocks.append(doc.key_values("spread", pairs))
         if spread.between >= 0.01:
             words = (
                 f"Comparing one build of each cannot show differences below about "
                 f"{_percent(spread.range)}: use trtbench compare A.onnx B.onnx --builds 3, or one "
                 "timing cache for both."
             )
-            blocks.append(Text(words, "unclear"))
+            blocks.append(doc.Text(words, "unclear"))
     title = f"{len(found.draws)} builds of {_file_name(found.model)} by {found.builder}"
-    return document_from_blocks("lottery", blocks, title=title)
+    return doc.document_from_blocks("lottery", blocks, title=title)
 
 
-def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
+def document_from_networks(found: Sequence[NetworksCompared]) -> doc.Document:
     """Describe comparisons of networks by several builds of each."""
     sections = []
     for number, each in enumerate(found):
         names = [_file_name(side.model) for side in (each.candidate, each.baseline)]
-        blocks = (
-            Text(speed_sentence(each.comparison.verdicts[0], *names)),
-            verdict_table(each.comparison.verdicts, id=f"verdict_{number}"),
-            *undecided_reasons(each.comparison.verdicts, what="builds"),
-            Text(f"based on {each.mode}, {len(each.baseline.draws)} of each side"),
-            *_build_sides(each.baseline, each.candidate, number),
-        )
+        verdicts = each.comparison.verdicts
+        blocks: list[doc.Block] = [
+            doc.Text(speed_sentence(verdicts[0], *names)),
+            verdict_table(verdicts, id=f"verdict_{number}"),
+            *undecided_reasons(verdicts, what="builds"),
+            doc.Text(f"based on {each.mode}, {len(each.baseline.draws)} of each side"),
+        ]
+        for name, side in (("baseline", each.baseline), ("candidate", each.candidate)):
+            built = f"{name}: {_file_name(side.model)}, built by {side.builder}"
+            blocks += [doc.Text(built), _builds_table(side, id=f"{name}_{number}")]
+            if side.spread is not None:
+                between, within = map(_percent, (side.spread.between, side.spread.within))
+                blocks.append(doc.Text(f"± {between} between builds, ± {within} within one"))
         title = " against ".join(names) if len(found) > 1 else ""
-        sections.append(Section(f"networks_{number}", title, blocks))
-    return Document(sections=tuple(sections))
+        sections.append(doc.Section(f"networks_{number}", title, tuple(blocks)))
+    return doc.Document(sections=tuple(sections))
 
 
-def _builds_table(found: Lottery, *, id: str = "builds") -> Table:
+def _builds_table(found: Lottery, *, id: str = "builds") -> doc.Table:
     """Return a table of builds with their times and changes from the first."""
     first = found.draws[0].typical_s
 
@@ -393,36 +378,19 @@ def _builds_table(found: Lottery, *, id: str = "builds") -> Table:
         return draw.typical_s / first - 1 if draw.typical_s and first else None
 
     columns = (
-        column("build", "Build", "label"),
-        column("median_s", get="typical_s"),
-        column("change", "Against 1st", change, "change", rank=1),
-        column("build_s", "Built in", kind="time", rank=2),
-        column("size_bytes", "Size", kind="bytes", rank=3),
-        column("layers", "Layers", kind="right", rank=5),
-        column("sha256", "SHA-256", lambda draw: Cell(draw.sha256, draw.sha256[:12]), rank=4),
-        column("run", "Run", rank=6),
+        doc.column("build", "Build", "label"),
+        doc.column("median_s", get="typical_s"),
+        doc.column("change", "Against 1st", change, "change", rank=1),
+        doc.column("build_s", "Built in", kind="time", rank=2),
+        doc.column("size_bytes", "Size", kind="bytes", rank=3),
+        doc.column("layers", "Layers", kind="right", rank=5),
+        doc.column("sha256", "SHA-256", lambda x: doc.Cell(x.sha256, x.sha256[:12]), rank=4),
+        doc.column("run", "Run", rank=6),
     )
     count = found.spread.launches if found.spread else 1
     launches = "1 launch" if count == 1 else f"{count} launches in rounds"
     caption = f"median {found.metric} time of {launches}" if found.metric else None
-    return table(id, found.draws, columns, caption=caption)
-
-
-def _build_sides(baseline: Lottery, candidate: Lottery, number: int) -> Iterator[Block]:
-    for name, side in (("baseline", baseline), ("candidate", candidate)):
-        yield Text(f"{name}: {_file_name(side.model)}, built by {side.builder}")
-        yield _builds_table(side, id=f"{name}_{number}")
-        if side.spread is not None:
-            between, within = (_percent(p) for p in (side.spread.between, side.spread.within))
-            yield Text(f"± {between} between builds, ± {within} within one")
-
-
-def _aspect(aspect: Aspect) -> Cell:
-    words: dict[bool | None, tuple[str, Tone]] = {
-        True: ("same", "good"), False: ("different", "bad"), None: ("unknown", "unclear"),
-    }  # fmt: skip
-    word, tone = words[aspect.same]
-    return Cell(aspect.same, f"{word}: {aspect.text}", tone)
+    return doc.table(id, found.draws, columns, caption=caption)
 
 
 def _percent(part: float) -> str:
@@ -436,33 +404,35 @@ def _file_name(model: str) -> str:
 # ---- gates
 
 
-def rule_table(results: Sequence[GateResult]) -> Table:
+def rule_table(results: Sequence[GateResult]) -> doc.Table:
     """Return a table of gate rules with outcomes and measured values."""
-    tones: dict[str, Tone] = {"pass": "good", "fail": "bad", "unclear": "unclear"}
+    tones: dict[str, doc.Tone] = {"pass": "good", "fail": "bad", "unclear": "unclear"}
 
-    def outcome(each: GateResult) -> Cell:
+    def outcome(each: GateResult) -> doc.Cell:
         text = "FAIL" if each.outcome == "fail" else each.outcome
-        return Cell(each.outcome, text, tones[each.outcome])
+        return doc.Cell(each.outcome, text, tones[each.outcome])
 
     def measured(each: GateResult) -> str:
         return f"{each.message}{launches_hint(each.launches_needed)}"
 
     columns = (
-        column("outcome", "Outcome", outcome),
-        column("rule", "Rule", "rule.text"),
-        column("measured", "Measured", measured, fit="wrap"),
+        doc.column("outcome", "Outcome", outcome),
+        doc.column("rule", "Rule", "rule.text"),
+        doc.column("measured", "Measured", measured, fit="wrap"),
     )
-    return table("gate", results, columns)
+    return doc.table("gate", results, columns)
 
 
-def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) -> Document:
+def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) -> doc.Document:
     """Describe the outcomes of gates, and the errors of runs that failed."""
     alone = len(found) + len(failed) == 1
     sections = []
     for each in found:
-        blocks: list[Block] = [rule_table(each.results)]
+        blocks: list[doc.Block] = [rule_table(each.results)]
         told = tuple(result.message for result in each.results)
-        blocks += [Text(reason, "bad") for reason in each.closed_by if not reason.endswith(told)]
+        blocks += [
+            doc.Text(reason, "bad") for reason in each.closed_by if not reason.endswith(told)
+        ]
         if each.candidate is not None:
             sides = {"candidate": each.candidate}
             if each.compared is not None:
@@ -472,16 +442,16 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
             where = each.candidate.record.environment
             names = (where.label, *(gpu.name for gpu in where.gpus), where.cpu)
             facts.append(("machine", ", ".join(filter(None, names))))
-            blocks += [key_values("facts", facts), *statistics_blocks(sides)]
+            blocks += [doc.key_values("facts", facts), *statistics_blocks(sides)]
             blocks += finding_blocks(e for e in each.candidate.findings if e.severity == "error")
         answer = gate_answer(each.results, passed=each.open)
         id, title = ("gate", "") if alone else (f"gate_{each.name}", f"{each.name}: {answer}")
-        sections.append(Section(id, title, tuple(blocks)))
+        sections.append(doc.Section(id, title, tuple(blocks)))
     for broken in failed:
         reason = broken.facts.get("reason")
         words = f"not measured: {broken.reason}{f': {reason}' if reason else ''}"
-        block = Text(words, "bad")
-        sections.append(Section(f"gate_{broken.model}", f"{broken.model}: FAIL", (block,)))
+        block = doc.Text(words, "bad")
+        sections.append(doc.Section(f"gate_{broken.model}", f"{broken.model}: FAIL", (block,)))
     closed = [each.name for each in found if not each.open] + [each.model for each in failed]
     count = len(found) + len(failed)
     title = f"PASS ({count} of {count} models)"
@@ -489,13 +459,13 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
         title = f"FAIL: {len(closed)} of {count} models: {', '.join(closed)}"
     if alone and found:
         title = gate_answer(found[0].results, passed=found[0].open)
-    return Document(title=title, sections=tuple(sections))
+    return doc.Document(title=title, sections=tuple(sections))
 
 
 # ---- the difference of two runs, step by step
 
 
-def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
+def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> doc.Document:
     """Describe the steps that explain the difference between two runs."""
     at = ladder.a_s
     rows: list[tuple[str, str, str, float | None, float | None, str, str]] = [
@@ -511,28 +481,28 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
     rows.append(("unexplained", "", "", ladder.unexplained_s, None, "", ""))
     rows.append((labels[1], "", "", None, ladder.b_s, "", f"median {ladder.metric_b}"))
 
-    def difference_cell(row: Sequence[Any]) -> Cell:
+    def difference_cell(row: Sequence[Any]) -> doc.Cell:
         shown = row[1] or row[3] is not None
-        return Cell(row[3], text_from_difference(row[3]) if shown else "")
+        return doc.Cell(row[3], units.text_from_difference(row[3]) if shown else "")
 
-    def reached_cell(row: Sequence[Any]) -> Cell | Time:
-        return Cell(None, "") if row[4] is None else Time(row[4])
+    def reached_cell(row: Sequence[Any]) -> doc.Cell | doc.Time:
+        return doc.Cell(None, "") if row[4] is None else doc.Time(row[4])
 
     columns = (
-        column("rung", "", 0, fit="shorten"),
-        column("a", "From", 1, fit="shorten", rank=2),
-        column("b", "To", 2, fit="shorten", rank=2),
-        column("seconds_s", "Adds", difference_cell, "right"),
-        column("reached_s", "Reached", reached_cell, "right", rank=1),
-        column("evidence", "Known", 5, rank=3),
-        column("because", "Because", 6, fit="wrap"),
+        doc.column("rung", "", 0, fit="shorten"),
+        doc.column("a", "From", 1, fit="shorten", rank=2),
+        doc.column("b", "To", 2, fit="shorten", rank=2),
+        doc.column("seconds_s", "Adds", difference_cell, "right"),
+        doc.column("reached_s", "Reached", reached_cell, "right", rank=1),
+        doc.column("evidence", "Known", 5, rank=3),
+        doc.column("because", "Because", 6, fit="wrap"),
     )
     title, metric = f"From {labels[0]} to {labels[1]}", ladder.metric_a
     if metric == ladder.metric_b and ladder.a_s and ladder.b_s:
         title = faster_sentence(*labels, f"median {metric}", ladder.a_s, ladder.b_s)
-    return Document(
+    return doc.Document(
         title=title,
-        sections=(Section("ladder", "", (table("ladder", rows, columns),)),),
+        sections=(doc.Section("ladder", "", (doc.table("ladder", rows, columns),)),),
         data={
             "run": labels[0],
             "against": labels[1],
@@ -550,36 +520,36 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> Document:
 
 def document_from_demo(
     runs: Sequence[Run], scores: Mapping[str, Scores], compared: Mapping[int, Compared]
-) -> Document:
+) -> doc.Document:
     """Describe the results of the demo by precision and batch size."""
 
-    def rate(run: Run) -> Cell:
+    def rate(run: Run) -> doc.Cell:
         value = summary_of(run).items_per_s
-        return Cell(value, text_from_rate(value, what="items"))
+        return doc.Cell(value, units.text_from_rate(value, what="items"))
 
     def top1(run: Run) -> float:
         return scores[precision_of(run.record) or ""].scores[0].value
 
     heads = [summary_of(run).head for run in runs]
-    unit = common_unit(head.typical for head in heads if head)
-    p99 = headline(lambda head: quantile_cell(head.quantile(0.99), unit))
+    unit = units.common_unit(head.typical for head in heads if head)
+    p99 = headline(lambda head: quantile(head.quantile(0.99)))
     columns = (
-        column("model", get=lambda run: model_name(run.record)),
-        column("precision", get=lambda run: precision_of(run.record)),
-        column("batch", get="record.spec.batch"),
-        column("median_s", get=headline(lambda head: Time(head.median, head.median_interval))),
-        column("p99_s", get=p99),
-        column("items_per_s", "Throughput", rate, "right", rank=2),
-        column("top1", score_title("top1"), top1, "percent", rank=1),
-        column("size_bytes", get="record.spec.model.size_bytes"),
+        doc.column("model", get=lambda run: model_name(run.record)),
+        doc.column("precision", get=lambda run: precision_of(run.record)),
+        doc.column("batch", get="record.spec.batch"),
+        doc.column("median_s", get=headline(typical)),
+        doc.column("p99_s", get=p99),
+        doc.column("items_per_s", "Throughput", rate, "right", rank=2),
+        doc.column("top1", doc.score_title("top1"), top1, "percent", rank=1),
+        doc.column("size_bytes", get="record.spec.model.size_bytes"),
     )
-    sections = [Section("runs", "", (table("demo", runs, columns, unit=unit),))]
+    sections = [doc.Section("runs", "", (doc.table("demo", runs, columns, unit=unit),))]
     for batch, each in compared.items():
         verdicts = each.comparison.verdicts[:2]
-        blocks: tuple[Block, ...] = (
+        blocks: tuple[doc.Block, ...] = (
             verdict_table(verdicts, id=f"verdicts_{batch}"),
             *undecided_reasons(verdicts),
         )
-        sections.append(Section(f"batch-{batch}", f"INT8 against FP32, batch {batch}", blocks))
+        sections.append(doc.Section(f"batch-{batch}", f"INT8 against FP32, batch {batch}", blocks))
     created = max(run.record.created for run in runs)
-    return Document(created=created, sections=tuple(sections))
+    return doc.Document(created=created, sections=tuple(sections))
