@@ -53,8 +53,7 @@ def test_a_build_record_is_believed_if_it_speaks_of_the_same_bytes(
     Path(f"{engine}.json").write_text(told)
     run = made_run()
     model = run.record.spec.model.having(path=str(engine), format="engine", sha256="abc")
-    spec = run.record.spec.having(model=model)
-    record = run.record.having(spec=spec)
+    record = run.record.having(spec=run.record.spec.having(model=model))
     assert ("build" in with_known_files(Run(record=record, times=run.times)).extra) is taken
 
 

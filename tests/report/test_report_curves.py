@@ -1,5 +1,6 @@
 """Sections over one thing that runs differ in: rate, batch, and memory."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,18 +12,13 @@ from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Figure, Section, Table
 
 
-def run(
-    number: int, *, facts: dict[str, Any] | None = None, wall_s: float = 1.0, **spec: Any
-) -> Run:
-    batch = spec.pop("batch", 4)
+def run(number: int, *, batch: int = 4, facts: Any = None, **spec: Any) -> Run:
     times = made_times(500) if spec.get("rate_hz") else phased_times()
     made = made_run(times, id=f"run-{number}", batch=batch)
-    record = made.record.having(
-        spec=made.record.spec.having(**spec),
-        launches=(LaunchFacts(wall_s=wall_s),),
-        facts=facts or {},
+    launches, whole = (LaunchFacts(wall_s=1.0),), made.record.spec.having(**spec)
+    return replace(
+        made, record=made.record.having(spec=whole, launches=launches, facts=facts or {})
     )
-    return Run(record=record, times=times)
 
 
 def section(runs: list[Run], name: str) -> Section:
@@ -60,23 +56,20 @@ def test_what_ran_decides_which_runs_are_alike() -> None:
     def told(number: int, batch: int, streams: int) -> Run:
         made = run(number, batch=batch)
         conditions = {**made.record.conditions, "streams": Fact(value=streams)}
-        record = made.record.having(conditions=conditions)
-        return Run(record=record, times=made.times)
+        return replace(made, record=made.record.having(conditions=conditions))
 
     mixed = [told(0, 1, 1), told(1, 4, 4)]
     assert document_from_runs(mixed).section("throughput") is None
     surface = [told(n, batch, streams) for n, (batch, streams) in enumerate(
         (batch, streams) for batch in (1, 8) for streams in (1, 2))]  # fmt: skip
-    figure = next(
-        each for each in section(surface, "throughput").blocks if isinstance(each, Figure)
-    )
+    (figure,) = section(surface, "throughput").blocks
+    assert isinstance(figure, Figure)
     assert isinstance(figure.chart, Lines)
     assert len(figure.chart.panels[0].lines) == 2, "a curve for each number of streams"
     days = [told(n, 4, 1 + n % 2) for n in range(6)]
-    stamps = [f"2026-03-0{n + 1}T10:00:00+01:00" for n in range(len(days))]
     dated = [
-        Run(record=each.record.having(created=stamp), times=each.times)
-        for each, stamp in zip(days, stamps, strict=True)
+        replace(each, record=each.record.having(created=f"2026-03-0{n}T10:00:00+01:00"))
+        for n, each in enumerate(days, 1)
     ]
     figures = [each for each in section(dated, "history").blocks if isinstance(each, Figure)]
     assert len(figures) == 2, "two series, and no line between them"

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from made_runs import (
     WARNING,
@@ -21,20 +20,12 @@ from made_runs import (
 
 from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import Fact, Finding, Interval, Run
-from trtbench.core.samples import (
-    EngineGraph,
-    LayerProfile,
-)
 from trtbench.core.spec import TensorSpec
 from trtbench.report import document as documents
 from trtbench.report.charts import Lines
 from trtbench.report.compose import SECTIONS, document_from_runs
 from trtbench.report.renderers.terminal import text
-from trtbench.report.run_facts import (
-    device_names,
-    joules_per_item,
-    labels_from_runs,
-)
+from trtbench.report.run_facts import device_names, joules_per_item, labels_from_runs
 from trtbench.report.sections.summary import document_from_run, facts_of
 
 
@@ -123,49 +114,39 @@ def figure(document: documents.Document, id: str) -> documents.Figure:
     return next(each for each in document.figures() if each.id == id)
 
 
-def compared(verdict: Verdict) -> list[Run]:
-    baseline, candidate = made_run(id="a"), made_run(id="b", precision="int8")
+def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() -> None:
+    wrong = Finding(code="H03", severity="error", message="two inputs gave equal outputs")
+    baseline, candidate = made_run(id="a"), made_run(id="b", precision="int8", findings=(wrong,))
     baseline.extra["scores"] = made_score("top-1", 0.975)
     candidate.extra["scores"] = made_score("top-1", 0.962)
+    interval = Interval(low=0.48, high=0.52, level=0.99, meaning="")
+    verdict = Verdict(
+        metric="host", kind="faster", ratio=0.5, interval=interval, reason="", launches=10
+    )
     comparison = Comparison(baseline="a", candidate="b", design="duet", verdicts=(verdict,))
     candidate.extra["comparisons"] = [comparison]
-    return [baseline, candidate]
-
-
-def verdict(kind: str = "faster", ratio: float | None = 0.5) -> Verdict:
-    interval = Interval(low=0.48, high=0.52, level=0.99, meaning="") if ratio else None
-    facts = {"kind": kind, "ratio": ratio, "interval": interval}
-    return msgspec.convert(
-        {"metric": "host", "reason": "too few launches", "launches": 10, **facts},
-        Verdict,
-        from_attributes=True,
-    )
-
-
-def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() -> None:
-    document = document_from_runs(compared(verdict()))
+    document = document_from_runs([baseline, candidate])
     assert document.sections[0].id == "verdicts"
     first = document.sections[0].blocks[0]
     assert isinstance(first, documents.Text)
     assert first.text.startswith("int8 is 2.00x as fast as fp32 (1.92x to 2.08x, 99 %); measured")
     assert first.tone == "good"
     assert "10 launches" in first.text
-    assert "Top-1 96.20 % against 97.50 %" in first.text
-
-
-def kinds_table(profile: LayerProfile | None, graph: EngineGraph) -> documents.Table:
-    return table(document_from_runs([made_run(layers=profile, graph=graph)]), "layer_kinds")
+    assert "Top-1 96.20 % against 97.50 %; H03 found in the candidate" in first.text
 
 
 def test_layers_are_added_up_by_kind() -> None:
     profile = made_profile(7)
-    graph = made_graph(profile)
-    found = kinds_table(profile, graph)
+    timed = made_run(layers=profile, graph=made_graph(profile))
+    found, untimed = (
+        table(document_from_runs([run]), "layer_kinds")
+        for run in (timed, replace(timed, layers=None))
+    )
     total = sum(layer.typical_s for layer in profile.layers)
     assert sum(column(found, "time_s")) == pytest.approx(total)
     assert sum(column(found, "layers")) == 7
     assert set(column(found, "group")) == {"Convolution", "PointWise"}
-    assert not any(column(kinds_table(None, graph), "time_s"))
+    assert not any(column(untimed, "time_s"))
 
 
 def test_pictures_are_shown_once_and_missing_ones_not_at_all(tmp_path: Path) -> None:
@@ -187,9 +168,8 @@ def made(id: str, model: str, runtime: str, **spec: Any) -> Run:
 
 def half(run: Run) -> Run:
     """Say on record that the model was cast to half."""
-    fact = Fact(value="half", source="stated")
-    record = run.record.having(conditions={"precision": fact})
-    return replace(run, record=record)
+    conditions = {"precision": Fact(value="half", source="stated")}
+    return replace(run, record=run.record.having(conditions=conditions))
 
 
 def day() -> list[Run]:
@@ -223,25 +203,9 @@ def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:
     document = document_from_runs(day())
     for id in ("speed_benchmark", "percentiles", "inference_time_bar_all"):
         assert "different protocols (serve, gpu, pipeline)" in (figure(document, id).caption or "")
-    first = next(
-        block for block in document.sections[0].blocks if isinstance(block, documents.Text)
-    )
-    assert "different protocols" in first.text
-
-
-WRONG = Finding(code="H03", severity="error", message="two inputs gave equal outputs")
-
-
-def test_a_verdict_says_that_a_side_was_wrong() -> None:
-    baseline, other = day()[0], day()[3]
-    candidate = replace(other, record=other.record.having(findings=(WRONG,)))
-    verdict = Verdict(metric="host", kind="faster", ratio=0.5, interval=None, reason="", launches=8)
-    comparison = Comparison(baseline="t1", candidate="e1", design="launches", verdicts=(verdict,))
-    candidate.extra["comparisons"] = [comparison]
-    document = document_from_runs([baseline, candidate])
     first = document.sections[0].blocks[0]
     assert isinstance(first, documents.Text)
-    assert "H03 found in the candidate" in first.text
+    assert "different protocols" in first.text
 
 
 def test_findings_stand_beside_the_number_they_concern_and_are_explained() -> None:
@@ -256,12 +220,8 @@ def test_findings_stand_beside_the_number_they_concern_and_are_explained() -> No
         f"net.onnx: {number} GPU time, {number} host time per batch of 4 \\(medians\\), .* items/s"
     )
     assert re.fullmatch(answer, first)
-    assert [line[:12].strip() for line in shown] == [
-        "GPU time",
-        "host time",
-        "measured",
-        "findings",
-    ]
+    names = [line[:12].strip() for line in shown]
+    assert names == ["GPU time", "host time", "measured", "findings"]
     assert shown[-1].endswith("  the GPU is shared; host time: the CPU is contended (--explain)")
     words = " ".join(text(document_from_run(gpu, brief=True, explain=True), width=80).split())
     assert "warning H09 (host time): the CPU is contended found load 9 meaning waiting for" in words
