@@ -122,14 +122,13 @@ def quantile(found: Quantile) -> Cell | Time:
     return Cell(None, f"needs {needed} samples" if found.needed else units.MISSING)
 
 
-def protocol_warning(runs: Sequence[Run]) -> str | None:
-    """Return a warning if the runs have different protocols, else ``None``."""
+def with_protocols(words: str, runs: Sequence[Run]) -> str:
+    """Return a caption, with a warning if the runs have different protocols."""
     names = list(dict.fromkeys(protocol_of(run.record) for run in runs))
     if len(names) < 2:
-        return None
-    return (
-        f"Measured with different protocols ({', '.join(names)}): their times are not comparable."
-    )
+        return words
+    warning = f"Measured with different protocols ({', '.join(names)}):"
+    return f"{words} {warning} their times are not comparable.".lstrip()
 
 
 def joules_per_item(run: Run) -> float | None:

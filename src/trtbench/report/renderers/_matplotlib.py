@@ -74,7 +74,6 @@ def png_from_figure(figure: Figure) -> bytes:
         return np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
 
     def strip(text: str, columns: int, size: float, **look: Any) -> NDArray[np.uint8]:
-        """Draw wrapped text at the width of the chart."""
         lines = textwrap.wrap(clean_line(text), columns)
         page = Page(figsize=(charts.WIDTH_IN, len(lines) * size * 1.3 / 72 + 0.16))
         page.text(0.012, 0.5, "\n".join(lines), va="center", fontsize=size, **look)
@@ -235,7 +234,6 @@ def _note(
     coordinates: Any = "data",
     **look: Any,
 ) -> None:
-    """Draw small text next to a point."""
     look = {"fontsize": charts.SMALL_PT, "zorder": 5, **look}
     axes.annotate(clean_line(words), at, offset, coordinates, textcoords="offset points", **look)
 

@@ -233,8 +233,6 @@ def _score_table(evaluation: Evaluation) -> doc.Table:
 
 
 def _split_table(evaluation: Evaluation) -> doc.Table:
-    """Show the time of each step of processing an item."""
-
     def part(name: str, model: Evaluated) -> float | None:
         return model.split.item_parts_s.get(name)
 

@@ -101,7 +101,6 @@ def _series_blocks(series: history.Series, name: str) -> Iterator[doc.Block]:
 
 
 def _figure(series: history.Series, name: str) -> doc.Figure:
-    """Return a chart of runs over time with their levels and changes."""
     values = sorted(series.values)
     unit, scale = units.unit_for_seconds(values[len(values) // 2])
     x = [history.epoch_s(point.created) for point in series.points]

@@ -153,7 +153,7 @@ def _box_plot(rows: Sequence[_Row], unit: str, scale: float) -> doc.Figure:
         boxes.append(charts.Box(row.name, row.role, low, q1, median, q3, high, shown, beyond))
     title = "Runs side by side" if len(boxes) > 1 else "Latency as a box plot"
     words = "Box: quartiles and median. Whiskers: last sample within 1.5 times the box length."
-    caption = " ".join(filter(None, (words, run_facts.protocol_warning([row.run for row in rows]))))
+    caption = run_facts.with_protocols(words, [row.run for row in rows])
     return doc.Figure("speed_benchmark", title, charts.Boxes(axis, tuple(boxes)), caption)
 
 
@@ -226,8 +226,8 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> doc.Figure:
     drawn = [row.run for row in rows]
     y = charts.Axis(run_facts.headline_title(drawn), unit, "log" if wide else "linear")
     words = "Dotted: beyond the last percentile with enough effective samples."
-    caption = " ".join(filter(None, (words, run_facts.protocol_warning(drawn))))
     chart = charts.curves(charts.Axis("Percentile", scale="tail"), y, lines)
+    caption = run_facts.with_protocols(words, drawn)
     return doc.Figure("percentiles", "Latency by percentile", chart, caption)
 
 

@@ -342,7 +342,6 @@ def _unknown_text(diff: EngineDiff) -> Iterator[doc.Block]:
 
 
 def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
-    """Return a table of aligned layers, largest changes first."""
     moved = [each for each in diff.changes if each.a_s or each.b_s or diff.delta_s is None]
     shown = moved[:top]
     unit = common_unit(max(each.a_s, each.b_s) for each in shown)

@@ -25,12 +25,12 @@ from trtbench.report.run_facts import (
     device_names,
     headline,
     number_name,
-    protocol_warning,
     quantile,
     summary_of,
     title_of_key,
     typical,
     value_text,
+    with_protocols,
 )
 from trtbench.report.sections.findings import MEANINGS, TITLES, by_severity
 
@@ -49,8 +49,7 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
     samples = text_from_count(sum(len(run.times) for run in runs))
     models = len({model_name(run.record) for run in runs})
     of = f" of {counted(models, 'model')}" if models > 1 else ""
-    counts = f"{counted(len(runs), 'run')}{of}, {samples} samples."
-    text = " ".join(filter(None, (counts, protocol_warning(runs))))
+    text = with_protocols(f"{counted(len(runs), 'run')}{of}, {samples} samples.", runs)
 
     def typical_cell(head: ColumnSummary) -> doc.Cell:
         cell = doc.duration_cell(head.typical, bounds=head.median_interval, unit=unit)

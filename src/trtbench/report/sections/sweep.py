@@ -40,12 +40,12 @@ from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import (
     headline_title,
     labels_from_runs,
-    protocol_warning,
     quantile,
     shortened,
     summary_of,
     typical,
     unique_stem,
+    with_protocols,
 )
 from trtbench.report.sections.findings import group_findings, short_title
 from trtbench.report.sections.layers import PRECISIONS
@@ -296,8 +296,8 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     )
     axis = Axis(f"{headline_title(runs)}, mean per batch", unit, low=0)
     chart = Bars(axis, title, tuple(rows[:MOST_BARS]), groups, stacked=False)
-    first = f"The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else None
-    caption = " ".join(filter(None, (first, protocol_warning(runs)))) or None
+    first = f"The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else ""
+    caption = with_protocols(first, runs) or None
     yield doc.Figure("inference_time_bar_all", "Inference time of all runs", chart, caption)
 
 

@@ -371,7 +371,6 @@ def document_from_networks(found: Sequence[NetworksCompared]) -> doc.Document:
 
 
 def _builds_table(found: Lottery, *, id: str = "builds") -> doc.Table:
-    """Return a table of builds with their times and changes from the first."""
     first = found.draws[0].typical_s
 
     def change(draw: Draw) -> float | None:
