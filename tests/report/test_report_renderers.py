@@ -27,6 +27,7 @@ from PIL import Image
 
 from trtbench.analysis.findings.evidence import spaced
 from trtbench.core import units
+from trtbench.core.run import Interval
 from trtbench.report import charts
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Block, Cell, Document, Heading, Picture, Section, Table, Text
@@ -223,7 +224,8 @@ def test_json_gives_back_the_document(tmp_path: Path) -> None:
     ],
 )
 def test_digits_follow_the_interval(value: float, low: float, high: float, shown: str) -> None:
-    assert units.text_from_number(value, bounds=units.Ends(low, high)) == shown
+    bounds = Interval(low=low, high=high, level=0.95, meaning="")
+    assert units.text_from_number(value, bounds=bounds) == shown
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), float("inf")])
