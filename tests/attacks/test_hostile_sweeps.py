@@ -4,8 +4,6 @@ import errno
 import fcntl
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -29,10 +27,8 @@ BIDI, ESCAPE = "abc\u202etxt.exe", "\x1b[2Jgone"
 @pytest.mark.parametrize("run", ["../../precious", "/tmp", "..", "\x1b[2J", "a/b"])
 def test_a_journal_that_names_a_path_for_a_run_is_measured_again(tmp_path: Path, run: str) -> None:
     line = {"what": "done", "case": "k", "round": 0, "at": "2026-01-01"}
-    lines = [{**line, "run": run}, {**line, "run": "r1"}]
-    (tmp_path / sweep_records.JOURNAL).write_text(
-        "".join(json.dumps(each) + "\n" for each in lines)
-    )
+    lines = [json.dumps({**line, "run": each}) + "\n" for each in (run, "r1")]
+    (tmp_path / sweep_records.JOURNAL).write_text("".join(lines))
     journal = sweep_records.Journal(tmp_path)
     assert [each.run for each in journal.lines] == ["r1"]
     assert len(journal.notes) == 1
@@ -89,13 +85,8 @@ def test_a_tag_in_a_record_is_made_one(tmp_path: Path, tag: str) -> None:
 
 
 def test_a_sweep_whose_tag_steers_something_is_refused(tmp_path: Path) -> None:
-    outline = {
-        "name": "x",
-        "tag": ESCAPE,
-        "created": "",
-        "store": "/s",
-        "matrix": {"models": ["m.onnx"]},
-    }
+    matrix = {"models": ["m.onnx"]}
+    outline = {"name": "x", "tag": ESCAPE, "created": "", "store": "/s", "matrix": matrix}
     (tmp_path / "sweep.json").write_text(json.dumps(outline))
     with pytest.raises(InputError, match="tag"):
         sweep_records.read_outline(tmp_path)
@@ -123,16 +114,10 @@ def test_without_locks_a_second_process_is_refused_all_the_same(tmp_path: Path) 
     assert not (tmp_path / sweep_records.LOCK_FILE).exists()
 
 
-def dead_process() -> int:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    return gone.pid
-
-
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_dead_process_of_this_machine_does_not_count(tmp_path: Path) -> None:
     here = unfinished._host_identity()
-    (tmp_path / sweep_records.LOCK_FILE).write_text(f"{dead_process()}-{here}")
+    (tmp_path / sweep_records.LOCK_FILE).write_text(f"{records.dead_process()}-{here}")
     with sweep_records.Journal(tmp_path).locked():
         assert (tmp_path / sweep_records.LOCK_FILE).read_text().startswith(f"{os.getpid()}-")
 
@@ -140,13 +125,13 @@ def test_without_locks_a_dead_process_of_this_machine_does_not_count(tmp_path: P
 @pytest.mark.usefixtures("no_locks")
 @pytest.mark.parametrize("who", ["{pid}-other000.other000", "", "garbage", "\x1b[2J"])
 def test_without_locks_another_container_is_never_taken_for_dead(tmp_path: Path, who: str) -> None:
-    (tmp_path / sweep_records.LOCK_FILE).write_text(who.format(pid=dead_process()))
+    (tmp_path / sweep_records.LOCK_FILE).write_text(who.format(pid=records.dead_process()))
     with pytest.raises(UnavailableError) as found, sweep_records.Journal(tmp_path).locked():
         pass
     assert (tmp_path / sweep_records.LOCK_FILE).is_file()
     assert "\x1b" not in str(found.value)
     # The same holds for runs that it is filling: same host name and process, other machine.
-    work = tmp_path / f".partial-{dead_process()}-other000.other000-abcdef"
+    work = tmp_path / f".partial-{records.dead_process()}-other000.other000-abcdef"
     work.mkdir()
     assert unfinished.remove_abandoned(tmp_path) == 0
     assert work.is_dir()

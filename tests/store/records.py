@@ -1,6 +1,8 @@
 """Runs made up for the tests of the store, without measuring anything."""
 
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,13 @@ def add(store: Store, made: RunRecord | FailedRun, *, output: Path | None = None
     target = store.directory(made.id, output=output)
     store.add(made, path=target)
     return target
+
+
+def dead_process() -> int:
+    """The number of a process that has ended."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
 
 
 def counts(found):

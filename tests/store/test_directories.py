@@ -3,8 +3,6 @@
 import multiprocessing
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 
 import pytest
@@ -13,7 +11,6 @@ import records
 from trtbench.core.errors import InputError, StoreError
 from trtbench.core.run import FailedRun, Run
 from trtbench.host import files
-from trtbench.host import files as unfinished
 from trtbench.store import directory
 
 
@@ -49,14 +46,8 @@ def test_an_occupied_folder_is_refused_and_an_empty_one_taken(tmp_path):
     assert isinstance(directory.read_run(tmp_path / "empty"), FailedRun)
 
 
-def dead_pid() -> int:
-    child = subprocess.Popen([sys.executable, "-c", "pass"])
-    child.wait()
-    return child.pid
-
-
 def test_only_the_unfinished_of_dead_processes_of_this_machine_is_removed(tmp_path):
-    dead = dead_pid()
+    dead = records.dead_process()
     here = files.partial_name(tmp_path).name.split("-")[2]  # the kernel, and the container on it
     kernel, _, _ = here.partition(".")
     abandoned = tmp_path / f"{files.PARTIAL}{dead}-{here}-abc123"
@@ -80,7 +71,7 @@ def test_only_temporary_files_of_own_dead_processes_are_removed(tmp_path, monkey
     (tmp_path / "tmp").mkdir()
     with files.temporary_folder() as own:
         assert own.stat().st_mode & 0o777 == 0o700
-        name = own.name.replace(f"-{os.getpid()}-", f"-{dead_pid()}-")
+        name = own.name.replace(f"-{os.getpid()}-", f"-{records.dead_process()}-")
         (own.parent / name).mkdir()
         (own.parent / f"{name}_2026-11-16_01-02-03.json").touch()  # as ONNX Runtime names a trace
         (tmp_path / "precious").mkdir()
@@ -92,8 +83,8 @@ def test_only_temporary_files_of_own_dead_processes_are_removed(tmp_path, monkey
             others.append(own.parent / f"{name}-anothers")
             others[-1].mkdir()
             os.chown(others[-1], 12345, 12345)
-        unfinished.remove_temporary.cache_clear()
-        unfinished.remove_temporary()
+        files.remove_temporary.cache_clear()
+        files.remove_temporary()
         assert sorted(own.parent.iterdir()) == sorted([own, *others])
         assert (tmp_path / "precious").is_dir()
     assert not own.exists()
@@ -101,7 +92,7 @@ def test_only_temporary_files_of_own_dead_processes_are_removed(tmp_path, monkey
 
 def test_a_directory_that_is_held_is_not_taken_for_abandoned(tmp_path, monkeypatch):
     """As seen from another container on the same host: the number of the process says nothing."""
-    monkeypatch.setattr(unfinished, "_is_dead", lambda signature: True)
+    monkeypatch.setattr(files, "_is_dead", lambda signature: True)
     with files.scratch_directory(tmp_path) as folder:
         assert files.remove_abandoned(tmp_path) == 0
         assert folder.is_dir()

@@ -176,7 +176,12 @@ def variables_from_text(text: object) -> dict[str, str]:
 def variables_of(record: RunRecord) -> dict[str, str]:
     """Return the environment variables that matter for the device of a run, with values."""
     recorded = variables_from_text(record.environment.extra.get("variables"))
-    places = ("any", "gpu" if _on_gpu(record) else "cpu")
+    # On a GPU: it executed an engine, or its conditions name a GPU.
+    providers = str(known_value(record.conditions.get("providers")) or "").split(",")
+    elsewhere = {*providers} - {"", "CPUExecutionProvider"}
+    named = known_value(record.conditions.get("device")) is not None
+    on_gpu = record.facts.get("executes_engine") or elsewhere or named
+    places = ("any", "gpu" if on_gpu else "cpu")
     return {
         name: value
         for name, value in recorded.items()
@@ -187,14 +192,6 @@ def variables_of(record: RunRecord) -> dict[str, str]:
 def result_changing(names: Iterable[str]) -> list[str]:
     """Return the variables that change what is computed, or what a time means."""
     return [name for name in names if (each := variable_of(name)) and each.changes_results]
-
-
-def _on_gpu(record: RunRecord) -> bool:
-    """Whether a run used a GPU: it executed an engine, or its conditions name a GPU."""
-    providers = str(known_value(record.conditions.get("providers")) or "").split(",")
-    elsewhere = {*providers} - {"", "CPUExecutionProvider"}
-    named = known_value(record.conditions.get("device")) is not None
-    return bool(record.facts.get("executes_engine") or elsewhere or named)
 
 
 def without_tf32(conditions: dict[str, Fact], variables: Mapping[str, str]) -> dict[str, Fact]:
@@ -262,11 +259,6 @@ def inputs_of(record: RunRecord) -> str:
         return ", ".join(text_from_shape(each.shape) for each in record.inputs)
     given = ", ".join("x".join(map(str, shape)) for shape in record.spec.shapes.values())
     return given or f"batch {record.known_items or 'unknown'}"
-
-
-def _options_text(record: RunRecord) -> str:
-    # The path of trtexec says nothing about what it measured.
-    return " ".join(f"{k}={v}" for k, v in options_of(record).items() if k != "binary")
 
 
 def _condition(name: str) -> Callable[[RunRecord], Scalar]:
@@ -390,8 +382,9 @@ PROPERTIES: list[Property] = [
     Property("threads", "threads", lambda r: threads_of(r), write="{} threads".format,
              asked=("threads",), compare="note", checked=True, computes=True,
              title_text=lambda r: counted(n, "thread") if (n := threads_of(r)) else ""),
-    Property("options", "options", _options_text, usual="", asked=("options", "extra_args"),
-             within="runtime", compare=None,
+    Property("options", "options",  # the path of trtexec says nothing about what it measured
+             lambda r: " ".join(f"{k}={v}" for k, v in options_of(r).items() if k != "binary"),
+             usual="", asked=("options", "extra_args"), within="runtime", compare=None,
              title_text=lambda r: ", ".join(f"{k}={v}" for k, v in options_of(r).items())),
     _hidden("arguments", "arguments for the program", lambda r: arguments_of(r), compare="note"),
     _hidden("variables", "environment variables", lambda r: variables_of(r), title="part",

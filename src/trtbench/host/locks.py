@@ -1,8 +1,7 @@
 """A lock for each device, shared by all processes of a machine: one measurement at a time.
 
-The kernel releases a lock when its holder dies, so a crash never leaves one behind. The package
-``filelock`` is not used: it truncates the file that names the holder, follows links in a folder
-that everyone may write to, and cannot lock a folder.
+The kernel releases a lock when its holder dies, so a crash never leaves one behind.
+``docs/design.md`` says why the package filelock is not used.
 """
 
 import contextlib

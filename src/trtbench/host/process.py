@@ -216,8 +216,8 @@ def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
 def module_command(module: str, *, python: str | None = None) -> list[str]:
     """Return a command line for a module of this package; the working folder is not searched."""
     package = Path(__file__).resolve().parents[1]
-    names = {"init": str(package / "__init__.py"), "folder": str(package), "module": module}
-    code = _BOOTSTRAP.format(**names)
+    init = str(package / "__init__.py")
+    code = _BOOTSTRAP.format(init=init, folder=str(package), module=module)
     return [python or sys.executable, "-c", code]
 
 

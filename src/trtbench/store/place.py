@@ -30,7 +30,6 @@ MOST_RUNS = 1_000_000
 LIST_S = 600.0  # how long a list of runs or files may take
 _ATOMIC = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}
 """Storage that writes a file whole or not at all; elsewhere a file is written, then renamed."""
-_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +145,10 @@ class RemoteRuns:
             fsspec = importlib.import_module("fsspec")
             files, root = fsspec.core.url_to_fs(url)
         except ImportError as problem:
-            package = _PACKAGES.get(self._scheme)
             raise UnavailableError(
                 f"runs at {mask(url)} need a library that is not installed",
-                facts={"reason": problem},
-                fix="pip install 'trtbench[remote]'" + (f" {package}" if package else ""),
+                facts={"reason": problem},  # fsspec names the one for this kind of URL
+                fix="pip install 'trtbench[remote]'",
             ) from None
         except Exception as problem:
             raise StoreError(
