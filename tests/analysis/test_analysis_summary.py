@@ -130,16 +130,6 @@ def test_bins_and_blocks_do_not_change_what_is_counted() -> None:
     assert summaries.effective_samples_at(series, 1.0) / 200_000 == pytest.approx(fine, rel=0.5)
 
 
-def wandering(random: np.random.Generator, count: int, *, remembers: float) -> Column:
-    phi = 1 - 1 / remembers
-    noise = random.normal(size=count) * np.sqrt(1 - phi * phi)
-    level, found = random.normal(), np.empty(count)
-    for index in range(count):
-        level = phi * level + noise[index]
-        found[index] = level
-    return found
-
-
 @pytest.mark.parametrize("count", [500, 4000, 12_000])
 def test_no_percentile_is_shown_beyond_a_hidden_one(count: int) -> None:
     random = np.random.default_rng(count)
@@ -147,7 +137,8 @@ def test_no_percentile_is_shown_beyond_a_hidden_one(count: int) -> None:
     sides = ((0.75, 0.9, 0.95, 0.99, 0.999), (0.25, 0.1, 0.05, 0.01))
     for remembers in (30, 300, 3000) * 4:
         # A slow drift and rare, scattered disturbances: the tail alone looks independent.
-        series = 2 * wandering(random, count, remembers=remembers) + random.normal(size=count)
+        drift = ar1(random, count, phi=1 - 1 / remembers, sd=2.0)
+        series = drift + random.normal(size=count)
         series += (random.random(count) < 0.02) * random.exponential(8, count)
         for launches in ([series], [series[: count // 2], series[count // 2 :]]):
             summary = summaries.summarize_column("host", launches)
@@ -162,10 +153,10 @@ def test_no_percentile_is_shown_beyond_a_hidden_one(count: int) -> None:
 def test_intervals_of_shown_percentiles_hold_what_they_state() -> None:
     """A quick share of benchmarks/coverage.py; nominal 95 %, and chance allows a few misses."""
     random = np.random.default_rng(1)
-    truth = {0.9: 1.2816, 0.95: 1.6449, 0.99: 2.3263}
+    truth = {q: 1 + stats.norm.ppf(q) for q in (0.9, 0.95, 0.99)}
     held = []
     for _ in range(60):
-        summary = summaries.summarize_column("host", [wandering(random, 6000, remembers=10)])
+        summary = summaries.summarize_column("host", [ar1(random, 6000, phi=0.9, sd=1.0)])
         for q, value in truth.items():
             interval = summary.quantile(q).interval
             if interval is not None:
@@ -231,7 +222,9 @@ def test_throughput_comes_from_the_wall_then_from_host_times_then_from_stamps() 
     begin = np.arange(10) * 0.5
     stamps = {"start_h2d": begin, "end_d2h": begin + 1.0}
     device = IterationTimes(latency=np.full(10, 1.0), stamps=stamps)
-    assert summaries.summarize(device).queries_per_s == pytest.approx(10 / 5.5)
+    stamped = summaries.summarize(device)
+    assert stamped.queries_per_s == pytest.approx(10 / 5.5)
+    assert stamped.throughput_from == "device stamps"
     assert summaries.summarize(IterationTimes(latency=np.full(10, 1.0))).queries_per_s is None
     nothing = summaries.summarize(IterationTimes())
     assert (nothing.columns, nothing.queries_per_s) == ((), None)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from analysis_values import run
 from trtbench.analysis.findings import findings_from_run
@@ -33,16 +32,6 @@ def test_without_a_graph_the_host_decides_and_the_level_wanders(beside: Path) ->
     wandered = segment(plain.times.durations()["gpu"])
     assert wandered.kind != "flat"
     assert wandered.largest_change > 0.05
-
-
-def test_throughput_is_what_trtexec_defines(beside: Path) -> None:
-    graph = real(beside, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
-    summary = summarize(graph.times)
-    assert summary.throughput_from == "device stamps"
-    assert summary.queries_per_s is not None
-    stamps = graph.times.stamps
-    span = stamps["end_d2h"].max() - stamps["start_h2d"].min()
-    assert summary.queries_per_s == pytest.approx(len(graph.times) / span)
 
 
 def test_seventeen_thousand_samples_may_be_worth_very_few(beside: Path) -> None:
