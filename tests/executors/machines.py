@@ -72,6 +72,18 @@ def kill_with_children(pid: int) -> None:
             each.kill()
 
 
+def processes(words: str, folder: Path) -> list[psutil.Process]:
+    """Processes of a machine that were started with these words."""
+    found = []
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            line = "\n".join(each.cmdline())
+            place = line + str(each.cwd())
+            if words in line and str(folder) in place and each.name().startswith("python"):
+                found.append(each)
+    return found
+
+
 def hosts_file(tmp_path: Path, sshd: dict[str, object], clocked: Path, *names: str) -> Path:
     """Hosts that believe they are machines of their own, though they are one."""
     blocks = []

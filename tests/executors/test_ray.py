@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import runs
+from machines import processes
 from ports import listens
 
 from trtbench.core.errors import JobError
@@ -31,12 +32,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("ma
 COUNT = 18
 
 
-def join(address: str):
-    from trtbench.executors.ray import RayExecutor
-
-    return RayExecutor(ExecutorSettings(address=address))
-
-
 def no_overlap(spans: list[tuple[str, float, float]]) -> bool:
     return all(a[2] <= b[1] for a, b in itertools.pairwise(spans))
 
@@ -44,7 +39,8 @@ def no_overlap(spans: list[tuple[str, float, float]]) -> bool:
 def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
     for name in ("a", "b", "c"):
         nodes.add(name)
-    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
+    executor = RayExecutor(ExecutorSettings(address=nodes.cluster.address))
+    store = Store(tmp_path / "store")
     assert executor.width(Needs()) == 3
     specs = [
         runs.quick_spec(tmp_path, runtime="clocked", options={"case": str(number), "sleep": "0.3"})
@@ -74,25 +70,15 @@ def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
         assert no_overlap(nodes.spans(name)), name
 
 
-def measuring(folder: Path) -> list[int]:
-    """Processes that measure on the nodes of a test."""
-    found = []
-    for each in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            words = "\n".join(each.cmdline())
-            if "trtbench.worker" in words and str(folder) in words:
-                found.append(each.pid)
-    return found
-
-
 def test_who_is_interrupted_leaves_nothing_that_goes_on_measuring(nodes, tmp_path):
     nodes.add("a")
-    executor, store = join(nodes.cluster.address), Store(tmp_path / "store")
+    executor = RayExecutor(ExecutorSettings(address=nodes.cluster.address))
+    store = Store(tmp_path / "store")
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt() -> None:
-        wait_for(lambda: measuring(tmp_path / "a"))
+        wait_for(lambda: processes("trtbench.worker", tmp_path / "a"))
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
@@ -101,7 +87,7 @@ def test_who_is_interrupted_leaves_nothing_that_goes_on_measuring(nodes, tmp_pat
             run_bench(spec, store=store, execution=Execution(executor=executor))
     finally:
         signal.signal(signal.SIGINT, before)
-    wait_for(lambda: not measuring(tmp_path / "a"))
+    wait_for(lambda: not processes("trtbench.worker", tmp_path / "a"))
     assert store.index.find() == []
     executor.close()
 

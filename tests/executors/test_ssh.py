@@ -1,6 +1,5 @@
 """A real sshd on the loopback address: requests go, directories come back."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -9,10 +8,9 @@ import threading
 from contextlib import nullcontext
 from pathlib import Path
 
-import psutil
 import pytest
 import runs
-from machines import hosts_file, kill_with_children, ssh_server
+from machines import hosts_file, kill_with_children, processes, ssh_server
 
 import models
 from disks import small_disk
@@ -125,18 +123,6 @@ def test_a_full_disk_there_is_said_and_leaves_no_half_of_a_file(tmp_path, sshd, 
         assert "No space left on device" in error.facts["reason"]
         assert error.fix == f"free space on the disk of {kept} on the host"
         assert [each for each in kept.rglob("*") if each.is_file()] == []
-
-
-def processes(words: str, folder: Path) -> list[psutil.Process]:
-    """Processes of a host that were started with these words."""
-    found = []
-    for each in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            line = "\n".join(each.cmdline())
-            place = line + str(each.cwd())
-            if words in line and str(folder) in place and each.name().startswith("python"):
-                found.append(each)
-    return found
 
 
 @pytest.mark.parametrize(
