@@ -46,19 +46,6 @@ def test_a_complete_log_is_understood() -> None:
     assert (a.name, y.name, y.shape, y.dtype) == ("a", "y", (4, 10), "float16")
 
 
-def test_option_values_are_whole_and_labels_may_repeat() -> None:
-    run = read(logs.log_10())
-    assert run.option("Memory Pools") == "workspace: 64 MiB, dlaSRAM: default"
-    assert run.option("Tempfile Controls") == "{ in_memory: allow, temporary: deny }"
-    assert run.option("Device 0") == '"Test GPU" UUID: GPU-0:1:2'
-    assert run.option("Dump refittable layers") == "Disabled"
-    section = run.section("Build Options")
-    assert section is not None
-    shapes = [value for label, value in section.entries if label == "Input build shape"]
-    assert shapes == ["a=1x3+2x3+4x3", "b:0=1+2+4"]
-    assert run.sections[0].name == "Model Options"
-
-
 def test_build_facts() -> None:
     facts = read(logs.log_10()).facts
     assert (facts.parse_s, facts.build_s, facts.generate_s) == (0.25, 8.25, 7.5)
@@ -230,11 +217,13 @@ def test_7_states_an_implicit_batch_and_5_waits_for_every_query() -> None:
 (RUN,) = read_log(logs.log_10(), where="x.log").runs
 
 
-def test_build_sections_are_whole() -> None:
+def test_option_values_are_whole_and_labels_may_repeat() -> None:
+    assert RUN.option("Dump refittable layers") == "Disabled"
     document = build_metadata_from_log(RUN)
     assert list(document)[:3] == ["model_options", "build_options", "device_information"]
     build = document["build_options"]
     assert build["Memory Pools"] == "workspace: 64 MiB, dlaSRAM: default"
+    assert build["Tempfile Controls"] == "{ in_memory: allow, temporary: deny }"
     assert build["Input build shape"] == ["a=1x3+2x3+4x3", "b:0=1+2+4"]
     assert document["device_information"]["Device 0"] == '"Test GPU" UUID: GPU-0:1:2'
     assert document["build_facts"]["engine_bytes"] == int(12.5 * 2**20)

@@ -67,15 +67,11 @@ def test_what_trtexec_cannot_do_is_an_error_before_it_runs(changes: dict[str, An
 
 
 def test_profile_and_its_separate_run() -> None:
-    spec = specs.RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline", profile=True)
-    for version, separate in (("8.6.1", True), ("10.9", True), ("11.1", False)):
-        command = bench_command(
-            spec, binary="t", abilities=abilities_of_version(version), folder="o"
-        )
-        assert ("--separateProfileRun" in command) is separate
-        assert "--exportProfile=o/profile.json" in command
-        assert "--exportTimes=o/times.json" in command
-        assert {"--exportLayerInfo=o/graph.json", "--profilingVerbosity=detailed"} <= {*command}
+    for version in VERSIONS:
+        command = bench(version, profile=True)
+        assert ("--separateProfileRun" in command) is (version != "11.1")
+        assert {"--exportProfile=out/profile.json", "--exportTimes=out/times.json"} <= {*command}
+        assert {"--exportLayerInfo=out/graph.json", "--profilingVerbosity=detailed"} <= {*command}
 
 
 def test_a_profile_in_the_timed_run_leaves_no_times() -> None:

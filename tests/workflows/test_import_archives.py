@@ -51,7 +51,6 @@ FORMS: dict[str, Callable[[Files], bytes]] = {
     "plain.zip": lambda files: as_zip(files, how=zipfile.ZIP_STORED),
     "logs.tar": as_tar,
     "logs.tar.gz": lambda files: gzip.compress(as_tar(files)),
-    "logs.tgz": lambda files: gzip.compress(as_tar(files)),
     "logs.tar.bz2": lambda files: bz2.compress(as_tar(files)),
     "logs.tar.xz": lambda files: lzma.compress(as_tar(files)),
     "no-ending": as_zip,

@@ -68,15 +68,6 @@ def test_the_users_engine_is_hashed(tmp_path: Path, store: Store) -> None:
         bring(tmp_path / "run", store=store, engine=engine)
 
 
-def test_an_engine_that_the_command_names_is_found(tmp_path: Path, store: Store) -> None:
-    folder = leftovers.run_set(tmp_path / "set", "bench", engine="models/net.engine")
-    (folder / "models").mkdir()
-    (folder / "models" / "net.engine").write_bytes(b"ftrt" + bytes(60))
-    result = bring(folder, store=store)
-    assert only(result).record.spec.model.sha256 is not None
-    assert result.unused == ()
-
-
 def test_times_go_to_the_run_whose_numbers_they_reproduce(tmp_path: Path, store: Store) -> None:
     first, second = (leftovers.times_text(seed=s, gpu_ms=g) for s, g in ((1, 2.0), (2, 3.0)))
     (tmp_path / "sweep.log").write_text(
@@ -123,12 +114,16 @@ def test_a_command_that_names_files_claims_them(tmp_path: Path, store: Store) ->
     times = leftovers.times_text()
     flags = "--exportTimes=out/a.json --exportProfile=b.json --exportLayerInfo=c.json"
     (tmp_path / "out").mkdir()
-    (tmp_path / "night.log").write_text(leftovers.log_text(times, flags=flags))
+    text = leftovers.log_text(times, flags=flags, engine="out/net.engine")
+    (tmp_path / "night.log").write_text(text)
     (tmp_path / "out" / "a.json").write_text(times)
+    (tmp_path / "out" / "net.engine").write_bytes(b"ftrt" + bytes(60))
     (tmp_path / "b.json").write_text(leftovers.profile_text())
     (tmp_path / "c.json").write_text(leftovers.graph_text())
-    found = only(bring(tmp_path, store=store))
-    assert set(found.parts) == {"log", "times", "profile", "graph"}
+    result = bring(tmp_path, store=store)
+    assert set(only(result).parts) == {"log", "times", "profile", "graph", "plan"}
+    assert only(result).record.spec.model.sha256 is not None
+    assert result.unused == ()
 
 
 def test_layer_information_of_another_engine_stays_out(tmp_path: Path, store: Store) -> None:

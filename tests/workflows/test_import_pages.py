@@ -105,18 +105,3 @@ def test_a_name_is_the_heading_above_a_summary_and_no_part_of_a_sentence(
     page = "\n\n".join(("## net a", summary(0), sentence, summary(1), "## net b", summary(2)))
     names = [each.spec.model.name for each in runs_of(page, tmp_path, store)]
     assert names == ["page: net a", "page", "page: net b"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "&&&& RUNNING TensorRT.sample_uff_mnist # ./sample_uff_mnist\n"
-        "Average over 10 runs is 0.08 ms.\n&&&& PASSED TensorRT.sample_uff_mnist\n",
-        "Our server\nThroughput: 120 qps\np99 12 ms\n",
-        "Average over 10 runs is 12.5 ms\n",
-    ],
-)
-def test_a_sample_program_or_one_number_in_a_text_is_no_run(
-    text: str, tmp_path: Path, store: Store
-) -> None:
-    assert runs_of(text, tmp_path, store) == []
