@@ -389,11 +389,8 @@ def warmup_ms_of(run: LogRun) -> float | None:
     match = _WARMUP.search(run.option("Duration") or "")
     if match:
         return float(match[1])
-    for word in run.arguments:
-        flag, _, value = word.partition("=")
-        if flag == "--warmUp" and value.replace(".", "", 1).isdecimal():
-            return float(value)
-    return None
+    given = run.flags.get("--warmUp", "")
+    return float(given) if given.replace(".", "", 1).isdecimal() else None
 
 
 @dataclass(eq=False, kw_only=True)
@@ -548,8 +545,7 @@ def _join_named(drafts: list[Draft]) -> None:
     owners = {slot: [d for d in drafts if slot in d.parts] for slot in _NAMED_BY.values()}
     for draft in drafts:
         log = draft.log
-        for word in log.arguments if log is not None else ():
-            flag, _, named = word.partition("=")
+        for flag, named in log.flags.items() if log is not None else ():
             slot, name = _NAMED_BY.get(flag, ""), named.replace("\\", "/").rsplit("/", 1)[-1]
             for owner in owners[slot] if slot and named else ():
                 part = owner.parts.get(slot)

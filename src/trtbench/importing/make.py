@@ -224,8 +224,8 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun
     if stated.request.tensorrt:
         log = log.having(version=stated.request.tensorrt)
     conditions = _conditions(draft, log, IterationTimes(), stated, (), ())
-    loads = any(word.startswith("--loadEngine") for word in log.arguments)
-    stage = "load" if loads and log.sections else "build" if log.sections else "start"
+    doing = "load" if "--loadEngine" in log.flags else "build"
+    stage = doing if log.sections else "start"
     error = log_conditions.cause_of_failure(log)
     if error is not None:
         reason = f"{error.text} ({error.meaning})" if error.meaning else error.text
@@ -493,17 +493,13 @@ def _spec(
         transfers=conditions["transfers"].value is not False,
         spin_wait=conditions["spin_wait"].value is True,
         profile="profile" in draft.parts or (log.option("Profile") or "").startswith("Enabled"),
-        separate_profile_run=log.command is None or "--separateProfileRun" in log.arguments
+        separate_profile_run=log.command is None or "--separateProfileRun" in log.flags
         if separate is None
         else separate.startswith("Enabled"),
         precision=next((name for name in _PRECISIONS if name in words), None),
         options=options,
         extra_args=tuple(word for word in log.arguments if word.startswith(_DECIDING)),
     )
-
-
-def _given(log: LogRun) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in log.arguments if "=" in word)
 
 
 def _model(draft: Draft, log: LogRun) -> ModelRef:
@@ -517,8 +513,7 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
     elif draft.of_torch:
         path = str(draft.value("torch").model_path or "unknown")
     else:
-        given = _given(log)
-        words = [given.get(flag) for flag in _MODEL_FLAGS]
+        words = [log.flags.get(flag) for flag in _MODEL_FLAGS]
         words = [None if word and "$" in word else word for word in words]  # a shell's variable
         words += [log.option(label) for label in _MODEL_OPTIONS]
         for slot in _SUMMARIES:
@@ -545,8 +540,7 @@ def _facts(
     reported: dict[str, core.Scalar],
 ) -> dict[str, core.Scalar]:
     config: toolkits.RunConfig | None = draft.value("run_config")
-    given = _given(log)
-    engines = [given.get(flag) for flag in ("--loadEngine", "--saveEngine")]
+    engines = [log.flags.get(flag) for flag in ("--loadEngine", "--saveEngine")]
     engines += [log.option(label) for label in ("Load engine", "Save engine")]
     built = draft.parts["build_log"].value.facts if "build_log" in draft.parts else log.facts
     facts: dict[str, core.Scalar | None] = {

@@ -91,7 +91,7 @@ def _implied(value: Scalar) -> Fact:
 
 
 def _has_flag(run: LogRun, *flags: str) -> bool:
-    return any(word.partition("=")[0] in flags for word in run.arguments)
+    return not run.flags.keys().isdisjoint(flags)
 
 
 def _switch(run: LogRun, name: str) -> Fact:
@@ -118,8 +118,7 @@ def _switch(run: LogRun, name: str) -> Fact:
 def _number(run: LogRun, labels: Sequence[str], flags: Sequence[str]) -> int | None:
     """Return an integer from the printed options, else from the command line."""
     printed = [(run.option(label) or "").removesuffix("ms") for label in labels]
-    words = (word.partition("=") for word in run.arguments)
-    given = [value for flag, _, value in words if flag in flags]
+    given = (run.flags.get(flag, "") for flag in flags)
     for text in (*printed, *given):
         if text.isascii() and text.isdecimal() and len(text) < 10:
             return int(text)
@@ -162,8 +161,7 @@ def _batch(run: LogRun) -> Fact:
 
 def shapes_from_command(run: LogRun) -> dict[str, tuple[int, ...]]:
     """Return the shapes that a command asks for; without ``--shapes``, the optimum ones."""
-    words = dict(word.partition("=")[::2] for word in run.arguments)
-    given = words.get("--shapes") or words.get("--optShapes") or ""
+    given = run.flags.get("--shapes") or run.flags.get("--optShapes") or ""
     return {
         name.strip("'\""): tuple(int(size) for size in sizes.split("x"))
         for name, sizes in _SHAPE.findall(given)

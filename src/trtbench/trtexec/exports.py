@@ -73,8 +73,12 @@ def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list
         return [_STRICT.decode(data)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
         text = text_from_bytes(data, where=where, expected=expected)
-    text = with_json_constants(_LONE_SURROGATE.sub(r"\\ufffd", text))
+    text = _LONE_SURROGATE.sub(r"\\ufffd", text)
     position, documents = after_space(text, 0), []
+    try:
+        value_from_text(text, where=where, offset=position)
+    except ParseError:
+        text = with_json_constants(text)  # slow
     while position < len(text):
         value, position = value_from_text(text, where=where, offset=position)
         documents.append(value)

@@ -1002,7 +1002,7 @@ class _RunReader:
             sections=tuple(
                 log_values.LogSection(name=name, entries=tuple(e)) for name, e in self.sections
             ),
-            facts=log_values.BuildFacts(**self.facts.values, onnx=self.facts.onnx),
+            facts=log_values.BuildFacts(**self.facts.values),
             trace=self.trace.trace(),
             inputs=tuple(self.facts.tensors["input"]),
             outputs=tuple(self.facts.tensors["output"]),

@@ -201,6 +201,11 @@ class LogRun(Value, frozen=True, kw_only=True):
         """The arguments of the command; trtexec prints it without quotes, even around spaces."""
         return _arguments(self.command or "")
 
+    @property
+    def flags(self) -> dict[str, str]:
+        """The values of the flags of the command; empty for a flag without one."""
+        return dict(word.partition("=")[::2] for word in self.arguments)
+
 
 class LogText(NamedTuple):
     """The runs in a text."""
@@ -288,7 +293,6 @@ class FactCollector:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self.onnx: dict[str, str] = {}
         self.tensors: dict[str, list[TensorSpec]] = {"input": [], "output": []}
 
     def add(self, text: str, *, library: bool) -> bool:
@@ -311,7 +315,7 @@ class FactCollector:
             elif field == "timing_cache":
                 self.values[field] = match[1].lower()
             elif field == "onnx":
-                self.onnx[match[1]] = match[2].strip()
+                self.values.setdefault(field, {})[match[1]] = match[2].strip()
             elif len(side := self.tensors[match[1].lower()]) < MOST_TENSORS:
                 shape = tuple(int(part) for part in match[3].split("x") if 0 < len(part) < 19)
                 # TensorRT up to 10.14 does not print the type of a binding.
