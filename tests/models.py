@@ -75,21 +75,15 @@ def threshold_model(path: Path, *, above: float, batch: Dimension = "batch") -> 
 
     The places are floating-point numbers, so that they look like scores of classes.
     """
-    weights = [_weight("limit", np.float32(above))]
-    nodes = [
-        helper.make_node("Greater", ["x", "limit"], ["mask"]),
-        helper.make_node("NonZero", ["mask"], ["found"]),
-        helper.make_node("Split", ["found"], ["rows", "columns"], axis=0),
-        helper.make_node("Squeeze", ["columns"], ["whole"]),
-        helper.make_node("Cast", ["whole"], ["places"], to=TensorProto.FLOAT),
-        helper.make_node("Relu", ["x"], ["y"]),
-    ]
-    inputs = [_value("x", TensorProto.FLOAT, [batch, 30])]
-    outputs = [
-        _value("places", TensorProto.FLOAT, ["found"]),
-        _value("y", TensorProto.FLOAT, [batch, 30]),
-    ]
-    return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
+    text = f"""net (float[{batch}, 30] x) => (float[found] places, float[{batch}, 30] y) {{
+        mask = Greater(x, limit)
+        found = NonZero(mask)
+        rows, columns = Split<axis = 0>(found)
+        whole = Squeeze(columns)
+        places = Cast<to = 1>(whole)
+        y = Relu(x)
+    }}"""
+    return save_text(path, text, limit=[above])
 
 
 def linear_model(
@@ -110,15 +104,10 @@ def linear_model(
 
 def tiny_model(path: Path, *, batch: Dimension = "batch") -> Path:
     """Write one small product and a Relu, far below 50 µs: "x" [batch, 16] to "y" [batch, 4]."""
-    rng = np.random.default_rng(0)
-    nodes = [
-        helper.make_node("MatMul", ["x", "weight"], ["product"]),
-        helper.make_node("Relu", ["product"], ["y"]),
-    ]
-    inputs = [_value("x", TensorProto.FLOAT, [batch, 16])]
-    outputs = [_value("y", TensorProto.FLOAT, [batch, 4])]
-    weights = [_weight("weight", _normal(rng, 16, 4))]
-    return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
+    ends = f"(float[{batch}, 16] x) => (float[{batch}, 4] y)"
+    weight = _normal(np.random.default_rng(0), 16, 4)
+    text = f"net {ends} {{product = MatMul(x, weight) y = Relu(product)}}"
+    return save_text(path, text, weight=weight)
 
 
 def identity(path: Path, *inputs: tuple[str, int, list[Dimension]]) -> Path:
@@ -139,29 +128,18 @@ def multi_input_model(path: Path, *, vocabulary: int = 100, width: int = 8) -> P
     "input_ids" and "attention_mask" are int64 [batch, sequence], "use_scale" is bool [1], "scale"
     is float [batch, 1]; "embedding" is float [batch, width]. An id outside the vocabulary fails.
     """
-    rng = np.random.default_rng(0)
-    nodes = [
-        helper.make_node("Gather", ["table", "input_ids"], ["tokens"]),
-        helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
-        helper.make_node("Unsqueeze", ["mask", "last_axis"], ["mask3"]),
-        helper.make_node("Mul", ["tokens", "mask3"], ["kept"]),
-        helper.make_node("ReduceSum", ["kept", "sequence_axis"], ["pooled"], keepdims=0),
-        helper.make_node("Mul", ["pooled", "scale"], ["scaled"]),
-        helper.make_node("Where", ["use_scale", "scaled", "pooled"], ["embedding"]),
-    ]
-    weights = [
-        _weight("table", _normal(rng, vocabulary, width)),
-        numpy_helper.from_array(np.array([2], dtype=np.int64), "last_axis"),
-        numpy_helper.from_array(np.array([1], dtype=np.int64), "sequence_axis"),
-    ]
-    inputs = [
-        _value("input_ids", TensorProto.INT64, ["batch", "sequence"]),
-        _value("attention_mask", TensorProto.INT64, ["batch", "sequence"]),
-        _value("use_scale", TensorProto.BOOL, [1]),
-        _value("scale", TensorProto.FLOAT, ["batch", 1]),
-    ]
-    outputs = [_value("embedding", TensorProto.FLOAT, ["batch", width])]
-    return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
+    text = f"""net (int64[batch, sequence] input_ids, int64[batch, sequence] attention_mask,
+                 bool[1] use_scale, float[batch, 1] scale) => (float[batch, {width}] embedding) {{
+        tokens = Gather(table, input_ids)
+        mask = Cast<to = 1>(attention_mask)
+        mask3 = Unsqueeze(mask, last_axis)
+        kept = Mul(tokens, mask3)
+        pooled = ReduceSum<keepdims = 0>(kept, sequence_axis)
+        scaled = Mul(pooled, scale)
+        embedding = Where(use_scale, scaled, pooled)
+    }}"""
+    table = _normal(np.random.default_rng(0), vocabulary, width)
+    return save_text(path, text, table=table, last_axis=[2], sequence_axis=[1])
 
 
 def external_data_model(path: Path) -> Path:
@@ -187,13 +165,8 @@ def external_data_path(path: Path) -> Path:
 
 def unsupported_operator_model(path: Path) -> Path:
     """Write a well-formed model with an operator that no runtime knows: "x" [batch, 4] to "y"."""
-    return _save(
-        path,
-        nodes=[helper.make_node("Unheard", ["x"], ["y"], domain=CUSTOM_DOMAIN, name="strange")],
-        weights=[],
-        inputs=[_value("x", TensorProto.FLOAT, ["batch", 4])],
-        outputs=[_value("y", TensorProto.FLOAT, ["batch", 4])],
-    )
+    ends = "(float[batch, 4] x) => (float[batch, 4] y)"
+    return save_text(path, f"net {ends} {{[strange] y = {CUSTOM_DOMAIN}.Unheard(x)}}")
 
 
 def save_graph(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
@@ -213,6 +186,10 @@ def save_text(path: Path, text: str, *, check: bool = True, **weights: object) -
     Numbers among the weights are stored as FP32 if they are floating-point.
     """
     graph = onnx.parser.parse_graph(text)
+    graph.name = path.stem
+    for node in graph.node:
+        if not node.domain:  # the parser sets it, and helper.make_node does not
+            node.ClearField("domain")
     arrays = {name: np.asarray(value) for name, value in weights.items()}
     graph.initializer.extend(
         numpy_helper.from_array(a.astype(np.float32) if a.dtype == np.float64 else a, name)

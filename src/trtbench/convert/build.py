@@ -247,44 +247,36 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
         scratch_directory(engine.parent) as folder,
         hold(device, what=what, wait=execution.wait),
     ):
-        return _build_in(folder, spec, environment, execution)
-
-
-def _build_in(
-    folder: Path, spec: BuildSpec, environment: Environment, execution: Execution
-) -> Artefact:
-    engine, cache = Path(spec.output), folder / "timing.cache"
-    raise_if_changed(spec.model)
-    spec = with_arrays(spec, folder)
-    inner = spec.having(output=str(folder / engine.name))
-    if spec.timing_cache is not None:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copyfile(spec.timing_cache, cache)
-        inner = inner.having(timing_cache=str(cache))
-    end = bench.run_job(
-        BuildJob(spec=inner), folder=folder, execution=execution, patience_s=PATIENCE_S,
-        python=execution.python,
-        on_stage=conversions.stage_listener(_STAGES, execution, longest="build"),
-    )  # fmt: skip
-    end = bench.fail_if_model_changed(end, spec.model)
-    if not end.ok:
-        raise _failure(end, spec, folder)
-    outcome = bench.read_outcome(folder, BuildOutcome)
-    if spec.assumed:
-        outcome = outcome.having(notes=(*outcome.notes, spec.assumed))
-    made = Path(inner.output)
-    artefact = _artefact(spec, made, outcome, end.seconds, environment, folder)
-    record = folder / "record"
-    record.write_bytes(json_from_value(artefact))
-    for ending, name in outcome.files.items():
-        (folder / name).replace(engine.with_name(engine.name + ending))
-    if spec.timing_cache is not None and cache.is_file():
-        target = Path(spec.timing_cache)
-        make_folder(target.parent)
-        write_whole(target, cache.read_bytes())
-    made.replace(engine)
-    record.replace(engine.with_name(f"{engine.name}.json"))
-    return artefact
+        raise_if_changed(spec.model)
+        spec, cache = with_arrays(spec, folder), folder / "timing.cache"
+        inner = spec.having(output=str(folder / engine.name))
+        if spec.timing_cache is not None:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(spec.timing_cache, cache)
+            inner = inner.having(timing_cache=str(cache))
+        end = bench.run_job(
+            BuildJob(spec=inner), folder=folder, execution=execution, patience_s=PATIENCE_S,
+            python=execution.python,
+            on_stage=conversions.stage_listener(_STAGES, execution, longest="build"),
+        )  # fmt: skip
+        end = bench.fail_if_model_changed(end, spec.model)
+        if not end.ok:
+            raise _failure(end, spec, folder)
+        outcome = bench.read_outcome(folder, BuildOutcome)
+        if spec.assumed:
+            outcome = outcome.having(notes=(*outcome.notes, spec.assumed))
+        artefact = _artefact(spec, outcome, end.seconds, environment, folder)
+        record = folder / "record"
+        record.write_bytes(json_from_value(artefact))
+        for ending, name in outcome.files.items():
+            (folder / name).replace(engine.with_name(engine.name + ending))
+        if spec.timing_cache is not None and cache.is_file():
+            target = Path(spec.timing_cache)
+            make_folder(target.parent)
+            write_whole(target, cache.read_bytes())
+        Path(inner.output).replace(engine)
+        record.replace(engine.with_name(f"{engine.name}.json"))
+        return artefact
 
 
 def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
@@ -305,14 +297,10 @@ def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
 
 
 def _artefact(
-    spec: BuildSpec,
-    made: Path,
-    outcome: BuildOutcome,
-    wall_s: float,
-    environment: Environment,
-    folder: Path,
+    spec: BuildSpec, outcome: BuildOutcome, wall_s: float, environment: Environment, folder: Path
 ) -> Artefact:
     engine, model = Path(spec.output), Path(spec.model.path)
+    made = folder / engine.name
     command = outcome.command or ""  # with the final paths of the files
     if spec.timing_cache:
         command = command.replace(str(folder / "timing.cache"), spec.timing_cache)

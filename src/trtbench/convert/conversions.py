@@ -176,12 +176,8 @@ def export_spec(request: ExportRequest) -> results.ExportSpec:
     target, opset, exporter = request.target, request.opset, request.exporter
     if target is not None:
         refuse_unknown(target, TARGETS, f"{target!r} is not a known target", flag="--for")
+    _refuse_opset(opset, target)
     limit = TARGETS[target] if target else None
-    if limit is not None and opset is not None and opset > limit:
-        raise UsageError(
-            f"the ONNX parser of {target} accepts opsets up to {limit}, not {opset}",
-            fix=f"--opset {limit}",
-        )
     wanted = opset or (limit if limit is not None and limit < OLDEST_DYNAMO else None)
     old = wanted is not None and wanted < OLDEST_DYNAMO
     if old and exporter == "dynamo":
@@ -210,6 +206,13 @@ def export_spec(request: ExportRequest) -> results.ExportSpec:
     )
 
 
+def _refuse_opset(opset: int | None, target: str | None) -> None:
+    if target is not None and opset is not None and opset > TARGETS[target]:
+        limit = TARGETS[target]
+        message = f"the ONNX parser of {target} accepts opsets up to {limit}, not {opset}"
+        raise UsageError(message, fix=f"--opset {limit}")
+
+
 def input_shapes(texts: Sequence[str]) -> tuple[results.InputShape, ...]:
     """Read ``-1x3x224x224``, ``images:-1x3x224x224`` or ``ids:-1x128:int64``."""
     found = []
@@ -236,14 +239,8 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
         job = jobs.ExportJob(spec=spec.having(output=str(made)))
         end = _run_conversion(job, work, execution, python=execution.python)
         outcome = read_outcome(work, results.ExportOutcome)
-        limit = TARGETS[request.target] if request.target else None
         opset = opset_of(load_onnx(made, weights=False))
-        if limit is not None and opset is not None and opset > limit:
-            raise InputError(
-                f"the exporter wrote opset {opset}; the ONNX parser of {request.target} accepts "
-                f"opsets up to {limit}",
-                fix=f"--opset {limit}",
-            )
+        _refuse_opset(opset, request.target)  # the exporter's own, where none was given
         verified = _verify(made, work / OUTPUTS, work / INPUTS, precision, folder, execution)
         sidecar = _sidecar(
             made, end, verified, execution,
