@@ -46,6 +46,9 @@ ONE_LAUNCH = "one launch on a side has no interval over launches"
 MIN_SESSIONS = 5  # stored sessions needed before their spread replaces these constants
 
 
+Sides = tuple[list[float], list[float]]  # one value per launch of both runs
+
+
 class Drift(Value, frozen=True, kw_only=True):
     """How much two runs of the same model may differ because of the machine alone."""
 
@@ -92,13 +95,18 @@ def compare_apart(
     named = zip(("baseline", "candidate"), runs, strict=True)
     printed = " and ".join(side for side, run in named if not len(run.times))
     verdicts: list[Verdict] = []
-    for metric in _shared_metrics(baseline, candidate, found):
+    values = {name: _values(name, runs) for name in _shared_metrics(baseline, candidate, found)}
+    for metric, (statistic, sides) in values.items():
         reason = blocking_reasons(found, metric=metric) or coarse_reason(metric, *runs)
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))
             continue
-        statistic, sides = _values(metric, runs)
-        bound = _drift_bound(metric, baseline, candidate, known=drift)
+        # Metrics with equal times get the same bound.
+        names = [n for n, (_, x) in values.items() if n == metric or _equal_times(n, sides, x)]
+        bounds = [drift_from_records(*(run.record for run in runs), metric=n) for n in names]
+        bound = min(bounds, key=lambda each: each.bound)
+        if drift is not None and {*names} & {baseline.times.headline, "throughput"}:
+            bound = drift
         verdict = _verdict_apart(metric, sides, bound, margin=margin)
         reason = verdict.reason
         if verdict.ratio is not None:
@@ -115,25 +123,14 @@ def compare_apart(
     )
 
 
-def _drift_bound(metric: str, baseline: Run, candidate: Run, *, known: Drift | None) -> Drift:
-    """Return the drift bound of a metric; metrics with equal times get the same bound."""
-    runs = (baseline, candidate)
-    own, names = _values(metric, runs)[1], [metric]
-    for name in _shared_metrics(*runs, ()):
-        sides = zip(own, _values(name, runs)[1], strict=True)
-        if name not in (metric, "throughput") and all(
-            len(a) == len(b) > 0 and np.allclose(a, b, rtol=1e-6, atol=0.0) for a, b in sides
-        ):
-            names.append(name)
-    if known is not None and {*names} & {baseline.times.headline, "throughput"}:
-        return known
-    bounds = [drift_from_records(*(run.record for run in runs), metric=name) for name in names]
-    return min(bounds, key=lambda each: each.bound)
+def _equal_times(name: str, own: Sides, other: Sides) -> bool:
+    return name != "throughput" and all(
+        len(a) == len(b) > 0 and np.allclose(a, b, rtol=1e-6, atol=0.0)
+        for a, b in zip(own, other, strict=True)
+    )
 
 
-def _verdict_apart(
-    metric: str, sides: tuple[list[float], list[float]], drift: Drift, *, margin: float
-) -> Verdict:
+def _verdict_apart(metric: str, sides: Sides, drift: Drift, *, margin: float) -> Verdict:
     """Judge two runs by one value per launch; the interval is widened by the drift bound."""
     if not all(sides):
         return incomparable(metric, reason=f"{metric} was not measured on both sides")
@@ -182,7 +179,7 @@ def coarse_reason(metric: str, *runs: Run) -> str | None:
     )
 
 
-def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, tuple[list[float], list[float]]]:
+def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, Sides]:
     """Return the statistic and one value per launch of both runs: medians, else means."""
     printed = [
         statistics.reported_statistics(run.record, metric) for run in runs if not len(run.times)
