@@ -1,4 +1,4 @@
-"""How many queries of an open loop are sent late: Python's sleep, the native waiter, no sleep.
+"""How many queries of an open loop are sent late: with timer slack, without it, without sleep.
 
     python benchmarks/sender.py [--rate 1000] [--queries 1000] [--turns 5]
 
@@ -64,18 +64,18 @@ def main() -> None:
         return float(told["late_share"] or 0.0)
 
     before, after, floor = [], [], []
-    delays = {"python": waiting.wake_delays_ns()}
+    delays = {"usual": waiting.wake_delays_ns()}
     for turn in range(asked.turns):
         before.append(share(python_waiter(), turn))
         with waiting.exact_timers():
-            delays["native"] = waiting.wake_delays_ns()
+            delays["no"] = waiting.wake_delays_ns()
             after.append(share(waiting.waiter(), turn))
             floor.append(share(python_waiter(spin_ns=10**12), turn))
     for name, found in delays.items():
         spread = ", ".join(f"{np.percentile(found, q) / 1e3:.0f}" for q in (50, 90, 95))
         print(f"wakes late by, {name} slack: {spread} µs (median, p90, p95)")
-    spin = waiting.spin_for_wakes(delays["native"]) / 1e3
-    rows = {"Python's sleep": before, f"native, {spin:.0f} µs spin": after, "no sleep": floor}
+    spin = waiting.spin_for_wakes(delays["no"]) / 1e3
+    rows = {"usual slack": before, f"no slack, {spin:.0f} µs spin": after, "no sleep": floor}
     for name, shares in rows.items():
         turns = " ".join(f"{100 * each:.1f}" for each in shares)
         print(f"{name}: {100 * np.mean(shares):.1f} % sent late (turns: {turns})")
