@@ -253,9 +253,7 @@ def test_a_tag_that_steers_something_is_refused(world: Path, tag: str) -> None:
 
 
 def test_control_characters_never_break_junit() -> None:
-    rule = rules_from_text("median<5ms")[0]
-
-    rule = rule.having(text=f"median<5ms {ESCAPE}\x00\ufffe")
+    rule = rules_from_text("median<5ms")[0].having(text=f"median<5ms {ESCAPE}\x00\ufffe")
     result = GateResult(rule=rule, outcome="fail", message=f"slow {ESCAPE}\x0b\udce9")
     text = junit_from_suites([Suite(ESCAPE, [result])])
     root = ElementTree.fromstring(text.encode())

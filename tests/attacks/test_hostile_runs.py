@@ -105,9 +105,7 @@ class Page(HTMLParser):
 
 
 def test_documents_show_hostile_texts_and_obey_none(poisoned_store: Store) -> None:
-    ids = sorted(
-        each.name for each in poisoned_store.runs.iterdir() if not each.name.startswith(".")
-    )
+    ids = sorted(each.name for each in poisoned_store.runs.glob("[!.]*"))
     verbs = (
         ("runs",),
         ("runs", "show", ids[0]),

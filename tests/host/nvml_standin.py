@@ -30,11 +30,6 @@ class NVMLError_DriverNotLoaded(NVMLError):
 class StandIn:
     """Answers like a host with one GPU; names in ``refused`` raise NotSupported."""
 
-    NVML_CLOCK_SM = 1
-    NVML_CLOCK_MEM = 2
-    NVML_TEMPERATURE_GPU = 0
-    NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
-
     UUID = "GPU-00000000-1111-2222-3333-444444444444"
 
     def __init__(self, *, refused: set[str] | None = None, as_bytes: bool = False) -> None:
@@ -80,7 +75,6 @@ class StandIn:
         return {
             "nvmlSystemGetDriverVersion": self._text("550.54.15"),
             "nvmlSystemGetCudaDriverVersion_v2": 12040,
-            "nvmlSystemGetProcessName": lambda pid: self._text(f"process-{pid}"),
             "nvmlDeviceGetHandleByIndex": lambda index: f"handle {index}",
             "nvmlDeviceGetHandleByUUID": self._handle,
             "nvmlDeviceGetName": self._text("NVIDIA Test 4000"),

@@ -135,15 +135,13 @@ def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
         watch(stage)
     told = watch.with_telemetry(BenchOutcome(facts=LaunchFacts(wall_s=1.0)))
     assert told.evidence == {"gpu_memory_bytes": 7}
-    facts = told.facts
-    assert facts.violations_s == {"power": 0.5}
+    assert told.facts.violations_s == {"power": 0.5}
     assert watch.evidence["sm_clock_before_hz"] == 1e9
     assert watch.evidence["sm_clock_after_hz"] == 1e9 + 1
     watch("load")
     watch("measure")
-    assert watch.with_telemetry(BenchOutcome(facts=LaunchFacts())) == BenchOutcome(
-        facts=LaunchFacts()
-    )
+    plain = BenchOutcome(facts=LaunchFacts())
+    assert watch.with_telemetry(plain) == plain
 
 
 def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:

@@ -28,7 +28,6 @@ from types import SimpleNamespace as Namespace
 class NVMLError(Exception):
     pass
 
-NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
 BEGAN = time.monotonic()
 
 def note(text):

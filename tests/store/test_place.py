@@ -64,9 +64,7 @@ def test_settings_hold_urls_and_a_place_for_runs(tmp_path, monkeypatch):
     assert load_config(store="elsewhere").runs is None  # it was said of the other store
     (tmp_path / "trtbench.toml").write_text("store = 'here'\nruns = 'shared'")
     store = open_store(load_config())
-    assert (store.runs, store.index.url) == (
-        tmp_path / "shared" / "runs",
-        f"sqlite:///{tmp_path}/here/index.sqlite",
-    )
+    assert store.runs == tmp_path / "shared" / "runs"
+    assert store.index.url == f"sqlite:///{tmp_path}/here/index.sqlite"
     monkeypatch.setenv("TRTBENCH_RUNS", str(tmp_path / "more"))
     assert open_store(load_config()).runs == tmp_path / "more" / "runs"

@@ -115,16 +115,12 @@ class Child:
             handle = os.pidfd_open(self._process.pid)  # readable when it ends (Linux 5.3)
         except (AttributeError, OSError):
             handle = None
-        self._handles = [] if handle is None else [handle]
+        self.handles = [] if handle is None else [handle]
+        """Become readable when it ends; if there are none, the caller must poll."""
 
     def descriptors(self) -> list[int]:
         """Return descriptors that become readable when the child writes a line or ends."""
-        return [*([self._events] if self._pipe_open else []), *self._handles]
-
-    @property
-    def signals_end(self) -> bool:
-        """Whether a descriptor becomes readable at the end; if not, the caller must poll."""
-        return bool(self._handles)
+        return [*([self._events] if self._pipe_open else []), *self.handles]
 
     def read_lines(self, ready: Sequence[int]) -> None:
         """Read what the child wrote; it may close its end of the pipe and go on."""
@@ -179,7 +175,7 @@ class Child:
         code = self._process.wait()
         while self._pipe_open and select.select([self._events], [], [], 0)[0]:
             self.read_lines([self._events])  # the last lines may arrive together with the end
-        for descriptor in (self._events, *self._handles):
+        for descriptor in (self._events, *self.handles):
             os.close(descriptor)
         return Exit(seconds=time.monotonic() - self._started, code=code, timed_out=timed_out)
 
@@ -272,8 +268,7 @@ def run_together(
                 break
             limits = [end - now for end in (deadline, last_moment) if end is not None]
             limits += [tick_s] if tick_s is not None else []
-            # Poll if the kernel cannot signal the end.
-            limits += [0.2] if not all(child.signals_end for child in running) else []
+            limits += [0.2] if not all(child.handles for child in running) else []
             watched = [each for child in running for each in child.descriptors()]
             ready = select.select(watched, [], [], min(limits) if limits else None)[0]
             if not ready and on_tick is not None:
