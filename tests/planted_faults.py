@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from models import save_graph
+from planted_kinds import Drawing
 from trtbench.convert.calibration import save_feeds
 from trtbench.convert.quantize import quantize
 from trtbench.core.jobs import Stage
@@ -17,26 +17,15 @@ from trtbench.models.identity import model_ref
 WIDTH = 16
 
 
-def network(path: Path, weights: list[np.ndarray], *, names: str = "fc{}") -> Path:
+def network(path: Path, weights: list[np.ndarray]) -> Path:
     """Products with a ReLU after each but the last."""
-    nodes, stored, at = [], [], "x"
+    net, at = Drawing(np.random.default_rng(0)), "x"
     for place, values in enumerate(weights):
-        last = place == len(weights) - 1
-        name = names.format(place)
-        stored.append(numpy_helper.from_array(values.astype(np.float32), f"{name}.weight"))
-        to = "y" if last else f"{name}.out"
-        nodes.append(helper.make_node("MatMul", [at, f"{name}.weight"], [to], name=name))
-        if not last:
-            nodes.append(helper.make_node("Relu", [to], [f"{name}.act"], name=f"{name}.relu"))
-            at = f"{name}.act"
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", WIDTH])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", weights[-1].shape[1]])],
-        stored,
-    )
-    return save_graph(graph, path)
+        name = f"fc{place}"
+        at = net.node("MatMul", at, net.stored(f"{name}.weight", values), name=name)
+        if place < len(weights) - 1:
+            at = net.node("Relu", at, name=f"{name}.relu")
+    return net.saved(path, (WIDTH,))
 
 
 def plain_weights(rng: np.random.Generator, layers: int, *, classes: int = 8) -> list[np.ndarray]:
@@ -96,40 +85,18 @@ def int8_of(
 
 def convolutions(path: Path, *, layers: int, seed: int) -> Path:
     """Convolutions with a batch norm and a ReLU behind each."""
-    rng = np.random.default_rng(seed)
-    nodes, stored, at = [], [], "x"
+    net, at = Drawing(np.random.default_rng(seed)), "x"
     for place in range(layers):
         arrays = {
-            "w": rng.normal(0, 0.3, (3, 3, 3, 3)), "scale": rng.uniform(0.5, 2, 3),
-            "bias": rng.normal(size=3), "mean": rng.normal(size=3), "var": rng.uniform(0.5, 2, 3),
+            "w": net.rng.normal(0, 0.3, (3, 3, 3, 3)), "scale": net.rng.uniform(0.5, 2, 3),
+            "bias": net.rng.normal(size=3), "mean": net.rng.normal(size=3),
+            "var": net.rng.uniform(0.5, 2, 3),
         }  # fmt: skip
-        names = {key: f"{key}{place}" for key in arrays}
-        stored += [
-            numpy_helper.from_array(values.astype(np.float32), names[key])
-            for key, values in arrays.items()
-        ]
-        last = place == layers - 1
-        to = "y" if last else f"r{place}"
-        nodes += [
-            helper.make_node(
-                "Conv", [at, names["w"]], [f"c{place}"], name=f"conv{place}", pads=[1, 1, 1, 1]
-            ),
-            helper.make_node(
-                "BatchNormalization",
-                [f"c{place}", *(names[key] for key in ("scale", "bias", "mean", "var"))],
-                [f"b{place}"], name=f"norm{place}",
-            ),
-            helper.make_node("Relu", [f"b{place}"], [to], name=f"relu{place}"),
-        ]  # fmt: skip
-        at = to
-    shape = ["batch", 3, 6, 6]
-    graph = helper.make_graph(
-        nodes, "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        stored,
-    )  # fmt: skip
-    return save_graph(graph, path)
+        weight, *norm = (net.stored(f"{key}{place}", values) for key, values in arrays.items())
+        at = net.node("Conv", at, weight, name=f"conv{place}", pads=[1, 1, 1, 1])
+        at = net.node("BatchNormalization", at, *norm, name=f"norm{place}")
+        at = net.node("Relu", at, name=f"relu{place}")
+    return net.saved(path, (3, 6, 6))
 
 
 def fp8_of(reference: Path, path: Path, *, scale: float = 0.02) -> Path:

@@ -45,6 +45,15 @@ def searched(folder: Path, reference: Path, candidate: Path, **asked: object) ->
     return localize(spec, folder=work, stage=lambda stage: None)
 
 
+def repaired(folder: Path, reference: Path, candidate: Path, where: str) -> Localized:
+    """Search, and repair the candidate as ``c.onnx``."""
+    made = folder / "c.onnx"
+    found = searched(folder, reference, candidate, repair=str(made), where=where)
+    assert found.met
+    check_onnx(made)
+    return found
+
+
 def fp16_of(reference: Path, path: Path, *, keep_io: bool = False) -> Path:
     save_onnx(cast(onnx.load(reference), precision="fp16", keep_io=keep_io).model, path)
     return path
@@ -55,21 +64,16 @@ def test_an_overflow_in_fp16_is_named_first_and_repaired(tmp_path: Path, seed: i
     layer = seed % LAYERS
     reference = overflowing(tmp_path / "a.onnx", layer=layer, seed=seed, layers=LAYERS + 1)
     candidate = fp16_of(reference, tmp_path / "b.onnx", keep_io=seed % 2 == 0)
-    repaired = tmp_path / "c.onnx"
-    found = searched(
-        tmp_path, reference, candidate, repair=str(repaired), where="nonfinite<=0 and sqnr>=40dB"
-    )
+    found = repaired(tmp_path, reference, candidate, "nonfinite<=0 and sqnr>=40dB")
     worst = found.groups[0]
     assert worst.node == f"fc{layer}"
     assert worst.first_nonfinite
     assert worst.largest > 65504
     assert precision_problem(worst) == f"overflows FP16: {worst.largest:.6g} > 65504"
     assert found.candidate["nonfinite"] > 0
-    assert found.met
     assert found.kept == (f"fc{layer}",)
     assert found.repaired["nonfinite"] == 0
-    check_onnx(repaired)
-    types = {t.name: t.data_type for t in onnx.load(repaired).graph.initializer}
+    types = {t.name: t.data_type for t in onnx.load(tmp_path / "c.onnx").graph.initializer}
     low = {name for name, kind in types.items() if kind == onnx.TensorProto.FLOAT16}
     assert len(low) == LAYERS + 1 - 2, "all but the layer and the one that brings it back"
 
@@ -79,16 +83,13 @@ def test_outliers_in_int8_are_named_first_and_repaired(tmp_path: Path, seed: int
     layer = 1 + seed % LAYERS
     reference = with_outlier(tmp_path / "a.onnx", layer=layer, seed=seed, layers=LAYERS + 1)
     candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
-    repaired = tmp_path / "c.onnx"
-    found = searched(tmp_path, reference, candidate, repair=str(repaired), where="sqnr>=10dB")
-    worst = found.groups[0]
-    assert worst.node == f"fc{layer}"
-    assert found.met
+    found = repaired(tmp_path, reference, candidate, "sqnr>=10dB")
+    assert found.groups[0].node == f"fc{layer}"
     assert f"fc{layer}" in found.kept
     assert found.repaired["sqnr_db"] >= 10 > found.candidate["sqnr_db"]
-    check_onnx(repaired)
-    kept = [node for node in onnx.load(repaired).graph.node if node.name == f"fc{layer}"]
-    stored = {t.name: t for t in onnx.load(repaired).graph.initializer}
+    graph = onnx.load(tmp_path / "c.onnx").graph
+    kept = [node for node in graph.node if node.name == f"fc{layer}"]
+    stored = {t.name: t for t in graph.initializer}
     assert np.abs(numpy_helper.to_array(stored[kept[0].input[1]])).max() == pytest.approx(150)
 
 
@@ -103,11 +104,7 @@ def test_networks_of_other_kinds(tmp_path: Path, kind: str, fault: Fault, seed: 
     else:
         candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False, shape=shape)
         where = "sqnr>=10dB"
-    repaired = tmp_path / "c.onnx"
-    found = searched(tmp_path, reference, candidate, repair=str(repaired), where=where)
-    assert found.groups[0].node == guilty
-    assert found.met
-    check_onnx(repaired)
+    assert repaired(tmp_path, reference, candidate, where).groups[0].node == guilty
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -121,14 +118,9 @@ def test_who_makes_outliers_is_named_where_its_group_gains(
     """
     reference, guilty, shape = KINDS[kind](tmp_path / "a.onnx", "spike", seed)
     candidate = int8_of(reference, tmp_path / "b.onnx", shape=shape)
-    repaired = tmp_path / "c.onnx"
-    found = searched(tmp_path, reference, candidate, repair=str(repaired), where="sqnr>=15dB")
-    if kind == "branches":  # behind a concatenation it is the reader that gains
-        assert found.groups[0].node.endswith(".mix")
-    else:
-        assert found.groups[0].node == guilty
-    assert found.met
-    check_onnx(repaired)
+    first = repaired(tmp_path, reference, candidate, "sqnr>=15dB").groups[0].node
+    # Behind a concatenation it is the reader that gains.
+    assert first.endswith(".mix") if kind == "branches" else first == guilty
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,8 +128,7 @@ def test_outliers_that_are_rounded_where_they_are_read(tmp_path: Path, kind: str
     """As ModelOpt writes it: the reader gains, is named first and kept alone."""
     reference, guilty, shape = KINDS[kind](tmp_path / "a.onnx", "spike", 4)
     candidate = read_in_int8(reference, tmp_path / "b.onnx", shape=shape)
-    repaired = tmp_path / "c.onnx"
-    found = searched(tmp_path, reference, candidate, repair=str(repaired), where="sqnr>=15dB")
+    found = repaired(tmp_path, reference, candidate, "sqnr>=15dB")
     reader = found.groups[0]
     assert reader.node != guilty
     assert reader.gain is not None
@@ -172,8 +163,7 @@ def test_a_skip_hands_outliers_to_two_readers(tmp_path: Path) -> None:
     net.weights["inner.w"][:, 2] = net.weights["last.w"][:, 10] = 0
     reference = net.saved(tmp_path / "a.onnx", (3, 8, 8))
     candidate = read_in_int8(reference, tmp_path / "b.onnx", shape=(3, 8, 8))
-    repaired = str(tmp_path / "c.onnx")
-    found = searched(tmp_path, reference, candidate, repair=repaired, where="sqnr>=15dB")
+    found = repaired(tmp_path, reference, candidate, "sqnr>=15dB")
     assert set(found.kept) == {"inner", "last"}
     result = Localization(
         reference=str(reference), candidate=str(candidate), inputs="32 items", found=found

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from command import Say
 from layer_files import write_engine
-from onnx import TensorProto, helper, numpy_helper
 
 import logs
 import samples
-from models import save_graph
+from models import save_text
 from trtbench.cli import trtbench as group
 from trtbench.layers.diff import _CAUSES
 
@@ -131,39 +130,24 @@ def test_a_remedy_can_be_typed(code: str) -> None:
 
 def write_model(*, prefix: str = "", quantized: bool = False) -> Path:
     """Three convolutions and a Gelu of the names that the engines know."""
-    nodes: list[Any] = []
-    weights = [
-        numpy_helper.from_array(np.float32(0.1), "scale"),
-        numpy_helper.from_array(np.int8(0), "zero"),
-    ]
+    lines, weights = [], {f"w_{letter}": np.zeros((64, 64, 3, 3)) for letter in "abc"}
 
-    def wrapped(tensor: str) -> str:
+    def read(tensor: str) -> str:
         if not quantized:
             return tensor
-        names = [tensor, "scale", "zero"]
-        nodes.append(helper.make_node("QuantizeLinear", names, [f"{tensor}_q"]))
-        names[0] = f"{tensor}_q"
-        nodes.append(helper.make_node("DequantizeLinear", names, [f"{tensor}_dq"]))
+        lines.append(f"{tensor}_q = QuantizeLinear({tensor}, scale, zero)")
+        lines.append(f"{tensor}_dq = DequantizeLinear({tensor}_q, scale, zero)")
         return f"{tensor}_dq"
 
-    tensor = "input"
-    for letter in "abc":
-        kernel = np.zeros((64, 64, 3, 3), np.float32)
-        weights.append(numpy_helper.from_array(kernel, f"w_{letter}"))
-        inputs = [wrapped(tensor), wrapped(f"w_{letter}")]
-        nodes.append(
-            helper.make_node("Conv", inputs, [letter], name=f"{prefix}/{letter}/Conv",
-                             kernel_shape=[3, 3], pads=[1, 1, 1, 1])
-        )  # fmt: skip
-        tensor = letter
+    for tensor, letter in (("input", "a"), ("a", "b"), ("act", "c")):
+        inputs = f"{read(tensor)}, {read(f'w_{letter}')}"
+        how = "kernel_shape = [3, 3], pads = [1, 1, 1, 1]"
+        lines.append(f'["{prefix}/{letter}/Conv"] {letter} = Conv <{how}> ({inputs})')
         if letter == "b":
-            nodes.append(helper.make_node("Erf", ["b"], ["act"], name=f"{prefix}/act/Gelu"))
-            tensor = "act"
-    ends = [
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64, 56, 56])]
-        for name in ("input", "c")
-    ]
-    return save_graph(helper.make_graph(nodes, "net", *ends, weights), Path("net.onnx"))
+            lines.append(f'["{prefix}/act/Gelu"] act = Erf(b)')
+    ends = "(float[1, 64, 56, 56] input) => (float[1, 64, 56, 56] c)"
+    text = f"net {ends} {{{' '.join(lines)}}}"
+    return save_text(Path("net.onnx"), text, scale=0.1, zero=np.int8(0), **weights)
 
 
 def layers(say: Say, *words: object) -> dict[str, dict[str, Any]]:

@@ -121,7 +121,7 @@ def test_a_plug_in_drops_the_doubles(
     monkeypatch.chdir(tmp_path)
     squares(tmp_path / "set")
     truth = squares_as_coco(tmp_path / "set")
-    inside = square_lists(tmp_path / "inside.onnx", plug_in=True)
+    inside = square_lists(tmp_path / "inside.onnx")
     # A plug-in is handed cuBLAS and cuDNN, which need not be installed, unless they are left out.
     words = ("--precision", "fp32", "--opt", "tactic_sources=none")
     engine = built(inside, tmp_path / "net.engine", *words, item="images:3x64x64")

@@ -4,26 +4,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 
-from models import save_graph
+from models import save_text
 
 COLOURS = {"n01440764": (220, 30, 30), "n01443537": (30, 200, 30), "n01484850": (30, 30, 220)}
 POINTS = 3
-
-
-def save(
-    path: Path, nodes: list, weights: dict, shape: list, output: list, name: str = "images"
-) -> Path:
-    graph = helper.make_graph(
-        nodes,
-        "made",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("output", TensorProto.FLOAT, output)],
-        initializer=[numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
-    )
-    return save_graph(graph, path)
 
 
 def colour_folder(root: Path, *, per_class: int = 4, names: list[str] | None = None) -> Path:
@@ -45,15 +31,12 @@ def colour_network(path: Path, *, classes: int = 3, swap: bool = False, size: in
     for channel, target in enumerate((1, 0, 2) if swap else (0, 1, 2)):
         weights[channel, target] = 1.0
     bias = np.array([0.0, 0.0, 0.0, *[-10.0] * (classes - 3)], np.float32)
-    nodes = [
-        helper.make_node("GlobalAveragePool", ["images"], ["pooled"]),
-        helper.make_node("Flatten", ["pooled"], ["flat"]),
-        helper.make_node("Gemm", ["flat", "weight", "bias"], ["output"]),
-    ]
-    return save(
-        path, nodes, {"weight": weights, "bias": bias}, ["batch", 3, size, size],
-        ["batch", classes],
-    )  # fmt: skip
+    text = f"""net (float[batch, 3, {size}, {size}] images) => (float[batch, {classes}] output) {{
+        pooled = GlobalAveragePool(images)
+        flat = Flatten(pooled)
+        output = Gemm(flat, weight, bias)
+    }}"""
+    return save_text(path, text, weight=weights, bias=bias)
 
 
 def depth_data(root: Path, *, count: int = 3, size: int = 32) -> Path:
@@ -77,19 +60,15 @@ def depth_network(
     path: Path, *, gain: float = 1.0, shift: float = 0.0, size: int = 32, power: float = 1.0
 ) -> Path:
     """Output is gain · red^power + shift: inverse depth, if the gain is 1 and the rest left out."""
-    nodes = [
-        helper.make_node("Conv", ["images", "weight"], ["red"]),
-        helper.make_node("Pow", ["red", "power"], ["bent"]),
-        helper.make_node("Mul", ["bent", "gain"], ["scaled"]),
-        helper.make_node("Add", ["scaled", "shift"], ["output"]),
-    ]
-    weights = {
-        "weight": np.array([1, 0, 0], np.float32).reshape(1, 3, 1, 1),
-        "gain": np.float32(gain),
-        "shift": np.float32(shift),
-        "power": np.float32(power),
-    }
-    return save(path, nodes, weights, ["batch", 3, size, size], ["batch", 1, size, size])
+    ends = f"(float[batch, 3, {size}, {size}] images) => (float[batch, 1, {size}, {size}] output)"
+    text = f"""net {ends} {{
+        red = Conv(images, weight)
+        bent = Pow(red, power)
+        scaled = Mul(bent, gain)
+        output = Add(scaled, shift)
+    }}"""
+    weight = np.array([1, 0, 0], np.float32).reshape(1, 3, 1, 1)
+    return save_text(path, text, weight=weight, gain=gain, shift=shift, power=power)
 
 
 def pose_row(
@@ -105,19 +84,15 @@ def pose_network(path: Path, rows: list[list[float]], *, channels: int = 3, size
     # More predictions than values, as real networks have.
     filler = np.zeros((1, table.shape[1], 40 - table.shape[2]), np.float32)
     table = np.concatenate([table, filler], axis=2)
-    nodes = [
-        helper.make_node("ReduceMean", ["images"], ["mean"], axes=[1, 2, 3], keepdims=1),
-        helper.make_node("Reshape", ["mean", "shape"], ["flat"]),
-        helper.make_node("Mul", ["flat", "zero"], ["nothing"]),
-        helper.make_node("Add", ["nothing", "table"], ["output"]),
-    ]
-    weights = {
-        "shape": np.array([-1, 1, 1], np.int64),
-        "zero": np.float32(0.0),
-        "table": table,
-    }
     values, count = table.shape[1:]
-    return save(path, nodes, weights, ["batch", channels, size, size], ["batch", values, count])
+    images, output = f"float[batch, {channels}, {size}, {size}]", f"float[batch, {values}, {count}]"
+    text = f"""net ({images} images) => ({output} output) {{
+        mean = ReduceMean <axes = [1, 2, 3], keepdims = 1> (images)
+        flat = Reshape(mean, shape)
+        nothing = Mul(flat, zero)
+        output = Add(nothing, table)
+    }}"""
+    return save_text(path, text, shape=[-1, 1, 1], zero=0.0, table=table)
 
 
 def person(points: list[tuple[float, float]], box: list[float], *, image: int, id: int) -> dict:

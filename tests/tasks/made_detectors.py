@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 
-from models import save_graph
+from models import save_text
 
 SIZE = 64
 CLASSES = 3
@@ -19,43 +18,28 @@ NAMES = ("cat", "dog", "bird")
 OBJECTS = ((10.0, 12.0, 30.0, 40.0, 0, 0.9), (36.0, 8.0, 60.0, 50.0, 2, 0.8))
 """x0, y0, x1, y1 in the input, class, score."""
 
-TYPES = {"f": TensorProto.FLOAT, "i": TensorProto.INT32}
 
-
-def network(
-    path: Path, outputs: Mapping[str, np.ndarray], *, size: int | str = SIZE, sizes: bool = False
-) -> Path:
+def network(path: Path, outputs: Mapping[str, np.ndarray]) -> Path:
     """Says the same about every image; outputs have no batch of their own."""
-    nodes = [
-        helper.make_node("ReduceMean", ["images"], ["mean"], axes=[1, 2, 3], keepdims=0),
-        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
-    ]
-    weights: dict[str, np.ndarray] = {"zero": np.float32(0.0)}  # type: ignore[dict-item]
-    made = []
+    ends, lines = [], []
+    weights: dict[str, object] = {"zero": 0.0}
     for number, (name, values) in enumerate(outputs.items()):
         whole = values.dtype.kind == "i"
         weights[f"table{number}"] = values[None].astype(np.float32)
-        weights[f"shape{number}"] = np.array([-1, *[1] * values.ndim], np.int64)
-        nodes += [
-            helper.make_node("Reshape", ["nothing", f"shape{number}"], [f"flat{number}"]),
-            helper.make_node(
-                "Add", [f"flat{number}", f"table{number}"], [f"f{number}" if whole else name]
-            ),
+        weights[f"shape{number}"] = [-1, *[1] * values.ndim]
+        lines += [
+            f"flat{number} = Reshape(nothing, shape{number})",
+            f"told{number} = Add(flat{number}, table{number})",
+            f"{name} = Cast <to = {6 if whole else 1}> (told{number})",
         ]
-        if whole:
-            nodes.append(helper.make_node("Cast", [f"f{number}"], [name], to=TensorProto.INT32))
-        kind = TYPES["i" if whole else "f"]
-        made.append(helper.make_tensor_value_info(name, kind, ["batch", *values.shape]))
-    inputs = [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, size, size])]
-    if sizes:
-        inputs.append(
-            helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, ["batch", 2])
-        )
-    graph = helper.make_graph(
-        nodes, "detector", inputs, made,
-        initializer=[numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
-    )  # fmt: skip
-    return save_graph(graph, path)
+        sizes = ", ".join(map(str, ("batch", *values.shape)))
+        ends.append(f"{'int32' if whole else 'float'}[{sizes}] {name}")
+    text = f"""net (float[batch, 3, {SIZE}, {SIZE}] images) => ({", ".join(ends)}) {{
+        mean = ReduceMean <axes = [1, 2, 3], keepdims = 0> (images)
+        nothing = Mul(mean, zero)
+        {" ".join(lines)}
+    }}"""
+    return save_text(path, text, **weights)
 
 
 def centres(objects: Sequence[Sequence[float]] = OBJECTS) -> np.ndarray:
@@ -192,34 +176,44 @@ def squares(root: Path, *, count: int = 12) -> Path:
     return root / "data.yaml"
 
 
+LOOKING = """
+    grid = Conv <strides = [8, 8]> (images, kernel, bias)
+    squashed = Sigmoid(grid)
+    by_colour = Reshape(squashed, flat)
+"""
+PLACED = "nothing = Mul(mean, zero) boxes = Add(nothing, places)"
+"""Scores of both colours in every place, [batch, 2, 64], and the places for every image."""
+
+
 def square_finder(path: Path) -> Path:
     """A small YOLO that really looks: [batch, 4 + 2, 64], a score per colour and place."""
-    nodes = [
-        *_looking("scores"),
-        *_placed(mean_of=1),
-        helper.make_node("Concat", ["boxes", "scores"], ["output0"], axis=1),
-    ]
     rows, columns = np.mgrid[:8, :8]
     boxes = np.stack([columns * 8 + 4, rows * 8 + 4, 0 * rows + 8, 0 * rows + 8])
-    outputs = {"output0": (TensorProto.FLOAT, 6, 64)}
-    return _squares_network(path, nodes, outputs, places=boxes.reshape(1, 4, 64))
+    nodes = f"""{LOOKING}
+        mean = ReduceMean <axes = [1], keepdims = 1> (by_colour)
+        {PLACED}
+        output0 = Concat <axis = 1> (boxes, by_colour)
+    """
+    return _squares_network(
+        path, nodes, "float[batch, 6, 64] output0", places=boxes.reshape(1, 4, 64) * 1.0
+    )
 
 
 LISTED = 20  # objects per image at most, as the plug-in hands them out
 
 
-def square_lists(path: Path, *, plug_in: bool) -> Path:
+def square_lists(path: Path) -> Path:
     """Boxes and scores of squares: each square twice, the likelier box of a green one too short.
 
-    Its overlap with the truth is 0.78. A plug-in of TensorRT drops the doubles, or nobody does.
+    Its overlap with the truth is 0.78. A plug-in of TensorRT drops the doubles.
     """
-    nodes = [
-        *_looking("by_colour"),
-        helper.make_node("Transpose", ["by_colour"], ["by_place"], perm=[0, 2, 1]),
-        helper.make_node("Concat", ["by_place"] * 4, ["four_times"], axis=1),
-        helper.make_node("Mul", ["four_times", "likely"], ["scores"]),
-        *_placed(mean_of=2),
-    ]
+    nodes = f"""{LOOKING}
+        by_place = Transpose <perm = [0, 2, 1]> (by_colour)
+        four_times = Concat <axis = 1> (by_place, by_place, by_place, by_place)
+        scores = Mul(four_times, likely)
+        mean = ReduceMean <axes = [2], keepdims = 1> (scores)
+        {PLACED}
+    """
     rows, columns = (each.reshape(64, 1) * 8 for each in np.mgrid[:8, :8])
     whole, short = (
         np.concatenate([columns, rows, columns + 8, rows + high], axis=1) for high in (8, 6.25)
@@ -227,60 +221,26 @@ def square_lists(path: Path, *, plug_in: bool) -> Path:
     boxes = np.concatenate([whole, short, short, whole])
     likely = np.repeat([[1.0, 0.0], [0.0, 1.0], [0.7, 0.0], [0.0, 0.7]], 64, axis=0)
     weights = {"places": boxes[None], "likely": likely[None]}
-    outputs = {"boxes": (TensorProto.FLOAT, 256, 4), "scores": (TensorProto.FLOAT, 256, 2)}
-    if plug_in:
-        outputs = {
-            "num_dets": (TensorProto.INT32, 1), "det_boxes": (TensorProto.FLOAT, LISTED, 4),
-            "det_scores": (TensorProto.FLOAT, LISTED), "det_classes": (TensorProto.INT32, LISTED),
-        }  # fmt: skip
-        suppress = helper.make_node(
-            "EfficientNMS_TRT", ["boxes", "scores"], list(outputs), domain="TRT", name="/nms",
-            plugin_version="1", background_class=-1, max_output_boxes=LISTED, score_threshold=0.25,
-            iou_threshold=0.6, score_activation=0, box_coding=0,
-        )  # fmt: skip
-        nodes.append(suppress)
-    return _squares_network(path, nodes, outputs, **weights)
+    ends = (
+        f"int32[batch, 1] num_dets, float[batch, {LISTED}, 4] det_boxes, "
+        f"float[batch, {LISTED}] det_scores, int32[batch, {LISTED}] det_classes"
+    )
+    nodes += f"""
+        num_dets, det_boxes, det_scores, det_classes = TRT.EfficientNMS_TRT <
+            plugin_version = "1", background_class = -1, max_output_boxes = {LISTED},
+            score_threshold = 0.25, iou_threshold = 0.6, score_activation = 0, box_coding = 0
+        > (boxes, scores)
+    """
+    return _squares_network(path, nodes, ends, **weights)
 
 
-def _looking(scores: str) -> list[NodeProto]:
-    """Score both colours in every place: [batch, 2, 64]."""
-    return [
-        helper.make_node("Conv", ["images", "kernel", "bias"], ["grid"], strides=[8, 8]),
-        helper.make_node("Sigmoid", ["grid"], ["squashed"]),
-        helper.make_node("Reshape", ["squashed", "flat"], [scores]),
-    ]
-
-
-def _placed(*, mean_of: int) -> list[NodeProto]:
-    """Say the places for every image of a batch, whose size the scores tell."""
-    return [
-        helper.make_node("ReduceMean", ["scores"], ["mean"], axes=[mean_of], keepdims=1),
-        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
-        helper.make_node("Add", ["nothing", "places"], ["boxes"]),
-    ]
-
-
-def _squares_network(
-    path: Path, nodes: list[NodeProto], outputs: Mapping[str, tuple[int, ...]], **more: np.ndarray
-) -> Path:
-    """Save nodes that look for squares; outputs have a type, and sizes behind that of the batch."""
-    kernel = np.full((2, 3, 8, 8), -14 / 64, np.float32)
+def _squares_network(path: Path, nodes: str, outputs: str, **more: np.ndarray) -> Path:
+    """Save nodes that look for squares."""
+    kernel = np.full((2, 3, 8, 8), -14 / 64)
     kernel[[0, 1], [0, 1]] *= -1
-    weights = {
-        "kernel": kernel, "bias": np.full(2, -4.0), "zero": np.array(0.0), **more,
-    }  # fmt: skip
-    stored = [numpy_helper.from_array(v.astype(np.float32), k) for k, v in weights.items()]
-    flat = numpy_helper.from_array(np.array([0, 2, 64], np.int64), "flat")
-    graph = helper.make_graph(
-        nodes, "squares",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, SIZE, SIZE])],
-        [
-            helper.make_tensor_value_info(name, kind, ["batch", *sizes])
-            for name, (kind, *sizes) in outputs.items()
-        ],
-        initializer=[*stored, flat],
-    )  # fmt: skip
-    return save_graph(graph, path)
+    text = f"net (float[batch, 3, {SIZE}, {SIZE}] images) => ({outputs}) {{{nodes}}}"
+    known = {"kernel": kernel, "bias": [-4.0, -4.0], "zero": 0.0, "flat": [0, 2, 64]}
+    return save_text(path, text, **known, **more)
 
 
 def with_pycocotools(told: dict, results: list[dict], kind: str) -> Any:

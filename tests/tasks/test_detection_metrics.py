@@ -8,8 +8,8 @@ import numpy as np
 import onnxruntime
 import pytest
 from made_detectors import with_pycocotools
-from onnx import TensorProto, helper
 
+from models import save_text
 from real_parts import find_torch
 from trtbench.analysis.coco import (
     BoxTally,
@@ -129,24 +129,14 @@ def candidates(seed: int, count: int = 900) -> tuple[np.ndarray, np.ndarray, np.
     return boxes.astype(np.float32), rng.random(count).astype(np.float32), rng.integers(0, 4, count)
 
 
-def by_onnxruntime(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: float) -> list:
+def by_onnxruntime(
+    folder: Path, boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: float
+) -> list:
     """Suppression within each class, by the operator NonMaxSuppression; boxes by (class, place)."""
-    shape = {"boxes": [1, "n", 4], "scores": [1, "c", "n"]}
-    inputs = [helper.make_tensor_value_info(k, TensorProto.FLOAT, v) for k, v in shape.items()]
-    scalars = {"most": np.array([len(boxes)], np.int64), "iou": np.array([iou], np.float32),
-               "least": np.array([0.0], np.float32)}  # fmt: skip
-    graph = helper.make_graph(
-        [helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["y"])],
-        "nms",
-        inputs,
-        [helper.make_tensor_value_info("y", TensorProto.INT64, ["k", 3])],
-        initializer=[helper.make_tensor(k, TensorProto.INT64 if v.dtype.kind == "i" else
-                                        TensorProto.FLOAT, v.shape, v) for k, v in scalars.items()],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    ends = "(float[1, n, 4] boxes, float[1, c, n] scores) => (int64[k, 3] y)"
+    text = f"net {ends} {{y = NonMaxSuppression(boxes, scores, most, iou, least)}}"
+    model = save_text(folder / "nms.onnx", text, most=[len(boxes)], iou=[iou], least=[0.0])
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     table = np.zeros((1, int(classes.max()) + 1, len(boxes)), np.float32)
     table[0, classes, np.arange(len(boxes))] = scores
     [chosen] = session.run(None, {"boxes": boxes[None, :, [1, 0, 3, 2]], "scores": table})
@@ -154,15 +144,15 @@ def by_onnxruntime(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, i
 
 
 @pytest.mark.parametrize("iou", [0.3, 0.45, 0.7])
-def test_suppression_as_onnx_runtime_has_it(iou: float) -> None:
+def test_suppression_as_onnx_runtime_has_it(tmp_path: Path, iou: float) -> None:
     boxes, scores, classes = candidates(int(100 * iou))
     own = suppress(boxes, scores, classes=classes, iou=iou, most=900)
-    second = by_onnxruntime(boxes, scores, classes, iou)
+    second = by_onnxruntime(tmp_path, boxes, scores, classes, iou)
     assert 20 < len(own) < 880
     assert set(own.tolist()) == set(second)
     assert (np.diff(scores[own]) <= 0).all(), "the best first"
     alone = suppress(boxes, scores, iou=iou, most=900)
-    assert set(alone.tolist()) == set(by_onnxruntime(boxes, scores, classes * 0, iou))
+    assert set(alone.tolist()) == set(by_onnxruntime(tmp_path, boxes, scores, classes * 0, iou))
     assert suppress(boxes, scores, iou=iou, most=7).tolist() == alone[:7].tolist()
     assert suppress(boxes[:0], scores[:0], classes=classes[:0]).tolist() == []
 
