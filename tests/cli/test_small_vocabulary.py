@@ -75,8 +75,8 @@ def test_a_file_tells_how_many_rows_its_table_has(
 
 
 def drawn(*, ends: tuple[float, float] | None = None, limit: int | None = None) -> np.ndarray:
-    ranges, limits = {"": ends} if ends else {}, {"ids": limit} if limit else {}
-    feed = Feed(kind="random", count=1, ranges=ranges, limits=limits)
+    limits = {} if limit is None else {"ids": limit}
+    feed = Feed(kind="random", count=1, bounds=ends, limits=limits)
     model = ModelRef(path="/m.onnx", format="onnx")
     source = open_feed(feed, (IDS,), spec=RunSpec(model=model, runtime="onnxruntime"))
     return source.prepare(source.load(0))["ids"]

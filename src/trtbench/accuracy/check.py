@@ -187,16 +187,15 @@ def feed_from_request(request: CheckRequest | LocalizeRequest, models: Sequence[
         return task_feed(request.task or IMAGES_TASK, settings, count=request.limit)
     if request.inputs is not None:
         return Feed(kind="arrays", count=request.limit)
-    # Input names are not known before a model is loaded: the empty name means all.
-    ranges = {} if request.range is None else {"": bounds_from_range(request.range)}
     limits: dict[str, int] = {}  # by input: integers must be smaller than the smallest table
     for path in models:
         format: ModelFormat = "onnx" if path.suffix == ".onnx" else "engine"
         own = index_limits(ModelRef(path=str(path.absolute()), format=format))
         limits |= {name: min(rows, limits.get(name, rows)) for name, rows in own.items()}
     return Feed(
-        kind="random", count=request.random, seed=request.seed,
-        distribution=request.distribution, ranges=ranges, limits=limits,
+        kind="random", count=request.random, seed=request.seed, limits=limits,
+        distribution=request.distribution,
+        bounds=None if request.range is None else bounds_from_range(request.range),
     )  # fmt: skip
 
 
@@ -205,8 +204,7 @@ def describe_feed(request: CheckRequest | LocalizeRequest, feed: Feed, items: in
         return f"{items} items of {feed.settings['data']}, task {feed.task}"
     if request.inputs is not None:
         return f"{items} items of {request.inputs}"
-    ends = feed.ranges.get("")
-    between = f" from {ends[0]:g} to {ends[1]:g}" if ends else ""
+    between = " from {:g} to {:g}".format(*feed.bounds) if feed.bounds else ""
     return f"{items} random inputs, {feed.distribution}{between}, seed {feed.seed}"
 
 

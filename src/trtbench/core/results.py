@@ -262,7 +262,7 @@ class Feed(Value, frozen=True, kw_only=True):
     count: int | None = None
     seed: int = 0
     distribution: Literal["uniform", "normal"] = "uniform"  # 0 to 1, or standard normal
-    ranges: dict[str, tuple[float, float]] = {}  # of random values by input, "" for all others
+    bounds: tuple[float, float] | None = None  # of random values
     limits: dict[str, int] = {}  # by input: upper bounds of random integers
     names: tuple[str, ...] = ()
     task: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal
@@ -288,8 +289,8 @@ def bounds_from_range(value: Range) -> tuple[float, float]:
         found = float(low), float(high)
     except ValueError:
         raise UsageError(f"--range {text} is not valid", fix="--range 0:1") from None
-    if not found[0] < found[1]:
-        raise UsageError(f"--range {text} is empty", fix="--range 0:1")
+    if not -math.inf < found[0] < found[1] < math.inf:
+        raise UsageError(f"--range {text} is empty or infinite", fix="--range 0:1")
     return found
 
 

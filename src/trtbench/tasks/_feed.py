@@ -134,12 +134,11 @@ class RandomItems(DataSource):
         }
 
     def _draw(self, item: TensorSpec, *, seed: int) -> Array:
-        name = self._known[item.name]
-        ends = self._feed.ranges.get(name, self._feed.ranges.get(""))
+        name, ends = self._known[item.name], self._feed.bounds
+        low, high = ends or (-3.0, 3.0)
         is_float = item.dtype in ("bfloat16", "float16", "float32", "float64")
         # A network in FP16 must get the same values as the one in FP32, rounded.
         wanted = item.having(name=name, dtype="float32" if is_float else item.dtype)
-        low, high = ends or (-3.0, 3.0)
         if is_float and self._feed.distribution == "normal":
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             shape = tuple(int(dim) for dim in wanted.shape if isinstance(dim, int))
@@ -153,14 +152,7 @@ class RandomItems(DataSource):
             raise InputError(
                 f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
             ) from None
-        if is_float:
-            values = values.astype(np.float32)
-            if ends is None:
-                return values
-            if not math.isfinite(low) or not math.isfinite(high) or low >= high:
-                raise UsageError(
-                    f"{low:g} to {high:g} is not a valid range of random values", fix="--range 0:1"
-                )
+        if is_float and ends is not None:
             return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
         if ends is None or values.dtype.kind not in "iu" or model_inputs.is_not_index(name):
             return values
