@@ -36,29 +36,21 @@ class Files:
         return math.fsum(row["medianMs"] for row, layer in pairs if choose(layer)) / 1e3
 
 
+def engine(stem: Path) -> Files:
+    return Files(Path(f"{stem}.profile.json"), Path(f"{stem}.graph.json"))
+
+
 @pytest.fixture
 def trex(beside: Path) -> dict[str, Files]:
     """ResNet of TREx on an A100: FP16, and QAT without quantized residuals."""
     names = {"fp16": "resnet", "fp32": "resnet", "qat": "resnet-qat"}
-    return {
-        key: Files(
-            beside / TREX / key / f"{name}.onnx.engine.profile.json",
-            beside / TREX / key / f"{name}.onnx.engine.graph.json",
-        )
-        for key, name in names.items()
-    }
+    return {key: engine(beside / TREX / key / f"{n}.onnx.engine") for key, n in names.items()}
 
 
 @pytest.fixture
 def resnet(beside: Path) -> dict[str, Files]:
     """ResNet-18 of TensorRT 8.6.0 on an H200, FP16 and INT8."""
-    return {
-        key: Files(
-            beside / H200 / f"resnet18_{key}_b1.profile.json",
-            beside / H200 / f"resnet18_{key}_b1.graph.json",
-        )
-        for key in ("fp16", "int8")
-    }
+    return {key: engine(beside / H200 / f"resnet18_{key}_b1") for key in ("fp16", "int8")}
 
 
 def test_qat_resnet_computes_in_int8_whatever_it_gives_out(trex: dict[str, Files]) -> None:

@@ -15,6 +15,7 @@ from models import save_text
 SIZE = 64
 CLASSES = 3
 NAMES = ("cat", "dog", "bird")
+SIZES = {"square.png": (64, 64), "wide.png": (128, 64)}
 OBJECTS = ((10.0, 12.0, 30.0, 40.0, 0, 0.9), (36.0, 8.0, 60.0, 50.0, 2, 0.8))
 """x0, y0, x1, y1 in the input, class, score."""
 
@@ -94,7 +95,7 @@ def lists(*, count: int = 10, fraction: bool = False) -> dict[str, np.ndarray]:
 def pictures(folder: Path) -> Path:
     """One image of the input's size, one twice as wide, where OBJECTS lie as the letterbox says."""
     folder.mkdir(parents=True)
-    for name, size in (("square.png", (64, 64)), ("wide.png", (128, 64))):
+    for name, size in SIZES.items():
         image = Image.new("RGB", size, (30, 60, 90))
         draw = ImageDraw.Draw(image)
         for x0, y0, x1, y1, *_ in in_image(size):
@@ -117,20 +118,17 @@ def in_image(size: tuple[int, int], *, fit: str = "letterbox") -> list[tuple[flo
     return found
 
 
-def coco(
-    path: Path, *, ids: Sequence[int] = (1, 2, 3), fit: str = "letterbox",
-    sizes: Mapping[str, tuple[int, int]] | None = None,
-) -> Path:  # fmt: skip
+def coco(path: Path, *, fit: str = "letterbox") -> Path:
+    """Annotations of ``pictures``; ids of categories begin at 1."""
     listed, images = [], []
-    sizes = sizes or {"square.png": (64, 64), "wide.png": (128, 64)}
-    for number, (name, size) in enumerate(sizes.items(), start=1):
+    for number, (name, size) in enumerate(SIZES.items(), start=1):
         images.append({"id": number, "file_name": name, "width": size[0], "height": size[1]})
         for x0, y0, x1, y1, label, _ in in_image(size, fit=fit):
             listed.append({
-                "id": len(listed) + 1, "image_id": number, "category_id": ids[int(label)],
+                "id": len(listed) + 1, "image_id": number, "category_id": int(label) + 1,
                 "bbox": [x0, y0, x1 - x0, y1 - y0], "area": (x1 - x0) * (y1 - y0), "iscrowd": 0,
             })  # fmt: skip
-    categories = [{"id": id, "name": name} for id, name in zip(ids, NAMES, strict=True)]
+    categories = [{"id": id, "name": name} for id, name in enumerate(NAMES, start=1)]
     content = {"images": images, "annotations": listed, "categories": categories}
     path.write_text(json.dumps(content))
     return path
@@ -141,13 +139,13 @@ def yolo_data(root: Path) -> Path:
     images = pictures(root / "images" / "val")
     labels = root / "labels" / "val"
     labels.mkdir(parents=True)
-    for name, (wide, high) in (("square", (64, 64)), ("wide", (128, 64))):
+    for name, (wide, high) in SIZES.items():
         lines = [
             f"{label} {(x0 + x1) / 2 / wide} {(y0 + y1) / 2 / high} {(x1 - x0) / wide} "
             f"{(y1 - y0) / high}"
             for x0, y0, x1, y1, label, _ in in_image((wide, high))
         ]
-        (labels / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        (labels / name).with_suffix(".txt").write_text("\n".join(lines) + "\n")
     Image.new("RGB", (40, 40)).save(images / "zero.png")
     (root / "data.yaml").write_text(
         "path: .\nval: images/val\nnames:\n"
