@@ -230,7 +230,7 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
     loaded, _ = load_runs([run.id for run in runs], store=store)
     for each in loaded[::2]:
         assert each.extra["scores"]["top1"].value == pytest.approx(1 / 3)  # type: ignore[index]
-        assert Path(each.extra["pictures"][0]).is_file()  # type: ignore[index]
+        assert Path(each.path or "", each.extra["pictures"][0]).is_file()  # type: ignore[index]
     assert not any("scores" in each.extra for each in loaded[1::2]), "other bytes"
     write_report(loaded, tmp_path / "report", formats=("md",))
     assert "Top-1" in (tmp_path / "report" / "report.md").read_text()
