@@ -37,7 +37,6 @@ from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
 from trtbench.models.identity import index_limits, model_ref
 from trtbench.report.document import Document
 from trtbench.report.renderers.md import markdown
-from trtbench.report.sections.accuracy import document_from_check
 from trtbench.requests.execution import Event, Execution, Steps
 from trtbench.requests.models import (
     IMAGES_TASK,
@@ -354,10 +353,6 @@ def write_files(stem: Path, value: object, document: Document) -> list[Path]:
         write_output(stem.with_suffix(".json"), json_from_value(value)),
         write_output(stem.with_suffix(".md"), markdown(document)),
     ]
-
-
-def write_check(checked: Checked, folder: Path) -> list[Path]:
-    return write_files(folder / "check", checked, document_from_check(checked))
 
 
 def attach_checks(checked: Checked, store: Store) -> list[str]:

@@ -433,16 +433,13 @@ class Drift:
     signal2: float = 0.0
     largest: float = 0.0  # largest finite magnitude of the reference
     nonfinite: int = 0
-    elements: int = 0
     nonzero: int = 0
     zeroed: Counter[str] = field(default_factory=Counter)
     """By quantized type: values it rounds to zero if its scale fits the largest of the batch."""
 
     @property
     def rel_l2(self) -> float | None:
-        if not self.elements or not self.signal2:
-            return None
-        return math.sqrt(self.error2 / self.signal2)
+        return math.sqrt(self.error2 / self.signal2) if self.signal2 else None
 
     def add(self, wanted: AnyArray, found: AnyArray) -> None:
         if wanted.shape != found.shape:
@@ -450,7 +447,6 @@ class Drift:
         r, t = wanted.astype(np.float64), found.astype(np.float64)
         known = np.isfinite(r)
         usable = known & np.isfinite(t)
-        self.elements += r.size
         self.nonfinite += int(np.count_nonzero(known & ~usable))
         self.error2 += float(((t - r)[usable] ** 2).sum())
         self.signal2 += float((r[usable] ** 2).sum())

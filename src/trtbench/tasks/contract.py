@@ -71,13 +71,6 @@ def calibration_settings(flags: Sequence[Flag], settings: Settings) -> dict[str,
     )
 
 
-def float_setting(settings: Settings, key: str) -> float:
-    """Return a numeric setting as a float."""
-    value = settings[key]
-    assert value is not None
-    return float(value)
-
-
 class DataSource(ABC):
     """An ordered set of items: ``load`` reads one, ``prepare`` converts it to model inputs."""
 

@@ -27,7 +27,6 @@ from trtbench.tasks.contract import (
     Predicted,
     Settings,
     TaskTable,
-    float_setting,
 )
 
 Order = Literal["xyxy", "yxyx", "cxcywh", "xywh"]
@@ -252,7 +251,7 @@ def _read_table(kind: str, batch: DetectorOutputs) -> Candidates | None:
             boxes=rows[..., :4], scores=rows[..., 4:], order="cxcywh", fractions=fractions,
             suppressed=fractions and rows.shape[1] <= MOST_ROWS, classes=rows.shape[2] - 4,
         )  # fmt: skip
-    least = float(batch.settings.get("conf") or 0.0)
+    least = float(batch.settings["conf"] or 0)
     likely = [row[row[:, 4] > least] for row in rows]
     return Candidates(
         boxes=[row[:, :4] for row in likely], scores=[row[:, 5:] * row[:, 4:5] for row in likely],
@@ -416,7 +415,7 @@ def decode(outputs: Arrays, loaded: Sequence[_boxes.DetectionImage], settings: S
         corners = corners[np.isfinite(corners).all(axis=1)]
         inside_out = (corners[:, 2:] < corners[:, :2]).any(axis=1)
         order = "cxcywh" if inside_out.sum() > SWAPPED_SHARE * len(corners) else "xyxy"
-    least, most = float_setting(settings, "conf"), int(float_setting(settings, "max_det"))
+    least, most = float(settings["conf"] or 0), int(settings["max_det"] or 0)
     fractions = found.fractions
     if fractions is None:
         fractions = all(_are_fractions(np.asarray(boxes)) for boxes in found.boxes)
@@ -646,7 +645,7 @@ def judge(
             resamples=resamples,
         )
         scores.append((*own, *other))
-    conf = float_setting(settings, "conf")
+    conf = float(settings["conf"] or 0)
     notes = [*source.notes, *(note for _, _, note in found if note)]
     if conf > HIGH_CONF:
         notes.append(f"--conf {conf:g} lowers mAP: published values use 0.001")

@@ -22,7 +22,6 @@ from trtbench.tasks.contract import (
     Settings,
     TaskTable,
     Tensors,
-    float_setting,
 )
 
 COCO_VALUES = (56, 57)  # values per person with 17 key points, before and after NMS
@@ -81,19 +80,20 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
             "no output matches YOLOv8-pose: [batch, 5 + 3 * points, predictions]",
             facts={name: text_from_shape(each.shape) for name, each in outputs.items()},
         )
-    most, width = int(float_setting(settings, "max_people")), found.shape[2]
+    conf, iou = (float(settings[key] or 0) for key in ("conf", "iou"))
+    most, width = int(settings["max_people"] or 0), found.shape[2]
     suppressed = (width - 6) % 3 == 0  # corners, score, class: the network has applied NMS
     values = width - (6 if suppressed else 5)
     padded = np.full((len(found), most, 5 + values), -1.0, np.float32)
     item: _images.Loaded
     for place, (rows, item) in enumerate(zip(found, loaded, strict=True)):
-        rows = rows[rows[:, 4] >= float_setting(settings, "conf")]
+        rows = rows[rows[:, 4] >= conf]
         rows = rows[np.isfinite(rows).all(axis=1)]
         boxes = rows[:, :4] if suppressed else coco.corners_from_centres(rows)
         order = (
             np.argsort(-rows[:, 4], kind="stable")[:most]
             if suppressed
-            else coco.suppress(boxes, rows[:, 4], iou=float_setting(settings, "iou"), most=most)
+            else coco.suppress(boxes, rows[:, 4], iou=iou, most=most)
         )
         rows, boxes = rows[order], boxes[order]
         # The number of points is given: numpy cannot infer it where there is no person.

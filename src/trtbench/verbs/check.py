@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 
 def run(request: CheckRequest, caller: Caller) -> Checked:
-    from trtbench.accuracy.check import attach_checks, run_check, write_check
+    from trtbench.accuracy.check import attach_checks, run_check, write_files
     from trtbench.analysis.check import rule_from_text
+    from trtbench.report.sections.accuracy import document_from_check
     from trtbench.store.store import output_folder
 
     for text in request.expect:  # invalid rules are refused before anything runs
@@ -48,7 +49,7 @@ def run(request: CheckRequest, caller: Caller) -> Checked:
     refuse_unwritable(output)
     with caller.executing(request, config, "check") as execution:
         checked = run_check(request, store=store, config=config, execution=execution)
-        paths = write_check(checked, output)
+        paths = write_files(output / "check", checked, document_from_check(checked))
         joined = attach_checks(checked, store)
     caller.say(f"wrote {', '.join(str(path) for path in paths)}")
     if joined:
