@@ -129,6 +129,3 @@ def test_the_place_of_a_bad_row_is_its_byte() -> None:
     place = int(caught.value.facts["place"].split()[1].strip(","))
     assert data.rindex(b"{", 0, at) <= place <= at
     assert caught.value.facts["rows read"] == "5"
-
-
-# Real files, damaged

@@ -98,9 +98,6 @@ def test_metadata_names_each_node_once_and_keeps_brackets() -> None:
         assert graph.layers[0].origin == origin
 
 
-# Whole folders
-
-
 def test_every_graph_of_a_folder_is_read(artefacts: Path) -> None:
     paths = list(samples.artefact_files(artefacts, "layers"))
     assert len(paths) >= 8
@@ -210,9 +207,6 @@ def test_a_layer_that_was_cut_out_of_the_middle_is_not_swallowed() -> None:
     assert "line 4" in caught.value.facts["place"]
 
 
-# Whole folders
-
-
 def test_every_profile_of_a_folder_is_read(artefacts: Path) -> None:
     paths = list(samples.artefact_files(artefacts, "profile"))
     assert len(paths) >= 5
@@ -296,12 +290,9 @@ BENCH = {"model_path": "x.pt", "iters": 3, "throughput_qps": 3.0, "metrics": {"h
         (b'{"model_options": {"Format": "ONNX"}}', "a.json", "metadata"),
         (b"", "times.json", "unknown"),
         (b"{", "times.json", "unknown"),
+        (b'{"host": "here", "gpus": [{"name": "L4"}]}', "x.json", "unknown"),  # not seconds
+        (b'{"gpu_s": [0.1, 0.2]}', "x.json", "times"),
     ],
 )
 def test_content_first_and_name_second(data: bytes, name: str, kind: str) -> None:
     assert kind_of(data, name=name) == kind
-
-
-def test_a_plural_is_no_number_of_seconds() -> None:
-    assert kind_of(b'{"host": "here", "gpus": [{"name": "L4"}]}', name="x.json") == "unknown"
-    assert kind_of(b'{"gpu_s": [0.1, 0.2]}', name="x.json") == "times"

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from imports import of, stored
+from imports import bring, of, stored
 
 from trtbench.analysis.stored_comparison import ladder_from_runs
 from trtbench.analysis.summary import summary_from_run
-from trtbench.importing.run import ImportResult, import_artefacts
-from trtbench.requests.stored import ImportRequest
+from trtbench.importing.run import ImportResult
 from trtbench.store.store import Store
 from trtbench.workflows.engines import load_run
 
@@ -23,7 +22,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def everything(beside: Path, store: Store) -> ImportResult:
-    return import_artefacts(ImportRequest(paths=[beside], pictures=False), store=store)
+    return bring(beside, store=store)
 
 
 @pytest.mark.parametrize(

@@ -648,7 +648,13 @@ class _LogReader:
             line = line._replace(text=_DECIMAL.sub(".", line.text))
         own = self.current.continues_summary(line)
         if self.current.starts_new_run(line) or (own and self._waiting_start() is not None):
-            self._begin_with_waiting(at)
+            # Lines that wait, from a text on or from what is printed first, are of the next run.
+            begin = min(self.text_start or at, self._waiting_start() or at)
+            self._keep_waiting(begin)
+            moved, self.waiting = self.waiting, []
+            self.next_run(begin)
+            self.waiting = moved
+            self._keep_waiting()
         elif not own and not line.level and self._add_unmarked(line.text, at):
             return
         titled = (self.text_start or self.title) and not self.current.is_finished
@@ -686,15 +692,6 @@ class _LogReader:
             and (line.stamp != last or line.library)
         )
         return next(starts, None)
-
-    def _begin_with_waiting(self, at: int) -> None:
-        """Begin a run with the lines that wait: from a text on, or from what is printed first."""
-        begin = min(self.text_start or at, self._waiting_start() or at)
-        self._keep_waiting(begin)
-        moved, self.waiting = self.waiting, []
-        self.next_run(begin)
-        self.waiting = moved
-        self._keep_waiting()
 
     def next_run(self, line: int) -> None:
         self._keep_waiting()
