@@ -236,7 +236,6 @@ FORMATTERS: Mapping[str, Callable[[Any], str]] = {
     "share": units.text_from_share,
     "change": units.text_from_change,
     "percent": units.text_from_fraction,
-    "frequency": lambda hertz: units.MISSING if hertz is None else f"{hertz / 1e6:.0f} MHz",
 }
 
 
@@ -268,22 +267,20 @@ def column(
     ``get`` is a function of the row, or an attribute (by default the key) or index of the row.
     ``kind`` is ``time`` (in the unit of the table), as in ``format_cell``, or ``right`` to align.
     """
-    known, usual = SHARED_COLUMNS.get(key, (None, "")) if title is None else (None, "")
-    if known is not None:
+    if title is None:
+        known, usual = SHARED_COLUMNS[key]
         heading = known.having(rank=known.rank if rank is None else rank, fit=fit or known.fit)
+        kind = usual if kind is None else kind
     else:
-        side: Align = "right" if kind else "left"
-        name = key if title is None else title
-        heading = Heading(key, name, side, rank or 0, fit or "whole")
+        heading = Heading(key, title, "right" if kind else "left", rank or 0, fit or "whole")
     read: Read = attrgetter(key)
     if get is not None:
         places = {str: attrgetter, int: itemgetter}
         read = places[type(get)](get) if isinstance(get, (str, int)) else get
-    kind = usual if kind is None else kind
 
     def cell(row: Any) -> Cell | Scalar | Time:
         value = read(row)
-        if isinstance(value, (Cell, Time)) or kind in ("", "right"):
+        if isinstance(value, (Cell, Time)) or not kind or kind == "right":
             return value
         return Time(value) if kind == "time" else format_cell(value, kind)  # type: ignore[arg-type]
 
@@ -349,7 +346,6 @@ SHARED_COLUMNS: dict[str, tuple[Heading, str]] = {
         (Heading("median_s", "Median", "right"), "time"),
         (Heading("metric", "Metric"), ""),
         (Heading("model", "Model", fit="shorten"), ""),
-        (Heading("network", "Network", fit="shorten"), ""),
         (Heading("p99_s", "p99", "right", 3), "time"),
         (Heading("precision", "Precision", rank=1), ""),
         (Heading("protocol", "Protocol"), ""),

@@ -34,15 +34,14 @@ def group_findings(found: Iterable[tuple[str, Finding]]) -> FindingList | None:
         items.append(group)
     items.sort(key=lambda item: (SEVERITIES.index(item.finding.severity), item.finding.code))
     # Several notes on default conditions become one entry.
-    notes = {each.finding.code: each for each in items if each.finding.severity == "note"}
-    default = [notes[code] for code in DEFAULT_NOTES if code in notes]
+    notes = [each for each in items if each.finding.severity == "note"]
+    default = [each for each in notes if each.finding.code in DEFAULT_NOTES]
     if len(default) > 1:
         codes = [each.finding.code for each in default]
         message = f"default conditions: {', '.join(map(DEFAULT_NOTES.__getitem__, codes))}"
         joint = Finding(code=", ".join(codes), severity="note", message=message)
         runs = tuple(dict.fromkeys(name for each in default for name in each.runs))
-        items = [each for each in items if each not in default]
-        items.append(FindingGroup(joint, runs))
+        items = [*(each for each in items if each not in default), FindingGroup(joint, runs)]
     return FindingList(tuple(items)) if items else None
 
 
