@@ -20,7 +20,7 @@ OBJECTS = ((10.0, 12.0, 30.0, 40.0, 0, 0.9), (36.0, 8.0, 60.0, 50.0, 2, 0.8))
 """x0, y0, x1, y1 in the input, class, score."""
 
 
-def network(path: Path, outputs: Mapping[str, np.ndarray]) -> Path:
+def network(path: Path, outputs: Mapping[str, np.ndarray], *, size: int | str = SIZE) -> Path:
     """Says the same about every image; outputs have no batch of their own."""
     ends, lines = [], []
     weights: dict[str, object] = {"zero": 0.0}
@@ -35,7 +35,7 @@ def network(path: Path, outputs: Mapping[str, np.ndarray]) -> Path:
         ]
         sizes = ", ".join(map(str, ("batch", *values.shape)))
         ends.append(f"{'int32' if whole else 'float'}[{sizes}] {name}")
-    text = f"""net (float[batch, 3, {SIZE}, {SIZE}] images) => ({", ".join(ends)}) {{
+    text = f"""net (float[batch, 3, {size}, {size}] images) => ({", ".join(ends)}) {{
         mean = ReduceMean <axes = [1, 2, 3], keepdims = 0> (images)
         nothing = Mul(mean, zero)
         {" ".join(lines)}
