@@ -1,5 +1,8 @@
 """The highest rate under a bound on ONNX Runtime, and arrivals from files."""
 
+import os
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -55,7 +58,54 @@ def test_a_search_that_is_interrupted_keeps_what_it_found_and_is_continued(tmp_p
     assert more.load.complete
     with pytest.raises(UsageError, match="another bound: median<5s"):
         trtbench.bench(request.model, store=store.root, resume=kept.id, **{**asked, "slo": "p9<1s"})
+    with pytest.raises(UsageError, match="a search with another batch and threads"):
+        trtbench.bench(
+            request.model, store=store.root, resume=kept.id, batch=2, **{**asked, "threads": 2}
+        )
     assert document_from_load(more.load.having(capacity_hz=0.0), more)  # what somebody else wrote
+
+
+ONE_STEP = """
+import trtbench, gpu_standin
+from pathlib import Path
+from types import SimpleNamespace
+from trtbench.convert import steps
+from trtbench.core.errors import UsageError
+
+def build(spec, execution):  # this machine has no GPU to build with
+    Path(spec.output).parent.mkdir(parents=True)
+    Path(spec.output).write_bytes(gpu_standin.plan_bytes() + (spec.precision or "").encode())
+    return SimpleNamespace(notes=())
+
+steps.run_build = build
+asked = {"runtime": "tensorrt", "batch": 4, "protocol": "server", "slo": "p99<1s",
+         "time_limit": "2s", "duration": "100ms", "warmup": "1ms", "until_steady": False}
+first = trtbench.bench("net.onnx", **asked)
+more = trtbench.bench("net.onnx", resume=first.id, **asked)
+print(set(first.load.points) < set(more.load.points), more.record.spec.model.name)
+for other in ({"batch": 2}, {"precision": "fp16"}):
+    try:
+        trtbench.bench("net.onnx", resume=first.id, **{**asked, **other})
+    except UsageError as problem:
+        print(problem.message.partition("search")[2])
+print(len([*Path("store/steps").iterdir()]))
+"""
+
+
+def test_a_search_on_an_engine_that_is_built_first_is_continued(tmp_path: Path) -> None:
+    models.tiny_model(tmp_path / "net.onnx")
+    tests = Path(models.__file__).parent
+    own = {"PYTHONPATH": str(tests / "standin_gpu"), "TRTBENCH_STORE": "store"}
+    program = [sys.executable, "-c", f"import tensorrt; {ONE_STEP.strip()}"]
+    done = subprocess.run(
+        program, cwd=tmp_path, env={**os.environ, **own}, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == [
+        "True net.as-is.4x16.engine",
+        " with another batch",
+        " with another model and precision",
+        "2",
+    ], done.stderr
 
 
 @pytest.fixture

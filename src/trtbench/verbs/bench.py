@@ -58,18 +58,20 @@ def run(request: BenchRequest, caller: Caller) -> Run:
     from trtbench.measure.bench import run_bench
 
     config = caller.settings(request.store)
-    spec, search = spec_from_request(request, config), None
+    spec, search, begun = spec_from_request(request, config), None, None
     if request.slo is not None:
         if request.profile or request.telemetry is not None:
             text = "a search ignores --profile and --telemetry: bench again at the rate it finds"
             caller.say(f"note: {text}")
-        spec, search = _plan_search(request, spec, caller, config)
+        spec, search, begun = _plan_search(request, spec, caller, config)
     store = caller.store(config)
     with caller.executing(request, config, spec.model.name, runtime=spec.runtime) as execution:
         [(spec, _)] = with_engines(
             [(spec, execution.python)], request.build, store=store, config=config,
             execution=execution,
         )  # fmt: skip
+        if begun is not None:
+            _refuse_other_search(begun, spec)
         found = run_bench(spec, store=store, execution=execution, search=search)
     if request.keep_model:
         from trtbench.measure.model_facts import keep_model
@@ -80,9 +82,10 @@ def run(request: BenchRequest, caller: Caller) -> Run:
 
 def _plan_search(
     request: BenchRequest, spec: RunSpec, caller: Caller, config: Config
-) -> tuple[RunSpec, LoadSearch]:
-    """Return the search of a request, which may continue a stored one, and the spec of its run."""
+) -> tuple[RunSpec, LoadSearch, Run | None]:
+    """Return the spec and the search of a request, and the stored run that it continues."""
     from trtbench.analysis.load import slo_from_text
+    from trtbench.convert.steps import is_built
     from trtbench.core.run import LoadSearch
     from trtbench.core.spec import Length
     from trtbench.store.directory import demand_finished
@@ -92,13 +95,13 @@ def _plan_search(
         raise UsageError("--slo needs --protocol server", fix=f"--protocol server --slo {slo!r}")
     if spec.gap_s:
         raise UsageError("--slo has its own arrival times, without --gap", fix="leave out --gap")
-    search = LoadSearch(slo=slo_from_text(slo))
+    search, run = LoadSearch(slo=slo_from_text(slo)), None
     if request.resume is not None:
         run = demand_finished(caller.store(config).load(request.resume))
         known = run.load
-        if known is None or run.record.spec.model.sha256 != spec.model.sha256:
-            what = "is of another model" if known else "has no search for a rate"
-            raise UsageError(f"the run {run.id} {what}", fix="leave out --resume")
+        if known is None:
+            raise UsageError(f"the run {run.id} has no search for a rate", fix="leave out --resume")
+        _refuse_other_search(run, spec, built=is_built(spec))
         if known.slo.having(text=search.slo.text) != search.slo:
             text = known.slo.text
             raise UsageError(f"the stored search has another bound: {text}", fix=f"--slo {text!r}")
@@ -107,7 +110,23 @@ def _plan_search(
     probe_s = None if request.duration is None else seconds(request.duration)
     search = search.having(budget_s=budget_s, probe_s=probe_s, most_hz=spec.rate_hz)
     bare = spec.having(stop=Length(iterations=1), profile=False, telemetry_s=None)
-    return bare.having(rate_hz=spec.rate_hz or 1.0), search
+    return bare.having(rate_hz=spec.rate_hz or 1.0), search, run
+
+
+def _refuse_other_search(run: Run, spec: RunSpec, *, built: bool = False) -> None:
+    """Raise an error if a search goes on with other settings; engines are compared when built."""
+    free = {"stop", "warmup", "launches", "rate_hz", "telemetry_s", "profile"}
+    free |= {"model", "precision"} if built else set()
+
+    def value(spec: RunSpec, name: str) -> object:
+        model = spec.model
+        return (model.identity, model.made_with) if name == "model" else getattr(spec, name)
+
+    names = [name for name in spec.__struct_fields__ if name not in free]
+    others = [name for name in names if value(run.record.spec, name) != value(spec, name)]
+    if others:
+        message = f"the run {run.id} is a search with another {' and '.join(others)}"
+        raise UsageError(message, fix="leave out --resume")
 
 
 def show(run: Run, request: BenchRequest, view: BenchView) -> None:
@@ -142,7 +161,7 @@ def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:
     config = caller.settings(request.store)
     spec = spec_from_request(request, config)
     if request.slo is not None:
-        spec, _ = _plan_search(request, spec, caller, config)
+        spec, _, _ = _plan_search(request, spec, caller, config)
     show_plan(spec, as_json=view.as_json)
     if request.slo is not None:
         say("note: this is one step of the search; it chooses rates from what it measures")
