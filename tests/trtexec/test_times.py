@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import samples
 from made_artefacts import BATCHES
 from trtbench.trtexec import times as _rows
+from trtbench.trtexec.sniff import kind_of
 from trtbench.trtexec.times import TimesArray, read_times, times_from_arrays
 
 
@@ -143,6 +144,30 @@ def test_lists_of_columns_under_a_name(name: str) -> None:
     assert times.latency == pytest.approx([0.0015, 0.0025])
     assert times.enqueue == pytest.approx([0.0001, 0.0002])
     assert times.gpu == pytest.approx([0.001, 0.002])
+
+
+@pytest.mark.parametrize(
+    ("document", "has_unit"),
+    [
+        ([2.5, 1.5], False),
+        (["2500 us", "1.5ms"], True),
+        ({"runs": [2.5, 1.5]}, False),
+        ({"shape": [1, 3], "runs": [{"latency": "2500.0us"}, {"latency": "0.0015 s"}]}, True),
+        ([{"latency": "2500 microseconds"}, {"latency": "1.5 ms"}], True),
+        ({"iterations": {"latency_us": ["2.5 ms", "1.5 ms"]}}, True),
+        ({"perIteration": {"latency": ["2.5ms", "1500µs"]}}, True),
+    ],
+)
+def test_times_as_other_tools_write_them(document: object, has_unit: bool) -> None:
+    assert kind_of(json.dumps(document).encode(), name="net.times.json") == "times"
+    array = one(json.dumps(document))
+    assert times_from_arrays([array]).latency == pytest.approx([0.0025, 0.0015])
+    if has_unit:
+        text = json.dumps(document, ensure_ascii=False).encode()
+        assert kind_of(text, name="x.json") == "times"
+    else:
+        assert array.without_unit
+        assert kind_of(json.dumps(document).encode(), name="shape.json") == "unknown"
 
 
 def test_enqueue_resolution_grows_with_the_run() -> None:

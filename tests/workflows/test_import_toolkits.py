@@ -8,8 +8,10 @@ import pytest
 from imports import bring, only, record
 
 import leftovers
+from trtbench.core.errors import InputError
 from trtbench.core.run import Fact
 from trtbench.store.store import Store
+from trtbench.workflows.report import load_runs
 
 
 def test_a_folder_of_evaluation_toolkit_is_one_run(tmp_path: Path, store: Store) -> None:
@@ -98,6 +100,15 @@ def test_a_pytorch_result_of_evaluation_toolkit(tmp_path: Path, store: Store) ->
 
 def test_toolkit_files_go_where_they_are_asked_for(tmp_path: Path, store: Store) -> None:
     folder = leftovers.folder_000(tmp_path / "run")
+    (folder / "output_diff.json").write_text('{"heatmap": {"max_abs": 0.0125}}')
+    with pytest.raises(InputError) as refused:
+        load_runs([str(folder)], store=store)
+    assert refused.value.fix == f"trtbench import {folder}"
+    bring(folder, store=store, output=tmp_path / "out", again=True)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    copy = json.loads((tmp_path / "out" / "output_diff.json").read_text())
+    assert report["output_comparison"] == copy == {"heatmap": {"max_abs": 0.0125}}
+    assert "0.0125" in (tmp_path / "out" / "report.md").read_text()
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     result = bring(folder, store=store, output=folder)
     names = {path.name for path in result.written}
@@ -105,7 +116,7 @@ def test_toolkit_files_go_where_they_are_asked_for(tmp_path: Path, store: Store)
     assert {
         path.name: path.read_bytes() for path in folder.iterdir() if path.name in before
     } == before
-    assert only(bring(folder, store=store)).known_as == only(result).record.id
+    assert only(result).known_as == only(bring(folder, store=store)).known_as is not None
 
 
 def test_run_directories_of_our_own_are_left_alone(tmp_path: Path, store: Store) -> None:

@@ -302,6 +302,8 @@ def write_toolkit_files(run: Run, folder: Path, *, leave: Collection[Path] = ())
     document = document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
     document = png.drawable(document)
     files = data_files(run) | {"report.json": json_from_value(report(run))}
+    if "output_comparison" in run.extra:
+        files["output_diff.json"] = json_from_value(run.extra["output_comparison"])
     files["report.md"] = md.markdown(document).encode()
     files |= {png.file_name(figure): png.png_bytes(figure) for figure in document.figures()}
     return [

@@ -4,7 +4,7 @@ import contextlib
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -214,7 +214,9 @@ def run_from_draft(
     findings = findings_from_run(run, summary=None if ours.reported else ours)
     if draft.built:  # what is said of times does not apply
         findings = tuple(each for each in findings if each.code == "H47")
-    run = core.Run(record=record.having(findings=findings), times=times, layers=layers, graph=graph)
+    compared = draft.value("output_diff")
+    extra = {} if compared is None else {"output_comparison": compared}
+    run = replace(run, record=record.having(findings=findings), extra=extra)
     cache_summary(run, ours)
     return run
 
@@ -568,6 +570,8 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
         if array.warmup_rows:
             rows = counted(array.warmup_rows, "row")
             yield f"left out as warm-up: {rows} of the first {array.warmup_ms:g} ms"
+        if array.without_unit:
+            yield "the times have no unit; they are taken for milliseconds"
         if array.enqueue_resolution_s is not None:
             step = text_from_seconds(array.enqueue_resolution_s, digits=2)
             yield f"enqueue times are differences of stamps in steps of {step}"

@@ -9,6 +9,7 @@ import datetime
 import os
 import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -193,9 +194,9 @@ def read_record(folder: Path) -> core.AnyRecord:
     try:
         data = read_bytes(path, most=MOST_RECORD_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{folder} is not a run directory", facts={"missing": RECORD}, fix="trtbench runs"
-        ) from None
+        fix = f"trtbench import {shlex.quote(str(folder))}" if folder.is_dir() else "trtbench runs"
+        facts = {"missing": RECORD}
+        raise InputError(f"{folder} is not a run directory", facts=facts, fix=fix) from None
     except OSError as problem:
         reason = problem.strerror or problem
         raise StoreError(f"{path} cannot be read", facts={"reason": reason}) from None

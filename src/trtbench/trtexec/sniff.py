@@ -20,7 +20,8 @@ _PIECE_BYTES, _OVERLAP_BYTES = 1 << 20, 512
 _ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
 """Tags of the protobuf fields that may follow the IR version of an ONNX model."""
 _CALIBRATION = re.compile(r"TRT-\d+-\S+\s*(?:[\r\n]|\Z)")
-_ROWS = re.compile(r'\[\s*\{|\{\s*"(?:times|iterations|runs|samples)"\s*:\s*\[\s*\{')
+_ROWS = re.compile(r'(?:\A|"(?:times|iterations|runs|samples)"\s*:)\s*\[\s*([{"\d.-])')
+_TIMED = re.compile(r'"\s*[\d.]+ ?(?:[mun]s|µs|s|(?:milli|micro|nano)?seconds)\s*"', re.I)
 _KEY = re.compile(r'"([^"\\]{1,120})"\s*:')
 _SERIES = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\[\s*[-\d.]')
 _METADATA_KEYS = {"model_options", "build_options", "performance_summary", "device_information"}
@@ -109,10 +110,15 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
             return kind
     if keys & _METADATA_KEYS:
         return "metadata"
-    # Rows or columns of durations whose names include a unit.
-    timed = [key for key in keys if None not in column_and_unit(key)]
+    # Rows, columns or a list of durations: keys, values or the file's name say that they are.
+    named = re.search(r"times|timing|latenc", name, re.IGNORECASE)
+    said = named or _TIMED.search(text)
+    timed = [key for key in keys if column_and_unit(key)[0] and (said or column_and_unit(key)[1])]
     listed = (re.search(rf'"{re.escape(key)}"\s*:\s*\[', text) for key in timed)
-    if timed and (_ROWS.match(text) or any(listed)):
+    rows = _ROWS.search(text)
+    if timed and (rows or any(listed)):
+        return "times"
+    if rows and rows[1] != "{" and (named or _TIMED.match(text, rows.start(1))):
         return "times"
     if _SERIES.match(text) and re.search(r"profil|layer", name, re.IGNORECASE):
         return "profile"

@@ -53,6 +53,7 @@ _UNITS = {
     "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6, "seconds": 1e3, "msec": 1.0,
     "usec": 1e-3, "ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3,
 }  # fmt: skip
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)\s*\Z")
 _NOT_LETTERS = re.compile(r"[^a-z0-9]")
 _SECONDS_ALONE = re.compile(r"(?:[^a-zA-Z0-9]s\W?|[a-z0-9]S)\Z")
 """A single s is a unit only if it is separate: ``gpu_s``, not the plural ``gpus``."""
@@ -85,12 +86,23 @@ def column_and_unit(key: str) -> tuple[str | None, float | None]:
     return None, None
 
 
+def timed(key: str, value: object) -> tuple[str, float]:
+    """Return a time in the unit of its key; a text such as ``2005.6 us`` has its own unit."""
+    match = _QUANTITY.match(value) if isinstance(value, str) else None
+    if match is None or not match[2]:
+        return key, exports.number_from_value(float(match[1]) if match else value)
+    factor = _UNITS.get(match[2].lower().replace("µ", "u"), math.nan)
+    own = column_and_unit(key)[1]
+    return (key if own else f"{key}Ms"), float(match[1]) * factor / (own or 1.0)
+
+
 PIECE_BYTES = 512 * 1024
 LONGEST_ROW_BYTES = 1024 * 1024
 _WARMING_BYTES = 8 * 1024 * 1024
 """Freeing one block of this size keeps glibc from returning memory to the system after every
 piece, which costs a third of the time."""
 _SPACE = re.compile(rb"[ \t\r\n\0]*")
+_NUMBERS = re.compile(rb'[ \t\r\n\0]*\[\s*[-\d."]')  # a list without rows
 _BRACES = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
 
@@ -267,8 +279,9 @@ class RowTable:
         self.rows = end
 
     def add_row(self, row: Mapping[str, object]) -> None:
-        """Append one row; values that are not numbers become nan."""
-        self.add(tuple(row), np.array([[exports.number_from_value(each) for each in row.values()]]))
+        """Append one row; values that are neither numbers nor times become nan."""
+        numbers = dict(timed(key, value) for key, value in row.items())
+        self.add(tuple(numbers), np.array([list(numbers.values())]))
 
     def columns(self) -> dict[str, Column]:
         return {key: self._data[: self.rows, index] for index, key in enumerate(self.keys)}
@@ -398,14 +411,17 @@ _MAX_DEPTH = 6
 EXPECTED, _NOT_TIMES = "the rows of trtexec --exportTimes", "is not a times file of trtexec"
 
 
-def _time_tables(value: object, *, depth: int) -> Iterator[RowTable]:
-    """Yield the tables of durations in a JSON value, at any depth."""
+def _time_tables(value: object, *, depth: int, listed: bool = True) -> Iterator[RowTable]:
+    """Yield the tables of durations in a JSON value, at any depth; ``listed``: may be latencies."""
     if depth > _MAX_DEPTH:
         return
     table = RowTable()
-    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+    if isinstance(value, list):
         for row in value:
-            table.add_row(row)
+            if isinstance(row, dict):
+                table.add_row(row)
+            elif listed:
+                table.add_row({"latency": row})
         if table.rows and duration_names(table.keys):
             yield table
     elif isinstance(value, dict):
@@ -415,12 +431,12 @@ def _time_tables(value: object, *, depth: int) -> Iterator[RowTable]:
         if wanted:
             length = len(lists[next(iter(wanted.values()))])
             equal = {key: each for key, each in lists.items() if len(each) == length}
-            columns = [[exports.number_from_value(v) for v in each] for each in equal.values()]
-            table.add(tuple(equal), np.array(columns).T)
+            columns = [[timed(key, v) for v in each] for key, each in equal.items()]
+            numbers = [[number for _, number in column] for column in columns]
+            table.add(tuple(column[0][0] for column in columns), np.array(numbers).T)
             yield table
-        named = [value[name] for name in _NESTED_KEYS if name in value]
-        for each in (*named, *value.values()):
-            yield from _time_tables(each, depth=depth + 1)
+        for name in (*(name for name in _NESTED_KEYS if name in value), *value):
+            yield from _time_tables(value[name], depth=depth + 1, listed=name in _NESTED_KEYS)
 
 
 Variant = Literal["7.0", "7.1", "8.0", "8.4", "8.5", "other"]
@@ -450,6 +466,11 @@ class TimesArray:
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
+
+    @property
+    def without_unit(self) -> bool:
+        """Whether neither a key nor a value says the unit of a duration; it is taken for ms."""
+        return any(not column_and_unit(key)[1] for key in duration_names(self.columns).values())
 
     @cached_property
     def swapped(self) -> bool:
@@ -505,9 +526,9 @@ def read_times(
         stream = io.BytesIO(text.encode("utf-8", "replace"))
         head = stream.read(PIECE_BYTES)
     first = head.lstrip(b" \t\r\n\0")[:1]
-    if first == b"[":
+    if first == b"[" and not _NUMBERS.match(head):
         tables = ArrayReader(stream, where=where, head=head).read()
-    elif first == b"{":
+    elif first in (b"[", b"{"):
         data = head + stream.read()
         documents = exports.documents_from_json(data, where=where, expected=EXPECTED)
         tables = [next(_time_tables(each, depth=0), RowTable()) for each in documents]
