@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from trtbench.cli import run
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.jobs import Job, JobEnd, ReportedError
 from trtbench.host.cuda import cuda_problem
+from trtbench.measure import bench
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))  # detectors of our own
 
@@ -155,7 +157,8 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuilderProcess
 def _builds_are_warm(builder: BuilderProcess) -> Iterator[None]:
     """Have commands and workflows build there too: a process of its own for each takes minutes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trtbench.convert.build.run_job", builder.carry_out)
+        warm = SimpleNamespace(**{**vars(bench), "run_job": builder.carry_out})
+        patch.setattr("trtbench.convert.build.bench", warm)
         yield
 
 
