@@ -130,7 +130,9 @@ def test_skeleton_sequences_are_classified_too(tmp_path: Path, evaluate) -> None
     assert found.models[0].score("top1").value == 1.0
 
 
-def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate) -> None:
+def test_depth_that_is_right_and_depth_that_is_not(
+    tmp_path: Path, evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = made_data.depth_data(tmp_path / "depth")
     exact = made_data.depth_network(tmp_path / "exact.onnx")
     triple = made_data.depth_network(tmp_path / "triple.onnx", gain=3.0)
@@ -148,7 +150,10 @@ def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate) -> 
     assert "%" not in maps.partition("##")[0], "parts of a range are no shares"
     assert "1 ground truth without image: lonely" in found.notes
     assert (tmp_path / "out" / "depth_comparison.png").is_file()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
     plain = evaluate("depth", [triple], batch=1, **settings, align="none")
+    assert not plain.pictures
+    assert "matplotlib" in plain.notes[-1]
     assert plain.models[0].score("abs_rel").value == pytest.approx(2 / 3, rel=1e-3)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib import util
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,8 @@ def _evaluate(
         models.append(model.having(label=label, scores=tuple(own)))
         findings += check.preparation_findings(label, model.model, model.preparation)
     notes = list(judgement.notes)
+    if util.find_spec("matplotlib") is None:
+        notes.append("pictures are left out, they need matplotlib: pip install 'trtbench[plots]'")
     if len({each.inputs_sha256 for each in outcomes}) > 1:
         notes.append(
             "the models saw different tensors: their input sizes, or the libraries that prepare "

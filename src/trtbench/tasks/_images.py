@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -245,6 +246,11 @@ COLUMN_IN = 3.2
 TITLE_LINE_IN = 0.2  # height of one title line
 DPI = 110
 MIN_SHOWN_SCORE = 0.25  # least score of boxes and people that are counted
+
+
+def can_draw(source: DataSource) -> bool:
+    """Return whether pictures of results are asked for and can be drawn here."""
+    return not source.scores_only and util.find_spec("matplotlib") is not None
 
 
 def make_grid(

@@ -363,6 +363,7 @@ def judge(
     scores: list[tuple[Score, ...]] = []
     pairs: list[tuple[Scalar, ...]] = []
     pictures: list[PictureValue] = []
+    can_draw = _images.can_draw(source)
     item, notes = _images.item_to_show(source.names, settings)
     notes = (*source.notes, *notes)
     for number, (model, tally) in enumerate(zip(models, tallies, strict=True)):
@@ -380,7 +381,7 @@ def judge(
         # The mistakes with the highest confidence.
         wrong = np.flatnonzero(tally.ranks > 1)
         worst = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
-        if source.scores_only or not len(worst) or source.picture(int(worst[0])) is None:
+        if not (can_draw and len(worst)) or source.picture(int(worst[0])) is None:
             continue
         title = f"Most confident mistakes of {model.label}"
         figure, axes = _images.make_grid(-(-len(worst) // 4), min(len(worst), 4), title=title)

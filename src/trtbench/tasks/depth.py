@@ -239,7 +239,7 @@ def judge(
         heads = ("image", "model", "valid", "not finite", *DEPTH_METRICS, "excluded")
         tables.append(TaskTable(id="images", title="By image", headings=heads, rows=tuple(rows)))
     pictures: tuple[PictureValue, ...] = ()
-    if not source.scores_only:
+    if _images.can_draw(source):
         figure = _draw_comparison(source, shown, tallies, rules)
         path = _images.save_figure(figure, folder / "depth_comparison.png")
         pictures = (PictureValue(path=str(path), title=f"Depth: {source.names[shown]}"),)
