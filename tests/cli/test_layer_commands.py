@@ -1,5 +1,6 @@
 """Layers of files: ``profile``, ``diff`` and ``diff --why``, with and without the ONNX model."""
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,23 @@ def test_bad_files_are_refused_with_a_reason(say: Say, name: str, content: str) 
     Path(name).write_text(content)
     said = say("profile", name)
     assert (said.status, said.err.startswith("error: ")) == (1, True)
+
+
+def test_the_slowest_layers_are_drawn_and_the_tail_is_told(say: Say) -> None:
+    net = "net (float[2, 4] x) => (float[2, 4] y) { a = Relu(x) b = Tanh(a) y = Add(b, x) }"
+    save_text(Path("m.onnx"), net)
+    said = say("bench", "m.onnx", "--iterations", "60", "--top", "2", "-o", "run", "-v")
+    assert said.status == 0, said.err
+    assert Path("run/per_layer_time.png").read_bytes()[:4] == b"\x89PNG"
+    p99, jitter = (
+        next(x for x in said.out.splitlines() if x.startswith(y)) for y in ("p99", "jit")
+    )
+    assert re.search(r"[\d.]+ .?s in these samples; at least .+ \(95 %\), no upper end", p99)
+    assert re.search(r"std [\d.]+ %, p99 [\d.]+ % of the mean host time", jitter)
+    drawn = say("profile", "run", "--draw", "bars.png", "--top", "1", "--expect", "tail>=1%")
+    assert (drawn.status, Path("bars.png").read_bytes()[:4]) == (0, b"\x89PNG"), drawn.err
+    assert say("runs", "rm", "last", "--yes").status == 0
+    assert not Path("run").exists()
 
 
 # Two engines

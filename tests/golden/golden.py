@@ -121,7 +121,7 @@ VERDICTS = re.compile(r"\b(faster|slower|unclear|similar|same)\b|(?<=\s)–(?=\s
                       r"|\bneeds \d+ samples")  # fmt: skip
 NOISE = re.compile(
     r"^(warnings?|notes?|findings|spread|repeats|unsteady|interleaving|alone|machine|versions"
-    r"|startup|detectable|repeatability|disturbed)\b"
+    r"|startup|detectable|repeatability|disturbed|jitter|p9[059])\b"
     r"|^(GPU time|host time|latency) +\d.* to |^  → "
     r"|^(latency|host|gpu|enqueue|h2d|d2h|throughput|p\d[\d.]*)(, \S+)*: |^warnings: "
 )

@@ -101,14 +101,19 @@ def interval_ranks(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> tuple[in
     l is the largest rank with P(Bin(n, q) <= l-1) <= alpha/2, u the smallest with
     P(Bin(n, q) >= u) <= alpha/2.
     """
-    reach = 2.0 * math.sqrt(n * q * (1 - q))  # a normal approximation as the starting point
-    low = _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= alpha / 2, near=n * q - reach, high=n)
+    low, reach = lower_rank(n, q, alpha), 2.0 * math.sqrt(n * q * (1 - q))
     below_high = _last(
         lambda r: 1 - binomial_cdf(r - 1, n=n, p=q) > alpha / 2, near=n * q + reach, high=n
     )
     if low < 1 or below_high >= n:
         return None
     return low, below_high + 1
+
+
+def lower_rank(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> int:
+    """Return the rank (from 1) of the order statistic below a quantile; 0 if there is none."""
+    near = n * q - 2.0 * math.sqrt(n * q * (1 - q))  # a normal approximation as the starting point
+    return _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= alpha / 2, near=near, high=n)
 
 
 def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:

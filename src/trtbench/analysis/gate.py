@@ -48,7 +48,7 @@ def rules_from_text(text: str) -> tuple[GateRule, ...]:
     """Read one rule or several joined by ``and``: ``p99<5ms``, ``gpu.median<=0.2ms``."""
     # Rules about layers or jitter are expectations.
     words = {match.group() for match in re.finditer(r"[A-Za-z_]+", _CALL.sub(" ", text))}
-    if _CALL.search(text) or words & {"jitter", "layers", "conversions"}:
+    if _CALL.search(text) or words & {"jitter", "tail", "layers", "conversions"}:
         return (rule_from_expectation(text),)
 
     def kind(name: str) -> Kind:
@@ -286,7 +286,7 @@ FUNCTIONS: Mapping[str, Kind] = {"count": "count", "share": "share", "time": "ti
 """Functions of the layers that match all arguments: a kind, operator, pattern or ``key=value``."""
 QUANTITIES: Mapping[str, Kind] = {
     **dict.fromkeys(("sum", "gpu", "host", "latency", "conversions"), "time"),
-    "jitter": "share",
+    **dict.fromkeys(("jitter", "tail"), "share"),
     "layers": "count",
 }
 KEYS = ("kind", "precision", "role", "operator", "name", "asked", "bound", "region")
@@ -340,6 +340,7 @@ def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> 
         "latency": facts.latency_s,
         "conversions": total_s(converting) if table.timed else None,
         "jitter": facts.jitter,
+        "tail": facts.tail,
     }
     message = []
     for name in expectation.names:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.distributions import interval_ranks, samples_needed, t_quantile
+from trtbench.analysis.distributions import interval_ranks, lower_rank, samples_needed, t_quantile
 from trtbench.core.properties import gap_of, protocol_of, streams_of
 from trtbench.core.results import ShortView
 from trtbench.core.run import Interval, Run, RunRecord
@@ -294,6 +294,16 @@ def quantiles_of(launches: Sequence[Column], wanted: Sequence[float]) -> tuple[Q
     every = _quantiles(sorted({*QUANTILES, *wanted}), _pooled(parts), parts)
     found = {each.q: each for each in every}
     return tuple(found[q] for q in wanted)
+
+
+def doubtful_quantile(launches: Sequence[Column], q: float) -> tuple[float, float | None]:
+    """Return a percentile of too few samples as it is in them, and what it is at least (95 %)."""
+    parts = [part for part in map(_Launch, launches) if len(part.column)]
+    ordered = _pooled(parts)
+    worth = math.floor(sum(effective_samples_at(part.column, part.at(q)) for part in parts))
+    low = lower_rank(worth, q) if worth else 0
+    least = float(ordered[math.floor((low - 1) * len(ordered) / worth)]) if low else None
+    return _interpolated(ordered, q), least
 
 
 def _pooled(parts: Sequence[_Launch]) -> Column:

@@ -366,6 +366,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     h2d_s: float | None = None
     d2h_s: float | None = None
     jitter: float | None = None  # standard deviation over mean of GPU time
+    tail: float | None = None  # p99 over mean of GPU time, in these samples or as printed
     profiled_gpu_s: float | None = None
     sm_clock_hz: float | None = None  # mean while measuring, else the locked clock
     gpu: str | None = None
@@ -406,7 +407,10 @@ def facts_from_run(run: Run) -> EngineFacts:
     spread = columns.get("gpu", columns.get(run.times.headline))
     clocks = [sample.sm_clock_hz for sample in run.telemetry if sample.sm_clock_hz]
     locked = gpu.sm_clock_hz if gpu and gpu.clocks_locked else None
-
+    printed = reported_statistics(record, "gpu")
+    p99, mean = printed.get("p99"), printed.get("mean", 0.0)
+    if spread is not None and len(spread) > 1:
+        p99, mean = float(np.percentile(spread, 99)), float(spread.mean())
     walls = [launch.wall_s or 0.0 for launch in record.launches]
     rate = len(run.times) / sum(walls) if walls and all(walls) and len(run.times) else None
     medians: dict[str, float | None] = {"queries_per_s": reported_rate(record) or rate}
@@ -418,9 +422,10 @@ def facts_from_run(run: Run) -> EngineFacts:
             else reported_statistics(record, name).get("median")
         )
     facts = EngineFacts(
-        jitter=float(spread.std() / spread.mean())
-        if spread is not None and len(spread) > 1 and spread.mean()
+        jitter=float(spread.std()) / mean
+        if mean and spread is not None and len(spread) > 1
         else None,
+        tail=p99 / mean if p99 is not None and mean else None,
         profiled_gpu_s=median(profiled) if profiled else None,
         sm_clock_hz=fmean(clocks) if clocks else locked,
         gpu=gpu.name if gpu else None,

@@ -92,6 +92,10 @@ class BenchRequest(
         "Keep the model's bytes in the store: gate --baseline measures both in turn.",
         group=fields.OUTPUT,
     )
+    top: int | None = option(
+        None, "Also time layers, and draw the N slowest as per_layer_time.png.", metavar="N",
+        least=1, group=fields.OUTPUT,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -176,7 +176,9 @@ def run_spec(
         rate_hz=None if asked.rate is None else fields.hertz(asked.rate),
         telemetry_s=telemetry_s,
         lock_clocks=clock,
-        profile=module.DEFAULT_PROFILE if asked.profile is None else asked.profile,
+        profile=module.DEFAULT_PROFILE or asked.top is not None
+        if asked.profile is None
+        else asked.profile,
     )
     same = {
         field.name: getattr(asked, field.name)

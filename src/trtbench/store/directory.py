@@ -43,6 +43,7 @@ LOAD = "load.json"
 
 _LATER = re.compile(
     r"files\.json|run\.json|(scores|load)\.json|checks?[\w.-]*\.(json|md)|pictures/[^/]+"
+    r"|per_layer_time\.png"
 )
 """Files written after a run is complete: its record with new tags, scores, checks, searches."""
 _PARTIAL = re.compile(rf"(?:[^/]+/)?\.(?:{_LATER.pattern})\.[0-9a-f]{{6}}")

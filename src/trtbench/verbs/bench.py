@@ -55,13 +55,16 @@ class BenchView(PlanView):
 
 def run(request: BenchRequest, caller: Caller) -> Run:
     from trtbench.convert.steps import with_engines
+    from trtbench.core.plugins import optional_library
     from trtbench.measure.bench import run_bench
 
+    if request.top is not None:
+        optional_library("matplotlib")  # refused before anything is measured
     config = caller.settings(request.store)
     spec, search, begun = spec_from_request(request, config), None, None
     if request.slo is not None:
-        if request.profile or request.telemetry is not None:
-            text = "a search ignores --profile and --telemetry: bench again at the rate it finds"
+        if request.profile or request.top or request.telemetry is not None:
+            text = "a search ignores --profile, --top and --telemetry: bench at the rate it finds"
             caller.say(f"note: {text}")
         spec, search, begun = _plan_search(request, spec, caller, config)
     store = caller.store(config)
@@ -77,6 +80,12 @@ def run(request: BenchRequest, caller: Caller) -> Run:
         from trtbench.measure.model_facts import keep_model
 
         caller.say(f"model kept as {keep_model(store, spec.model)}")
+    if request.top is not None and request.slo is None and found.path is not None:
+        from trtbench.workflows.engines import draw_layers
+
+        caller.say(
+            f"wrote {draw_layers(found, found.path / 'per_layer_time.png', top=request.top)}"
+        )
     return found
 
 

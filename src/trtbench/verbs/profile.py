@@ -46,7 +46,9 @@ class ProfileView(LayersView, PlanView):
     """Which layers are shown, drawn and checked."""
 
     draw: File | None = option(
-        None, "Draw the layers as FILE.svg, to be opened in a browser.", kind=fields.FILE
+        None,
+        "Draw all layers as FILE.svg for a browser, or the --top as bars in FILE.png.",
+        kind=fields.FILE,
     )
     colour: Literal["time", "precision", "roofline"] = option(
         "time", "What colours mean in the drawing."
@@ -196,7 +198,9 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
         draw(document)
         if stored is not None:
             draw(document_from_run(stored))
-    if view.draw:
+    if view.draw and Path(view.draw).suffix.lower() == ".png":
+        say(f"wrote {layers.draw_layers(engine.run, Path(view.draw), top=view.most)}")
+    elif view.draw:
         svg = svg_from_engine(engine.table, title=engine.label, colour=view.colour)
         say(f"wrote {write_output(Path(view.draw), svg, named=True)}")
     if not results:

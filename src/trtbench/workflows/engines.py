@@ -9,18 +9,20 @@ from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.run import Run
 from trtbench.core.samples import EngineGraph
+from trtbench.host.files import write_output
 from trtbench.importing import files
 from trtbench.importing.make import Stated, run_from_draft
 from trtbench.layers import diff
 from trtbench.layers import table as tables
 from trtbench.layers.cost import costs_from_model, peak_of, with_rates
 from trtbench.layers.join import join_layers
-from trtbench.measure.bench import command_for_layer_times
+from trtbench.measure.bench import command_for_layer_times, demand_layer_times
 from trtbench.models.identity import source_of
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Document
 from trtbench.report.renderers.csv import csv_from_lines
-from trtbench.report.sections.layers import document_from_layers
+from trtbench.report.renderers.png import png_bytes
+from trtbench.report.sections.layers import document_from_layers, layers_figure
 from trtbench.requests.fields import File
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import RECORD, demand_finished, read_run
@@ -105,6 +107,15 @@ def engine_from_run(run: Run, *, model: Path | None = None, gpu: str | None = No
     """Read an engine from a run; its ONNX file is used if it is unchanged."""
     source = source_of(run.record.spec.model) if model is None else None
     return _engine(run.id, run, run.graph, Path(source.path) if source else model, gpu)
+
+
+def draw_layers(run: Run | None, path: Path, *, top: int | None) -> Path:
+    """Draw the slowest layers of a run as bars in a PNG file."""
+    if run is None:
+        raise UsageError("there are no layer times to draw", fix="add the file of --exportProfile")
+    layers = demand_layer_times(run).layers
+    assert layers is not None
+    return write_output(path, png_bytes(layers_figure(layers, top=top)), named=True)
 
 
 def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[files.FoundFile]]:

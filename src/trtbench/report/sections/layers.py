@@ -89,27 +89,31 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
 
 
 def layers_figure(
-    profile: LayerProfile, *, id: str = "per_layer_time", title: str = "The slowest layers"
+    profile: LayerProfile,
+    *,
+    id: str = "per_layer_time",
+    title: str = "The slowest layers",
+    top: int | None = TOP,
 ) -> doc.Figure:
     """Return a bar chart of the slowest layers; the caption has the share of the others."""
     ordered = sorted(profile.layers, key=lambda layer: -layer.typical_s)
-    top, rest = ordered[:TOP], ordered[TOP:]
+    shown, rest = ordered[:top], ordered[top:] if top else []
     total = sum(layer.typical_s for layer in ordered)
 
     def share(layers: Sequence[LayerTime]) -> str:
         return text_from_share(sum(each.typical_s for each in layers) / total if total else None)
 
-    unit, scale = unit_for_seconds(top[0].typical_s)
+    unit, scale = unit_for_seconds(shown[0].typical_s)
     labels = (
         f"{text_from_duration(layer.typical_s, unit=(unit, scale))} ({share([layer])})"
-        for layer in top
+        for layer in shown
     )
-    values = [layer.typical_s for layer in top]
-    statistic = "Average" if top[0].median_s is None else "Median"
+    values = [layer.typical_s for layer in shown]
+    statistic = "Average" if shown[0].median_s is None else "Median"
     chart = Bars(
         Axis(f"{statistic} time per inference", unit, low=0),
         "Layer",
-        tuple(shortened(layer.name, length=40) for layer in top),
+        tuple(shortened(layer.name, length=40) for layer in shown),
         (bar_group("layer", "layer", values, scale=scale, labels=labels),),
     )
     caption = f"Sum over all {text_from_count(len(ordered))} layers: {text_from_duration(total)}."

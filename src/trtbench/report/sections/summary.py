@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from trtbench.analysis.summary import QUANTILES, ColumnSummary
+from trtbench.analysis.summary import QUANTILES, ColumnSummary, doubtful_quantile
 from trtbench.core.properties import model_name, protocol_name, protocol_of, title_of_record
 from trtbench.core.run import FailedRun, Finding, Run, precision_of
 from trtbench.core.units import (
@@ -13,10 +13,12 @@ from trtbench.core.units import (
     text_from_bytes,
     text_from_count,
     text_from_duration,
+    text_from_fraction,
     text_from_number,
     text_from_rate,
     text_from_seconds,
 )
+from trtbench.layers.table import facts_from_run
 from trtbench.report import document as doc
 from trtbench.report.run_facts import (
     QUANTITIES,
@@ -273,6 +275,16 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         yield "repeats", f"median {ends} {words}"
     elif summary.columns and not summary.reported:
         yield "repeats", summary.repeatability
+    if (head := summary.head) is not None and head.count and not head.reported:
+        lacking = [each for each in map(head.quantile, SCREEN_QUANTILES) if each.value is None]
+        parts = run.times.by_launch(head.column) if lacking else []
+        for few in lacking:
+            seen, least = map(text_from_seconds, doubtful_quantile(parts, few.q))
+            yield few.name, f"{seen} in these samples; at least {least} (95 %), no upper end"
+    if (engine := facts_from_run(run)).tail is not None:
+        spread = f"std {text_from_fraction(engine.jitter)}, " if engine.jitter is not None else ""
+        of = "GPU" if engine.gpu_s is not None else summary.headline
+        yield "jitter", f"{spread}p99 {text_from_fraction(engine.tail)} of the mean {of} time"
     first = record.launches[0] if record.launches else None
     if first is not None and first.first_s is not None:
         steady = {True: "steady", False: "not steady", None: "fixed length"}[first.steady]
