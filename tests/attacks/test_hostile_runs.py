@@ -29,11 +29,12 @@ from trtbench.formats.toolkit import layers_from_csv
 from trtbench.host import telemetry
 from trtbench.report.document import Picture
 from trtbench.report.renderers.html import data_url
+from trtbench.requests.execution import Event
 from trtbench.store.directory import TELEMETRY, write_json, write_samples
 from trtbench.store.store import Store, results_folders, stored_scores
 from trtbench.trtexec import log
 from trtbench.trtexec.log import read_log
-from trtbench.verbs.sweep import Board
+from trtbench.verbs._screen import ProgressDisplay
 from trtbench.workflows.report import with_known_files
 
 EVIL = (
@@ -277,8 +278,8 @@ def test_the_end_of_a_log_shows_no_secret_and_steers_nothing(
     error = JobError("it broke")
     error.log_tail = (f"login --password {SECRET}", "\x1b[31mred")
     show_error(error)
-    board = Board()
-    board._say(f"failed: a: \x1b[2J token={SECRET}")
+    for kind in ("note", "stage"):
+        ProgressDisplay("sweep")(Event(kind=kind, text=f"failed: a: \x1b[2J token={SECRET}"))
     said = capsys.readouterr().err
     assert SECRET not in said
     assert "\x1b" not in said

@@ -4,12 +4,13 @@ import io
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import QUICK, Say
 
 import trtbench
-from models import tiny_model
+from models import conv_model, tiny_model
 from trtbench.requests.execution import Event
 from trtbench.verbs import _screen, _verb
 from trtbench.verbs._screen import ProgressDisplay
@@ -39,6 +40,49 @@ def test_launches_and_candidates_count_towards_one_total(say: Say) -> None:
     assert {most for _, _, most in launches} == {"6"}
     assert {number for number, _, _ in launches} == {"1", "2"}
     assert "at most" in said.rpartition("left")[0]
+
+
+def test_the_time_that_builds_take_is_known_from_earlier_ones(
+    say: Say, trtexec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what follows them; the progress of a sweep is switched off as any other."""
+    conv_model(Path("net.onnx"))
+    sweep = ("sweep", "net.onnx", "-r", "trtexec", "--axis", "iterations=20", "--format", "none")
+    said = say(*sweep, "--batch", "1,2").err
+    steps = re.findall(r"sweep: (?:about ([\d.]+) s left · )?\[(\d/\d)\] (build|net)", said)
+    assert dict.fromkeys(bool(left) for left, _, what in steps if what == "build") == {
+        False: None, True: None,
+    }, "the first is not known, the second is"  # fmt: skip
+    assert {count for _, count, what in steps if what == "build"} == {"0/2"}
+    assert all(left for left, _, what in steps if what == "net")
+    bench = ("bench", "net.onnx", "-r", "trtexec", "--batch", "4", *QUICK[:-1])
+    said = say(*bench).err
+    assert re.search(r"about [\d.]+ s left · build: building", said)
+    monkeypatch.setenv("TRTBENCH_PROGRESS", "0")
+    said = say(*sweep, "--batch", "8,16", "-o", "out").err
+    assert "build" not in said
+    assert said.count("done: net") == 2
+
+
+def test_an_engine_that_is_built_first_is_in_the_bar_but_not_in_the_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bench after a build of a minute does not take ten minutes because 10 % are done."""
+    seen, now = Notebook(), [0.0]
+    monkeypatch.setattr(sys, "stderr", seen)
+    monkeypatch.setattr(_screen.time, "monotonic", lambda: now[0])
+    with ProgressDisplay("x") as listen:
+        for at_s, event in (
+            (0, Event(kind="stage", text="build", rest_s=20.0)),
+            (20, Event(kind="stage", text="build", seconds=40.0, rest_s=20.0)),
+            (40, Event(kind="tick", text="")),
+            (61, Event(kind="stage", text="measure", done=0.0)),
+            (63, Event(kind="stage", text="measure", done=0.1)),
+        ):
+            now[0] = float(at_s)
+            listen(event)
+    shown = re.findall(r"x: (\d+)% · (?:about (\d+) s left)?", seen.getvalue())
+    assert shown == [("0", ""), ("25", "60"), ("50", "40"), ("75", ""), ("78", "18")]
 
 
 @pytest.mark.parametrize(("wanted", "shown"), [("1", True), ("0", False)])
@@ -75,6 +119,6 @@ def test_what_is_done_never_decreases_and_a_stage_of_known_length_moves_it(
             now[0] = float(at_s)
             listen(event)
     shares = [int(each) for each in re.findall(r"(\d+)%", seen.getvalue())]
-    assert shares == [20, 50, 50]
+    assert shares == [20, 50, 58]
     left = re.findall(r"about (\d+) s left", seen.getvalue())
-    assert left == ["8", "4", "5"], "waiting counts as work, or the length of a stage does not"
+    assert left == ["8", "4", "4"], "waiting counts as work, or the length of a stage does not"

@@ -31,7 +31,7 @@ from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.sweep.result import results_from_sweep
-from trtbench.sweep.run import Sweep, run_sweep, start_sweep
+from trtbench.sweep.run import run_sweep, start_sweep
 
 SHORT = {"duration": 0.02, "warmup": 0.005, "until_steady": False, "threads": 1}
 
@@ -121,14 +121,13 @@ def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
         task_settings={"normalize": "none"}, rounds=2,
     )  # fmt: skip
 
-    def change(progress: Sweep) -> None:
-        if moment in progress.doing and weights.read_bytes() == own:
+    def change(event: Event) -> None:
+        if moment in event.text and weights.read_bytes() == own:
             swap_weights(path)
 
     start_sweep(asked, tmp_path / "sweep", store=store)
-    found = run_sweep(
-        tmp_path / "sweep", store=store, config=config, execution=Execution(), watch=change
-    )
+    execution = Execution(listen=change)
+    found = run_sweep(tmp_path / "sweep", store=store, config=config, execution=execution)
     told = [*found.failures.values(), *found.remarks.values()]
     assert any("net.onnx has changed since the sweep began" in each for each in told), told
     weights.write_bytes(own)

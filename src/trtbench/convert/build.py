@@ -50,10 +50,10 @@ PATIENCE_S = 6 * 3600.0
 """Large networks at a high optimization level take hours; a longer build is taken to hang."""
 LOG, GRAPH = ".build.log", ".graph.json"
 _STAGES = {
-    "load": ("parsing", 0.02),
+    "load": ("parsing", 0.0),
     "cast": ("casting", 0.0),
     "quantize": ("quantizing", 0.0),
-    "build": ("building", 0.1),
+    "build": ("building", 0.02),
     "save": ("saving", 0.98),
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 import msgspec
@@ -28,7 +29,7 @@ from trtbench.core.units import text_from_seconds, text_from_shape
 from trtbench.host.files import make_folder, write_whole
 from trtbench.host.machine import read_environment
 from trtbench.host.nvml import gpu_uuid
-from trtbench.measure.bench import check_runtime_available
+from trtbench.measure.bench import check_runtime_available, stage_lengths
 from trtbench.models.identity import (
     identity_of,
     kept_value,
@@ -149,6 +150,15 @@ class Cache:
         return [made for path in paths if (made := kept_value(path, StepResult)) is not None]
 
 
+def expected_s(step: Step, history: Sequence[StepResult]) -> float | None:
+    """Return how long steps like this one took, those most like it if there are any."""
+    alike = [made for made in history if made.kind == step.kind]
+    network = [made for made in alike if made.network == step.network]
+    exact = [made for made in network if made.precision == step.settings.get("precision")]
+    took = [made.seconds for made in exact or network or alike]
+    return median(took) if took else None
+
+
 def digest(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
@@ -184,6 +194,7 @@ def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str,
 
 Side = tuple[RunSpec, str | None]  # the spec of a run, and the interpreter it runs in
 MOST_SHAPES = 3  # in the name of an engine
+REPORTS = 0.05  # a builder that is further tells how far it is
 
 
 def is_built(spec: RunSpec) -> bool:
@@ -198,11 +209,13 @@ def with_engines(
     store: Store,
     config: Config,
     execution: Execution,
+    rest_s: float | None = None,
 ) -> list[Side]:
     """Return the sides with an engine in place of every ONNX file that has to be built.
 
     An engine that was built with the same settings, builder and GPU is taken from the store.
     ``build`` are settings of ``trtbench build``. Everything is checked before the first build.
+    ``rest_s`` is how long the work with the engines takes; by default, that of their launches.
     """
     if build and not any(is_built(spec) for spec, _ in sides):
         raise UsageError(
@@ -221,10 +234,14 @@ def with_engines(
                 "NAME, which builds it there; or bench an engine",
             )
         specs.append(build_spec(_build_request(spec, python, build), config) if here else None)
+    if rest_s is None:
+        rest_s = sum(spec.launches * sum(stage_lengths(spec).values()) for spec, _ in sides)
     found = []
     for (spec, python), wanted in zip(sides, specs, strict=True):
         if wanted is not None:
-            engine = _kept_engine(spec, wanted, python, store=store, execution=execution)
+            engine = _kept_engine(
+                spec, wanted, python, store=store, execution=execution, rest_s=rest_s
+            )
             takes = RUNTIMES.load(spec.runtime).TAKES_PRECISION
             spec = spec.having(model=engine, precision=spec.precision if takes else None)
         found.append((spec, python))
@@ -270,7 +287,13 @@ def _engine_name(spec: BuildSpec) -> str:
 
 
 def _kept_engine(
-    run: RunSpec, spec: BuildSpec, python: str | None, *, store: Store, execution: Execution
+    run: RunSpec,
+    spec: BuildSpec,
+    python: str | None,
+    *,
+    store: Store,
+    execution: Execution,
+    rest_s: float,
 ) -> ModelRef:
     """Return the engine of a build from the store; it is built if it is not there yet."""
     name, stem = _engine_name(spec), Path(spec.model.path).stem
@@ -285,9 +308,16 @@ def _kept_engine(
     step = new_step("build", f"build {stem}", source, settings, content=content, stem=stem)
     cache = Cache(store)
     word = "built" if cache.find(step) is None else "taken from the store; it was built"
+    usual_s, began = expected_s(step, cache.history()), time.monotonic()
 
     def listen(event: Event) -> None:
-        execution.listen(event.having(text=f"build: {event.text}", done=None))
+        if event.kind == "stage":
+            spent_s, part = time.monotonic() - began, event.done or 0.0
+            left_s = None if usual_s is None else max(0.0, usual_s - spent_s)
+            if left_s is None and part > REPORTS:
+                left_s = spent_s * (1 - part) / part
+            event = event.having(text=f"build: {event.text}", seconds=left_s, rest_s=rest_s)
+        execution.listen(event)
 
     def make(folder: Path) -> tuple[Path, tuple[str, ...]]:
         engine, timing = folder / name, spec.timing_cache

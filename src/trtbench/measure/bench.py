@@ -407,13 +407,19 @@ def run_launch(
     return fail_if_model_changed(end, spec.model)
 
 
-def _stage_event(spec: RunSpec, stage: str, *, number: int, note: str = "") -> Event:
-    """Say where a launch is; its stages count by the time that they usually take."""
+def stage_lengths(spec: RunSpec) -> dict[str, float]:
+    """Return the seconds that each stage of a launch usually takes."""
     queries = spec.stop.iterations
     scheduled = queries / spec.rate_hz if spec.rate_hz and queries else 0.0
     measured_s = max(spec.stop.seconds or 0.0, scheduled)  # at least
     own_s = {"warm-up": spec.warmup.floor.seconds or 0.0, "measure": measured_s}
-    lengths = [usual + own_s.get(name, 0.0) for name, (_, usual) in _STAGES.items()]
+    return {name: usual + own_s.get(name, 0.0) for name, (_, usual) in _STAGES.items()}
+
+
+def _stage_event(spec: RunSpec, stage: str, *, number: int, note: str = "") -> Event:
+    """Say where a launch is; its stages count by the time that they usually take."""
+    by_stage = stage_lengths(spec)
+    lengths, measured_s = [*by_stage.values()], by_stage["measure"]
     place = [*_STAGES].index(stage) if stage in _STAGES else len(lengths) - 1
     launches = spec.launches + (spec.telemetry_s is not None)  # one more for telemetry
     before = number + bool(note)

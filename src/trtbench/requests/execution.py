@@ -28,6 +28,8 @@ class Event(Value, frozen=True, kw_only=True):
     done: float | None = None  # fraction of the work that is done, from 0 to 1, if known
     seconds: float | None = None  # how long the stage takes, if known
     until: float | None = None  # fraction that is done when the stage ends
+    rest_s: float | None = None
+    """How long the work after the stage takes, if ``done`` is not of the whole work."""
     at_most: bool = False  # whether the work may end before all of it is done
 
 

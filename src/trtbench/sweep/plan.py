@@ -6,7 +6,6 @@ The key of a step is a hash of all its inputs: data, files, settings, versions o
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from trtbench.accuracy.check import vanilla_name
@@ -14,7 +13,16 @@ from trtbench.analysis.sweep import compares_only_models
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM, resolved_items
 from trtbench.convert.conversions import are_images, input_shapes
-from trtbench.convert.steps import Cache, Step, StepKind, builder_tools, data_hash, digest, new_step
+from trtbench.convert.steps import (
+    Cache,
+    Step,
+    StepKind,
+    builder_tools,
+    data_hash,
+    digest,
+    expected_s,
+    new_step,
+)
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
 from trtbench.core.run import Scalar
@@ -465,13 +473,8 @@ def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEsti
     for kind in (*MODEL_STEPS, "eval"):
         steps = [step for step in plan.steps.values() if step.kind == kind]
         left = [step for step in steps if cache.find(step) is None]
-        total: float | None = 0.0
-        for step in left:
-            same = [made for made in history if made.kind == kind]
-            network = [made for made in same if made.network == step.network]
-            exact = [made for made in network if made.precision == step.settings.get("precision")]
-            took = [made.seconds for made in exact or network or same]
-            total = total + median(took) if took and total is not None else None
+        took = [expected_s(step, history) for step in left]
+        total = None if None in took else sum(filter(None, took))
         cached = len(steps) - len(left)
         kinds.append(KindEstimate(kind=kind, count=len(steps), cached=cached, seconds=total))
     entries = store.index.find(kind="run")

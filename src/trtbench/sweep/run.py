@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,11 +27,12 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.convert.build import build_spec, run_build
 from trtbench.convert.calibration import resolved_items
 from trtbench.convert.conversions import VIA, run_export, run_quantize
-from trtbench.convert.steps import Cache, Step, StepResult, digest, step_result
+from trtbench.convert.steps import Cache, Step, StepResult, digest, expected_s, step_result
 from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, UnavailableError
 from trtbench.core.run import LAUNCHES_ASKED, UNKNOWN, FailedRun, Run, precision_in
 from trtbench.core.safety import file_name_from_text, mask
 from trtbench.core.spec import RunSpec, Value
+from trtbench.core.units import text_from_seconds
 from trtbench.executors.contract import AGAIN, HERE
 from trtbench.host.files import cache_folder, exclusive, temporary_folder
 from trtbench.measure import remote
@@ -101,7 +102,6 @@ def run_sweep(
     config: Config,
     execution: Execution,
     retry_failed: bool = False,
-    watch: Callable[[Sweep], None] = lambda sweep: None,
 ) -> Sweep:
     """Run the remaining work of a new or interrupted sweep."""
     folder = folder.absolute()
@@ -111,7 +111,10 @@ def run_sweep(
     journal = Journal(folder)
     with journal.locked():
         kept = Cache(store)
-        sweep = Sweep(folder, outline, plan, journal, store, config, execution, kept, watch)
+        sweep = Sweep(folder, outline, plan, journal, store, config, execution, kept)
+        kinds = plans.estimate(plan, store=store, config=config)
+        took = [(e.seconds or 0.0) / e.count for e in kinds if e.kind == "bench"]
+        sweep.case_s = took[0] if took else None
         for line in journal.unfinished():  # runs that were stored, but not noted in the journal
             path = store.directory(str(line.run))
             if not store.index.find(id_prefix=line.run):
@@ -138,10 +141,7 @@ def run_sweep(
 
 @dataclass
 class Sweep:
-    """A running sweep: its plan, its progress, and its results.
-
-    The command line shows it between jobs.
-    """
+    """A running sweep: its plan, its progress, and its results."""
 
     folder: Path
     outline: SweepOutline
@@ -151,20 +151,25 @@ class Sweep:
     _config: Config
     _execution: Execution
     _kept: Cache
-    _watch: Callable[[Sweep], None] = lambda sweep: None
     found: dict[int, tuple[str, float | None]] = field(default_factory=dict)
     """Id and median of the latest run of each case."""
     judged: list[SweepEvaluation] = field(default_factory=list)
-    doing: str = ""
     done: int = 0
-    total: int = 0
-    _measuring_since: float | None = None
+    case_s: float | None = None  # how long a case takes in one round, as far as is known
+    _measuring_since: float = 0.0
     _measured: int = 0  # by this process; others may have measured before
 
     def __post_init__(self) -> None:
-        self._here = replace(self._execution, tags=(), executor=HERE)
+        self._here = replace(
+            self._execution, tags=(), executor=HERE, listen=lambda event: self._report()
+        )
         self._execution = replace(self._execution, tags=(*self._execution.tags, self.outline.tag))
         self._watching = threading.RLock()
+        self.total = self.outline.matrix.rounds * len(self.plan.cases)
+        self._doing, self._since = "", time.monotonic()
+        self._left: list[Step] = []  # steps to do, that in progress first
+        self._past = self._kept.history()
+        self._told: set[int] = set()  # cases whose failure was reported
         self._made: dict[str, StepResult] = {}
         self._broken: dict[str, Failure] = {}
         self._waiting: set[str] = set()
@@ -178,24 +183,31 @@ class Sweep:
             if (text := reported.get(each.key))
         }
 
-    @property
-    def remaining_s(self) -> float | None:
-        """Estimated remaining time; ``None`` before the first measurement has finished."""
-        if not self._measured or self._measuring_since is None:
-            return None
-        spent_s = time.monotonic() - self._measuring_since
-        return spent_s / self._measured * (self.total - self.done)
-
-    def _report(self, doing: str) -> None:
+    def _report(self, doing: str | None = None) -> None:
+        """Say what is being done and how long it and the rest take; by default, the same again."""
         with self._watching:
-            self.doing = doing
-            self._watch(self)
+            now, left_s, rest_s = time.monotonic(), None, None
+            if doing is not None:
+                self._doing, self._since = doing, now
+            for place in sorted(self.failures.keys() - self._told):
+                text = f"failed: {self.plan.cases[place].name}: {self.failures[place].text}"
+                self._execution.listen(Event(kind="note", text=text))
+            self._told |= self.failures.keys()
+            ahead = [expected_s(step, self._past) for step in self._left]
+            ahead += [self.case_s] * (self.total - self.done)
+            known = [each for each in ahead if each is not None]
+            if len(known) == len(ahead) > 0:
+                left_s, rest_s = max(0.0, known[0] - (now - self._since)), sum(known[1:])
+            text = f"[{self.done}/{self.total}] {self._doing or 'finishing'}"
+            self._execution.listen(Event(kind="stage", text=text, seconds=left_s, rest_s=rest_s))
 
     def prepare(self) -> None:
         """Do the steps that make the measured models; a failed step fails only its own cases."""
         wanted = {key for each in self.plan.cases for key in each.chain}
         steps = [step for step in self.plan.steps.values() if step.key in wanted]
-        for step in sorted(steps, key=lambda each: plans.MODEL_STEPS.index(each.kind)):
+        steps.sort(key=lambda each: plans.MODEL_STEPS.index(each.kind))
+        self._left = [step for step in steps if self._kept.find(step) is None]
+        for step in steps:
             failed = self._broken.get(step.source)
             places = [k for k, each in enumerate(self.plan.cases) if step.key in each.chain]
             if failed is None:
@@ -203,6 +215,7 @@ class Sweep:
                 try:
                     made = self._run_step(step, self._input(step.source))
                     self._made[step.key] = made
+                    self._past.append(made)
                     if note := next((each for each in made.notes if RANDOM_DATA in each), None):
                         self.remarks.update(dict.fromkeys(places, note))
                     continue
@@ -210,6 +223,8 @@ class Sweep:
                     raise
                 except TrtbenchError as problem:
                     failed = Failure(step.kind, plans.error_line(problem))
+                finally:
+                    self._left = [each for each in self._left if each is not step]
             self._broken[step.key] = failed
             self.failures.update(dict.fromkeys(places, failed))
 
@@ -307,7 +322,6 @@ class Sweep:
     def measure(self) -> None:
         """Measure every case in every round, each in another random order."""
         matrix, cases = self.outline.matrix, self.plan.cases
-        self.total = matrix.rounds * len(cases)
         self._measuring_since = time.monotonic()
         ends = self.journal.finished()
         for number in range(matrix.rounds):
@@ -348,9 +362,14 @@ class Sweep:
             seconds = time.monotonic() - began
             self.journal.add("done", key, number, run=run.id, reason=remark, seconds=seconds)
             cached = cached_from_run(run)
+            median_s = cached.median_s if cached else None
             with self._watching:
                 self._measured += 1
-                self.found[place] = (run.id, cached.median_s if cached else None)
+                self.case_s = (time.monotonic() - self._measuring_since) / self._measured
+                self.found[place] = (run.id, median_s)
+                median = "–" if median_s is None else text_from_seconds(median_s)
+                text = f"done: {self.plan.cases[place].name}: {median} ({run.id})"
+                self._execution.listen(Event(kind="note", text=text))
         finally:
             with self._watching:
                 self.done += 1
@@ -365,11 +384,11 @@ class Sweep:
             """Report that a case waits, restarts or continues, but not every stage."""
             if event.text.endswith(AGAIN):
                 lost.append(event.text)
-            self._execution.listen(event)
             waits = event.kind in ("wait", "note")
-            if waits or (event.kind == "stage" and case.name in self._waiting):
+            changes = waits or (event.kind == "stage" and case.name in self._waiting)
+            if changes:
                 (self._waiting.add if waits else self._waiting.discard)(case.name)
-                self._report(f"{case.name}: {event.text}")
+            self._report(f"{case.name}: {event.text}" if changes else None)
 
         execution = replace(self._execution, listen=listen)
         if not self.plan.elsewhere:

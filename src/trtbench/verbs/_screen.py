@@ -8,44 +8,23 @@ import sys
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from trtbench.core.safety import clean_line, clean_text
+from trtbench.core.safety import clean_line, clean_text, mask
 from trtbench.core.units import text_from_long_time, text_from_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from rich.live import Live
     from rich.progress import Progress
 
     from trtbench.core.results import Sidecar
     from trtbench.report.document import Document
     from trtbench.requests.execution import Event
 
-D = TypeVar("D", bound="LiveDrawing")
 T = TypeVar("T")
 
 PLAIN_LINE_S = 2.0  # time between two lines of progress where there is no terminal
 LEAST_ELAPSED_S, LEAST_DONE = 2.0, 0.03  # before, the time left is not estimated
-
-
-class LiveDrawing:
-    """A live display on stderr while a block runs; without a terminal nothing is drawn."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True, highlight=False)
-        self._drawn: Progress | Live | None = None
-
-    def __enter__(self: D) -> D:
-        if self._drawn:
-            self._drawn.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._drawn:
-            self._drawn.stop()
 
 
 def is_watched() -> bool:
@@ -61,20 +40,27 @@ def _in_notebook() -> bool:
     return type(sys.stderr).__module__.startswith("ipykernel")
 
 
-class ProgressDisplay(LiveDrawing):
+class ProgressDisplay:
     """Progress on stderr: a bar on a terminal, one line in a notebook, plain lines elsewhere.
 
     Nothing is drawn in the first ``patience_s``. The fraction that is done never decreases, and
-    the time left follows from it and the time so far, without waiting for a device.
+    the time left follows from it and the time so far, without waiting for a device and without
+    engines that were built before, whose events say how long they and the rest take.
     """
 
     def __init__(self, title: str, *, patience_s: float = 0.0) -> None:
-        super().__init__()
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._drawn: Progress | None = None
         self._title = title = clean_line(title)
-        self._printed_at, self._began = -math.inf, time.monotonic()
+        self._printed_at = -math.inf
+        self._opened = self._began = time.monotonic()
         self._patience_s = patience_s
         self._waits_since: float | None = None
-        self._done = 0.0
+        self._apart_since: float | None = None  # a stage that is not part of the total
+        self._done = self._base = 0.0  # base: what was done before the total
+        self._counts = False
         self._last: tuple[float, float, Event] | None = None  # when, what was done, the stage
         self._line: str | None = "" if _in_notebook() else None
         self._bar: Progress | None = None
@@ -93,8 +79,14 @@ class ProgressDisplay(LiveDrawing):
             self._task = self._bar.add_task(title, total=1.0, stage="")
             self._drawn = None if patience_s else self._bar
 
+    def __enter__(self) -> ProgressDisplay:
+        if self._drawn:
+            self._drawn.start()
+        return self
+
     def __exit__(self, *_: object) -> None:
-        super().__exit__()
+        if self._drawn:
+            self._drawn.stop()
         if self._line:
             sys.stderr.write(f"\r{' ' * len(self._line)}\r")
 
@@ -102,28 +94,52 @@ class ProgressDisplay(LiveDrawing):
         """Show an event; nothing is redrawn between events, so that this process sleeps."""
         now = time.monotonic()
         if event.kind in ("note", "wait"):
-            self._console.print(clean_text(event.text), markup=False, soft_wrap=True)
+            self._console.print(mask(clean_text(event.text)), markup=False, soft_wrap=True)
             self._waits_since = now if event.kind == "wait" else self._waits_since
             return
         if self._waits_since is not None:
             self._began += now - self._waits_since
             self._waits_since = None
-        if event.kind == "stage" or self._last is None:
-            self._done = max(self._done, event.done or 0.0)
-            self._last = now, self._done, event
-        begun, start, stage = self._last
+        begun, start, stage = self._last or (now, 0.0, event)
         if stage.seconds and stage.until is not None:  # so far in a stage of known length
             part = min(1.0, (now - begun) / stage.seconds)
             self._done = max(self._done, start + (stage.until - start) * part)
-        if now - self._began >= self._patience_s and _is_wanted():
+        if event.kind == "stage" or self._last is None:
+            begun, stage = now, self._begin(event, now)
+        if now - self._opened >= self._patience_s and _is_wanted():
             self._draw(stage, begun, now)
 
+    def _begin(self, stage: Event, now: float) -> Event:
+        """Begin a stage: a part of the total, or work apart with an estimate of the rest."""
+        if stage.rest_s is not None:
+            self._apart_since = now if self._apart_since is None else self._apart_since
+            if stage.seconds is not None and not self._counts:
+                spent_s = now - self._opened
+                total_s = max(1e-9, spent_s + stage.seconds + stage.rest_s)
+                stage = stage.having(done=spent_s / total_s, until=1 - stage.rest_s / total_s)
+        elif stage.done is not None:
+            if self._apart_since is not None:
+                self._began += now - self._apart_since
+                self._base = self._base if self._counts else self._done
+            self._apart_since, self._counts = None, True
+            ends = (stage.done, stage.until)
+            done, until = (x and self._base + (1 - self._base) * x for x in ends)
+            stage = stage.having(done=done, until=until)
+        self._done = max(self._done, stage.done or 0.0)
+        self._last = now, self._done, stage
+        return stage
+
     def _draw(self, stage: Event, begun: float, now: float) -> None:
-        length = f" ({text_from_seconds(stage.seconds, digits=2)})" if stage.seconds else ""
-        text, elapsed_s = clean_line(stage.text) + length, now - self._began
-        if elapsed_s >= LEAST_ELAPSED_S and self._done >= LEAST_DONE:
-            rest_s = (stage.seconds or 0.0) - (now - begun)
-            left_s = max(rest_s, elapsed_s * (1 - self._done) / self._done)
+        elapsed_s, part = now - self._began, (self._done - self._base) / (1 - self._base or 1.0)
+        stage_s, left_s = (stage.seconds or 0.0) - (now - begun), None
+        text = mask(clean_line(stage.text))
+        if stage.rest_s is None and stage.seconds:
+            text += f" ({text_from_seconds(stage.seconds, digits=2)})"
+        if stage.rest_s is not None and stage.seconds is not None:
+            left_s = max(0.0, stage_s) + stage.rest_s
+        elif stage.rest_s is None and elapsed_s >= LEAST_ELAPSED_S and part >= LEAST_DONE:
+            left_s = max(stage_s, elapsed_s * (1 - part) / part)
+        if left_s is not None:
             how = "at most" if stage.at_most else "about"
             text = f"{how} {text_from_long_time(left_s)} left · {text}"
         if self._bar is not None:

@@ -71,7 +71,7 @@ def run(request: BenchRequest, caller: Caller) -> Run:
     with caller.executing(request, config, spec.model.name, runtime=spec.runtime) as execution:
         [(spec, _)] = with_engines(
             [(spec, execution.python)], request.build, store=store, config=config,
-            execution=execution,
+            execution=execution, rest_s=search.budget_s if search else None,
         )  # fmt: skip
         if begun is not None:
             _refuse_other_search(begun, spec)

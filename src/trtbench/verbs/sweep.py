@@ -25,17 +25,14 @@ Examples:
 from __future__ import annotations
 
 import shlex
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.core.errors import EXIT_BROKEN, JobError, UsageError, refuse_unknown
-from trtbench.core.safety import clean_line, mask
-from trtbench.core.units import text_from_long_time, text_from_seconds
 from trtbench.requests.fields import Words, option, words_from_text
 from trtbench.requests.measure import SweepRequest
-from trtbench.verbs._screen import LiveDrawing, draw, is_watched, print_json, say
+from trtbench.verbs._screen import draw, print_json, say
 from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
 
 if TYPE_CHECKING:
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from trtbench.sweep.matrix import Matrix
     from trtbench.sweep.plan import SweepPlan
     from trtbench.sweep.result import Results
-    from trtbench.sweep.run import Sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +89,11 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
         store = caller.store(config)
         folder = sweep_folder(request, plan.matrix, store.root)
         start_sweep(plan.matrix, folder, store=store, lenient=_is_lenient(request))
-    with (
-        caller.executing(request, config, None) as execution,
-        Board()
-        if caller.on_terminal or is_watched()
-        else nullcontext(lambda progress: None) as board,
-    ):
+    with caller.executing(request, config, "sweep") as execution:
         try:
             sweep = run_sweep(
                 folder, store=store, config=config, execution=execution,
-                retry_failed=request.retry_failed, watch=board,
+                retry_failed=request.retry_failed,
             )  # fmt: skip
         except KeyboardInterrupt:
             again = " and the same --executor" if request.executor else ""
@@ -195,41 +186,6 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     if not results.runs:
         raise JobError("no case of the sweep could be measured", fix=f"see {paths[0]}")
     return None
-
-
-class Board(LiveDrawing):
-    """The progress of a sweep on stderr: a line per case, on a terminal also what is running."""
-
-    def __init__(self) -> None:
-        from rich.live import Live
-
-        super().__init__()
-        live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._drawn = self._live = live if self._console.is_terminal else None
-        self._said: set[str] = set()
-
-    def __call__(self, sweep: Sweep) -> None:
-        """Show the state of a sweep; while a child measures, this process sleeps."""
-        for place, failure in sweep.failures.items():
-            self._say(f"failed: {sweep.plan.cases[place].name}: {failure.text}")
-        for place, (run, median_s) in sweep.found.items():
-            median = "–" if median_s is None else text_from_seconds(median_s)
-            self._say(f"done: {sweep.plan.cases[place].name}: {median} ({run})")
-        left = sweep.remaining_s
-        rest = f" · about {text_from_long_time(left)} left" if left is not None else ""
-        count = f"[{sweep.done}/{sweep.total}]" if sweep.total else "[prepare]"
-        if self._live:
-            from rich.text import Text
-
-            line = f"{count} {sweep.doing or 'finishing'}{rest}"
-            self._live.update(Text(mask(clean_line(line))), refresh=True)
-        elif sweep.doing:
-            self._say(f"{count} {sweep.doing}{rest}")
-
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self._console.print(mask(clean_line(text)), markup=False, soft_wrap=True)
 
 
 verb = Verb(ChoiceRequest, run, show, SweepView, plan=plan, task="typed")
