@@ -160,6 +160,38 @@ def test_a_result_never_overwrites_its_source(tmp_path: Path) -> None:
         quant_spec(QuantizeRequest(model=model, precision="fp16", output=model))
 
 
+MODELOPT = """
+import onnx
+from onnxruntime import quantization as ort
+def quantize(onnx_path, output_path, calibration_data, **settings):
+    model = onnx.load(onnx_path)
+    model.producer_name = "modelopt"
+    onnx.save(model, onnx_path)  # as ModelOpt 0.47 does with models that it prepares
+    class Reader(ort.CalibrationDataReader):
+        rest = iter([calibration_data])
+        def get_next(self):
+            return next(self.rest, None)
+    ort.quantize_static(onnx_path, output_path, Reader())
+"""
+
+
+def test_a_quantizer_that_writes_to_its_input_writes_to_a_copy(
+    tmp_path: Path, calibration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weights beside it, too."""
+    library = tmp_path / "library" / "modelopt" / "onnx" / "quantization.py"
+    library.parent.mkdir(parents=True)
+    library.write_text(MODELOPT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "library"))
+    model = tmp_path / "m.onnx"
+    apart = {"save_as_external_data": True, "location": "m.data", "size_threshold": 0}
+    onnx.save(onnx.load(DIGITS), model, **apart)
+    before = [path.read_bytes() for path in (model, tmp_path / "m.data")]
+    made = quantize(model, "int8", via="modelopt", calibration=calibration, items=8)
+    assert made.changed["Conv"] == 6
+    assert [path.read_bytes() for path in (model, tmp_path / "m.data")] == before
+
+
 def test_somebody_elses_json_is_left_alone(tmp_path: Path) -> None:
     model = models.tiny_model(tmp_path / "m.onnx")
     (tmp_path / "m.fp16.json").write_text('{"mine": 1}')

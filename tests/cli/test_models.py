@@ -181,3 +181,21 @@ def test_a_sequence_in_front_is_one_item(name: str, say: Say) -> None:
     assert f"dynamic dimensions: {name} 128 (change with --shape x:128x8)" in said.err
     assert "items/s" in said.out
     assert "batch" not in said.out  # of one item
+
+
+@pytest.mark.parametrize("verb", ["bench", "profile", "compare", "check", "eval", "gate"])
+def test_weights_need_a_factory_which_is_one_flag_everywhere(verb: str, say: Say) -> None:
+    Path("w.pth").write_bytes(b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n.")
+    words = [verb, *["w.pth"] * (1 + (verb in ("compare", "check", "eval"))), "-r", "torch"]
+    words += ["--task", "classification", "--data", "."] * (verb == "eval")
+    words += ["--metric", "median<1s"] * (verb == "gate")
+    said = say(*words, "--device", "cpu")
+    assert (said.status, "holds weights without the module" in said.err) == (2, True)
+    assert "fix: --factory package.module:function" in said.err
+    assert "holds weights" not in say(*words, "--device", "gpu", "--factory", "n:make").err
+    if verb == "bench":
+        plan = say(*words, "--device", "cpu", "--factory", "n:make", "--trust", "--dry-run").json
+        assert plan["spec"]["options"] == {"factory": "n:make", "trust": "on"}
+        identity(M, IMAGE)
+        said = say("bench", M, "--factory", "n:make", "--dry-run")
+        assert (said.status, "factory" in said.err) == (2, True)

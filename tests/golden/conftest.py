@@ -27,8 +27,12 @@ def played(place: Path) -> Callable[[str, str], str]:
         folder.mkdir()
         SCENES[scene].make(folder)
         environment = environment_of(folder, **SCENES[scene].settings)
+        given = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for case in SCENES[scene].cases:
-            yield case.name, observe(case, folder=folder, environment=environment)
+            done = observe(case, folder=folder, environment=environment)
+            changed = [path for path, bytes in given.items() if path.read_bytes() != bytes]
+            assert not changed, f"{case.words} changed its inputs"
+            yield case.name, done
 
     def until(scene: str, name: str) -> str:
         steps = scenes.setdefault(scene, play(scene))

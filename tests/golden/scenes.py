@@ -142,7 +142,7 @@ gate-against: gate digits.onnx --against digits.int8.onnx --max-slowdown 9900% {
 eval: eval digits.onnx digits.int8.onnx {JUDGED}
 eval-json: eval digits.onnx {JUDGED} --json
 quantize: quantize digits.onnx --precision fp16 -o half.onnx
-quantize-json: quantize digits.onnx --precision int8 --calibration random --items 8 --json
+quantize-json: quantize digits.onnx --precision int8 --calibration random --items 8 --json -o digits.8bit.onnx
 localize: localize digits.onnx digits.int8.onnx {EIGHT}
 localize-json: localize digits.onnx digits.int8.onnx {EIGHT} --repair --where 'sqnr>=20dB' --json
 sweep: sweep digits.onnx --batch 1,2 --duration 10ms --axis warmup=5ms {UNSTEADY} -o swept

@@ -97,9 +97,9 @@ def write(folder, kind: str, array: np.ndarray, name: str = "image"):
     return folder / f"data.{kind}"
 
 
-@pytest.mark.parametrize("kind", ["npz", "npy"])
-def test_every_kind_of_file_is_read_and_cut_to_the_batch(tmp_path, kind):
-    source = write(tmp_path, kind, IMAGES)
+@pytest.mark.parametrize(("kind", "name"), [("npz", "image"), ("npz", "arr_0"), ("npy", "")])
+def test_every_kind_of_file_is_read_and_cut_to_the_batch(tmp_path, kind, name):
+    source = write(tmp_path, kind, IMAGES, name)
     for batch in (1, 4, 10):
         settled, arrays = resolve(IMAGE, source=source, batch=batch)
         assert (arrays["image"] == IMAGES[:batch]).all()

@@ -46,6 +46,8 @@ def found(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> dict[s
         ("hub_weights", "torch.hub", [["x", "float32", []]], False),
         ("hub_pretrained", "torch.hub", [["x", "float32", []]], False),
         ("hub_nothing", "torch.hub", [["x", "float32", []]], False),
+        ("hub_backbone", "torch.hub", [["x", "float32", []]], False),
+        ("hub_dinov2", "torch.hub", [["x", "float32", []]], False),
     ],
 )
 def test_sources_that_load(
@@ -56,6 +58,7 @@ def test_sources_that_load(
     assert told["training"] is False
     trusted = kind in ("module", "torch.hub") or name in ("ultralytics", "ultralytics_pickle")
     assert any("was trusted" in note for note in told["notes"]) is trusted
+    assert any("no argument for weights" in n for n in told["notes"]) is (name == "hub_nothing")
 
 
 def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) -> None:
@@ -74,19 +77,23 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("torchvision_weights_do_not_fit", "InputError", "does not fit the model", None),
         ("no_such_zoo", "UsageError", "no source of models", "torchvision:resnet18"),
         ("no_such_file", "InputError", "there is no file", "torchvision:resnet18"),
-        ("state_dict_alone", "UsageError", "weights without the module", "--opt factory="),
+        ("state_dict_alone", "UsageError", "weights without the module", "--factory "),
         ("factory_without_a_function", "UsageError", "package.module:function", None),
         ("factory_not_there", "UsageError", "cannot be imported", None),
-        ("module_untrusted", "UsageError", "can run any code", "--opt trust=on"),
-        ("program_untrusted", "UsageError", "can run any code", "--opt trust=on"),
+        ("module_untrusted", "UsageError", "can run any code", "--trust"),
+        ("program_untrusted", "UsageError", "can run any code", "--trust"),
         ("no_module", "InputError", "holds no module", None),
         ("damaged", "InputError", "damaged", None),
         ("factory_with_arguments", "UsageError", "makes no module", "without arguments"),
         ("factory_that_is_broken", "UsageError", "cannot be imported", None),
         ("needs_code", "InputError", "needs code that is not here", "imported"),
         ("cut_script", "InputError", "cannot load cut.ts", "save it again"),
-        ("hub_untrusted", "UsageError", "is a program: loading it can run", "--opt trust=on"),
+        ("hub_untrusted", "UsageError", "is a program: loading it can run", "--trust"),
         ("hub_without_a_model", "UsageError", "names no model", "resnet18"),
+        ("hub_random", "UsageError", "no argument for weights", "--weights default"),
+        ("hub_dinov2_offline", "InputError", "weights cannot be downloaded", "--weights none"),
+        ("hub_offline", "UnavailableError", "offline: github.com cannot", "torch.hub:FOLDER/net"),
+        ("hub_offline_tag", "UnavailableError", "offline: github.com", "torch.hub:FOLDER/net"),
         ("hub_unknown", "InputError", "cannot load 'by_noting'", None),
         ("hub_lacking", "InputError", "cannot load 'by_nothing'", "install what"),
         ("session_picky", "InputError", "cannot prepare the model", None),

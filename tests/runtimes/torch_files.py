@@ -118,13 +118,20 @@ class YOLO:
 HUB = """
 import torch, nets
 dependencies = ["torch"]
-def by_weights(weights="none given"):
-    assert weights in ("DEFAULT", None)
+def by_weights(*, weights=None, weights_backbone="IMAGENET1K_V1", **more):
+    assert (weights, weights_backbone) in (("DEFAULT", "IMAGENET1K_V1"), (None, None))
     return nets.make()
 def by_pretrained(pretrained):
     assert pretrained in (True, False)
     return nets.make()
-def by_nothing(): return nets.make()
+def like_dinov2(*, pretrained: bool = True, weights="LVD142M", **kwargs):
+    assert weights == "LVD142M" and not kwargs, "Unsupported weights"
+    if pretrained:
+        raise __import__("urllib.error").error.URLError("Name or service not known")
+    return nets.make()
+def by_nothing(**swallowed):
+    assert not swallowed
+    return nets.make()
 def failing(pretrained): raise TypeError("another argument is odd")
 """
 

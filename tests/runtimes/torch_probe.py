@@ -58,6 +58,12 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
     "ultralytics_network": ("ultralytics:yolov8n", {"weights": "none"}),
     "ultralytics_pickle": ("yolo.pt", {"trust": True}),
     "hub_weights": ("torch.hub:hub/by_weights", {"trust": True}),
+    "hub_backbone": ("torch.hub:hub/by_weights", {"trust": True, "weights": "none"}),
+    "hub_dinov2": ("torch.hub:hub/like_dinov2", {"trust": True, "weights": "none"}),
+    "hub_dinov2_offline": ("torch.hub:hub/like_dinov2", {"trust": True}),
+    "hub_random": ("torch.hub:hub/by_nothing", {"trust": True, "weights": "none"}),
+    "hub_offline": ("torch.hub:nobody/nowhere/net", {"trust": True, "weights": "none"}),
+    "hub_offline_tag": ("torch.hub:nobody/nowhere:v1/net", {"trust": True}),
     "hub_pretrained": ("torch.hub:hub/by_pretrained", {"trust": True, "weights": "none"}),
     "hub_nothing": ("torch.hub:hub/by_nothing", {"trust": True}),
     "hub_untrusted": ("torch.hub:hub/by_nothing", {}),
@@ -241,6 +247,7 @@ def outcome(make: Callable[[], Any]) -> dict[str, Any]:
 
 
 def main(source: str, folder: str) -> None:
+    os.environ |= {"https_proxy": "http://127.0.0.1:9", "TORCH_HOME": f"{folder}/home"}  # offline
     sys.path.insert(0, source)
     os.chdir(folder)
     prepare()

@@ -255,3 +255,29 @@ def test_a_model_that_fails_does_not_take_the_others_along(
     assert "not all models could be evaluated" in told.err
     kept = json.loads((out / "eval.json").read_text())
     assert [each["model"] for each in kept["failed"]] == ["broken.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "known", "reason"),
+    [
+        (8, ", 5", "the labels go from 0 to 7, odd.onnx has 5 classes"),
+        (9, ", 5", "the items do not have the shape of the input"),
+        (8, ", C", "the labels go from 0 to 7, odd.onnx has 5 classes"),
+    ],
+)
+def test_what_a_file_tells_is_refused_before_any_model_runs(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str],
+    shape: int, known: str, reason: str,
+) -> None:  # fmt: skip
+    """What is only known after a model has run leaves the others' results as they are."""
+    data, out = tmp_path / "rows.npz", tmp_path / "out"
+    np.savez(data, images=np.eye(8, dtype=np.float32), labels=np.arange(8))
+    text = "g (float[N, {}] x) => (float[N{}] y) {{ y = MatMul(x, W) }}"
+    whole = save_text(tmp_path / "whole.onnx", text.format(8, ", 8"), W=np.eye(8))
+    odd = save_text(tmp_path / "odd.onnx", text.format(shape, known), W=np.eye(shape, 5))
+    asked = ["--task", "classification", "--data", data, "--store", store.root, "-o", out]
+    assert run(["eval", *map(str, (whole, odd, *asked))]) == 1
+    told = capsys.readouterr()
+    assert reason in told.err
+    is_known = known == ", 5"
+    assert ("whole.onnx: " in told.err, (out / "eval.json").exists()) == (not is_known,) * 2

@@ -20,7 +20,7 @@ from trtbench.measure.bench import Failures, stream, write_scores
 from trtbench.measure.model_facts import build_of_engine, precision_of_pass
 from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
 from trtbench.models.identity import is_unchanged, record_of_engine
-from trtbench.models.onnx_model import read_onnx
+from trtbench.models.onnx_model import input_specs, load_onnx, read_onnx, spec_from_value
 from trtbench.report.sections.accuracy import document_from_evaluation
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fraction
@@ -30,7 +30,7 @@ from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import open_feed_of_pass, task_feed
+from trtbench.tasks._feed import open_feed, open_feed_of_pass, task_feed
 from trtbench.tasks.contract import Predicted, preparation_from_source
 
 EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
@@ -86,9 +86,18 @@ def _evaluate(
     feed = task_feed(
         request.task, request.task_settings, count=request.limit, open_batch=open_batch
     )
-    sides = sides or check.eval_sides(
-        request, names, store=store, config=config, execution=execution
-    )
+    task = TASKS.load(request.task)
+    if not sides:  # what a file tells is refused before any model is run
+        sides = check.eval_sides(request, names, store=store, config=config, execution=execution)
+        for spec in (side.spec for side in sides if side.spec.model.format == "onnx"):
+            try:
+                model = load_onnx(Path(spec.model.path), weights=False)
+            except TrtbenchError:  # told when it is run
+                continue
+            source = open_feed(feed, input_specs(model), spec=spec)
+            if task.check_outputs is not None:
+                outputs = tuple(map(spec_from_value, model.graph.output))
+                task.check_outputs(source, outputs, feed.settings, spec.model.name)
     with store.scratch() as folder:
         passes, failed = [], Failures(len(sides))
         for number, side in enumerate(sides):
@@ -104,8 +113,7 @@ def _evaluate(
         findings = [*check.unreadable_findings(list(zip(labels, outcomes, strict=True)))]
         source = open_feed_of_pass(feed, outcomes[0], spec=ran[0].spec)
         named = [replace(each, label=label) for each, label in zip(predicted, labels, strict=True)]
-        judge = TASKS.load(request.task).judge
-        judgement = judge(source, named, feed.settings, folder=Path(str(request.output)))
+        judgement = task.judge(source, named, feed.settings, folder=Path(str(request.output)))
     models = []
     for model, label, scores in zip(found, labels, judgement.scores, strict=True):
         # Stored with the scores, for readers without the task's plug-in.
@@ -167,6 +175,8 @@ def _run_pass(
     size, layers, parameters = size_of_model(spec.model, outcome.facts)
     # Input sizes differ between networks, so each has its own preparation.
     source = open_feed_of_pass(feed, outcome, spec=spec)
+    if (check_outputs := TASKS.load(request.task).check_outputs) is not None:
+        check_outputs(source, outcome.outputs, feed.settings, spec.model.name)
     model = Evaluated(
         label=side.label,
         place=place,

@@ -146,9 +146,11 @@ def quantize_modelopt(
     stage("calibrate")
     rows = [len(next(iter(feed.values()))) for feed in feeds]
     whole = [feed for feed, own in zip(feeds, rows, strict=True) if own == rows[0]]
+    copy = folder / "source.onnx"  # ModelOpt may write to the file that it is given
+    onnx_model.save_onnx(onnx_model.load_onnx(Path(spec.model.path)), copy)
     with _errors_of("ModelOpt", fix="look at the end of the log"):
         quantize(
-            onnx_path=spec.model.path,
+            onnx_path=str(copy),
             quantize_mode=spec.precision,
             calibration_data={name: np.concatenate([f[name] for f in whole]) for name in feeds[0]},
             calibration_shapes=",".join(

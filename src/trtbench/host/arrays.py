@@ -43,14 +43,17 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
         arrays = {tensors[0].name: np.array(read_npy(source))}
     else:
         names = archive_names(source)
-        for name in (tensor.name for tensor in tensors):
+        only = len(names) == len(tensors) == 1  # needs no name
+        stored = {each.name: names[0] if only else each.name for each in tensors}
+        for name in stored.values():
             if name not in names:
                 raise InputError(
                     f"there is no array for the input {name!r}",
                     facts={"file": source, "arrays": ", ".join(names) or "none"},
                     fix=f"add an array named {name!r}, or rename the right one",
                 )
-        arrays = read_archive(source, wanted={tensor.name for tensor in tensors})
+        found = read_archive(source, wanted=stored.values())
+        arrays = {name: found[own] for name, own in stored.items()}
     for tensor in tensors:
         array, wanted, what = arrays[tensor.name], tensor.shape, f"the input {tensor.name!r} has"
         facts = {

@@ -189,7 +189,7 @@ class Failures:
         """Continue after a model that cannot be run, unless all others have failed too."""
         try:
             yield
-        except (errors.InputError, errors.JobError, errors.UnavailableError) as problem:
+        except errors.TrtbenchError as problem:
             if len(self.found) + 1 == self._count:
                 raise
             facts = problem.facts

@@ -104,13 +104,7 @@ def load_model(
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)  # last, so that nothing installed is shadowed
     spec = ExportSpec(source=source, output="", weights=weights, trust=trust, factory=factory)
-    try:
-        found = load_source(spec, torch=torch)
-    except errors.TrtbenchError as problem:
-        if problem.fix:  # flags of export are options of the runtime
-            problem.fix = problem.fix.replace("--trust", "--opt trust=on")
-            problem.fix = re.sub("--(factory|weights) ", r"--opt \1=", problem.fix)
-        raise
+    found = load_source(spec, torch=torch)
     module = found.model if found.program is not None else found.model.eval()
     return LoadedModel(
         module=module,
@@ -306,21 +300,47 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     _require_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
     local = Path(repository).is_dir()
     source = str(Path(repository).absolute()) if local else repository
+    find, trained = torch.hub._load_entry_from_hubconf, spec.weights == "default"
+    found: list[str] = []  # what is to be said, once the repository is here
 
-    def load_with_weights() -> Module:  # the name of the argument for weights differs
+    def find_entry(module: ModuleType, wanted: str) -> Callable[[], Module]:
+        """Return the entry with the arguments for weights that it names itself."""
+        make = find(module, wanted)
+        found.append(f"{repository} ran its own code and was trusted")
+        named = inspect.signature(make).parameters
+        values = {"pretrained": trained, "weights": "DEFAULT" if trained else None}
+        own = {name: name if trained else name.partition("_")[0] for name in named}  # of backbones
+        given = {name: values[word] for name, word in own.items() if word in values}
+        if not {*values} & {*given}:
+            found.append(f"{wanted} has no argument for weights: they are what its code makes")
+            if spec.weights == "none":
+                raise errors.UsageError(f"{found[-1]}, not random", fix="--weights default")
+        elif "pretrained" in given or (trained and named["weights"].default is not None):
+            given.pop("weights", None)  # it says which pretrained ones
+        return partial(make, **given)
+
+    def load() -> Module:
+        torch.hub._load_entry_from_hubconf = find_entry
         place = "local" if local else "github"
-        load = partial(torch.hub.load, source, entry, source=place, trust_repo=True)
-        trained = spec.weights == "default"
-        for word, value in (("weights", "DEFAULT" if trained else None), ("pretrained", trained)):
-            try:
-                return load(**{word: value})
-            except TypeError as problem:
-                if word not in str(problem):
-                    raise
-        return load()
+        try:
+            return torch.hub.load(source, entry, source=place, trust_repo=True)
+        except (OSError, RuntimeError) as problem:
+            if found:  # only its weights are missing
+                raise
+            kinds = (urllib.error.URLError, ConnectionError, TimeoutError)
+            offline = isinstance(problem, kinds) and not hasattr(problem, "code")
+            if not offline and "internet connection" not in str(problem):
+                raise ValueError(problem) from None
+            raise errors.UnavailableError(
+                f"offline: github.com cannot be reached, and {repository} is not in the cache",
+                facts={"reason": errors.first_line(problem), "cache": torch.hub.get_dir()},
+                fix=f"git clone it elsewhere, and name the folder: torch.hub:FOLDER/{entry}",
+            ) from None
+        finally:
+            torch.hub._load_entry_from_hubconf = find
 
     try:
-        model = _create_model(spec, load_with_weights)
+        model = _create_model(spec, load)
     except errors.TrtbenchError:
         raise
     except Exception as problem:  # no such model, a missing package or file, no network
@@ -329,8 +349,8 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
             facts={"reason": errors.first_line(problem)},
             fix="check the name, and install what its hubconf.py needs",
         ) from None
-    note = f"{repository} ran its own code and was trusted"
-    return TorchSource(kind="torch.hub", model=_with_weights(model, spec, torch), notes=(note,))
+    model = _with_weights(model, spec, torch)
+    return TorchSource(kind="torch.hub", model=model, notes=tuple(found))
 
 
 ZOOS: dict[str, Callable[[str, ExportSpec, ModuleType], TorchSource]] = {
@@ -348,8 +368,8 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
             f"there is no file {path}",
             fix="a model by name is written torchvision:resnet18, timm:... or ultralytics:...",
         )
-    kind, digest = archive_kind(path), sha256_of(path)
-    named = packages_named(path)
+    refuse_weights_alone(path, spec.factory)
+    kind, digest, named = archive_kind(path), sha256_of(path), packages_named(path)
     try:
         if kind == "ExportedProgram":  # its constants and examples are pickles
             _require_trust(spec, path.name, named, what="an exported program")
@@ -371,13 +391,7 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
         ) from None
     weights = _weights_only(path, spec, torch)
     if weights is not None:
-        if spec.factory is None:
-            raise errors.UsageError(
-                f"{path.name} holds weights without the module they belong to",
-                facts={"tensors": len(weights), "first": next(iter(weights))},
-                fix="--factory package.module:function names what makes the module",
-            )
-        model = _load_weights(_from_factory(spec.factory), weights, path)
+        model = _load_weights(_from_factory(spec.factory or ""), weights, path)
         return TorchSource(kind="state dict", model=model, sha256=digest)
     _require_trust(spec, path.name, named)  # a whole module, which runs whatever code it names
     if "ultralytics" in named:
@@ -406,6 +420,16 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
         )
     note = f"{path.name} is a pickle and was trusted"
     return TorchSource(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
+
+
+def refuse_weights_alone(path: Path, factory: str | None) -> None:
+    """Raise an error if a file holds nothing but weights, and nothing makes their module."""
+    alone = factory is None and path.is_file() and archive_kind(path) == "pickle"
+    if alone and packages_named(path) == {"torch"}:
+        raise errors.UsageError(
+            f"{path.name} holds weights without the module they belong to",
+            fix="--factory package.module:function names what makes the module",
+        )
 
 
 def _require_trust(
@@ -523,13 +547,15 @@ def packages_named(path: Path) -> set[str]:
         try:
             for _, (operation, argument, _) in zip(left, pickletools.genops(data), strict=False):
                 if operation.name == "GLOBAL":
-                    found.add(str(argument).partition(" ")[0].partition(".")[0])
+                    found.add(str(argument).partition(" ")[0])
                 elif operation.name == "STACK_GLOBAL" and len(texts) > 1:
-                    found.add(texts[-2].partition(".")[0])
+                    found.add(texts[-2])
                 elif isinstance(argument, str):
                     texts.append(argument)
         except Exception:  # keep the names before the damage
             continue
+    modules = {"torch.nn"} & {name[:8] for name in found}  # modules, not weights alone
+    found = modules | {name.partition(".")[0] for name in found}
     plain = {"torch", "collections", "numpy", "builtins", "__builtin__"}  # weights may name them
     return found - plain or found & {"torch"}
 

@@ -599,8 +599,21 @@ class TaskFields(VerbRequest, group=MODEL):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptionFields(VerbRequest, group=MODEL):
-    """Options of a single runtime."""
+class SourceFields(VerbRequest, group=MODEL):
+    """How a PyTorch model is loaded."""
+
+    weights: File = option(
+        "default", "Pretrained, random or state dict.", metavar="default|none|FILE", travels="file"
+    )
+    trust: bool = option(False, "Load a pickle, which can run arbitrary code.")
+    factory: str | None = option(
+        None, "Makes the module of a state dict.", metavar="MODULE:FUNCTION", travels="code"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionFields(SourceFields, group=MODEL):
+    """Options of a single runtime, and how PyTorch loads a model."""
 
     options: Pairs = option(
         {},
@@ -730,19 +743,6 @@ class ExecutorFields(VerbRequest, group=ELSEWHERE):
             if given and self.executor is None:
                 fix = f"--executor {executors}"
                 raise UsageError(f"{flag} needs an executor", fix=fix)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceFields(VerbRequest, group=MODEL):
-    """How a PyTorch model is loaded."""
-
-    weights: File = option(
-        "default", "Pretrained, random or state dict.", metavar="default|none|FILE", travels="file"
-    )
-    trust: bool = option(False, "Load a pickle, which can run arbitrary code.")
-    factory: str | None = option(
-        None, "Makes the module of a state dict.", metavar="MODULE:FUNCTION", travels="code"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,9 @@ def run_spec(
             f"the protocol {protocol} is measured with a CUDA graph",
             fix="--protocol pipeline --no-transfers, or leave --cuda-graph out",
         )
-    given = {}
+    loading = {"weights": str(asked.weights), "factory": asked.factory or "default"}
+    loading["trust"] = "on" if asked.trust else "default"
+    given = {key: value for key, value in loading.items() if value != "default"}
     for key, value in asked.options.items():  # torch:half is for that one alone
         owner, colon, rest = key.partition(":") if ":" in key else ("", "", key)
         if colon and owner not in RUNTIMES.names():
@@ -212,6 +214,8 @@ def side_spec(
         "launches": launches,
         "device": value_of_side(getattr(request, "device", None), *place, what="--device"),
     }
+    if not is_library_model(str(model)) and model_ref(Path(model)).format != "torch":
+        own |= {"weights": "default", "factory": None, "trust": False}  # of the other sides
     if arguments := value_of_side(getattr(request, "args", None), *place, what="--args"):
         own["extra_args"] = tuple(shlex.split(arguments))
     return run_spec(fields.converted(request, BenchRequest, **own), config)

@@ -192,7 +192,7 @@ def _read(path: Path) -> ConfigFile:
         raise UsageError(
             f"{path} cannot decide which models are trusted; only you can",
             facts={"setting": f"runtimes.{trusting[0]}.options.trust"},
-            fix="--opt trust=on on the command line, once you know where a model comes from",
+            fix="--trust on the command line, once you know where a model comes from",
         )
 
     def absolute(text: str | None, *, program: bool = False) -> str | None:

@@ -121,6 +121,7 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> _session.TurnSpec:
 
 def check(spec: RunSpec) -> None:
     errors.refuse_unknown_options("runtime torch", spec.options, OPTIONS)
+    torch_models.refuse_weights_alone(Path(spec.model.path), spec.options.get("factory"))
     if spec.precision not in (None, "fp32", "tf32", *_AUTOCAST):
         raise errors.UsageError(
             f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from trtbench.core.results import LoadedItem
 from trtbench.core.run import Scalar, Score
 from trtbench.core.safety import MAX_BYTES, read_text
 from trtbench.core.samples import AnyArray, Arrays
+from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host import arrays as array_files
 from trtbench.host.images import scaled
@@ -121,19 +123,19 @@ class ImageFolder(_images.ImageFiles):
         self.class_names = {number: name for name, number in numbers.items()}
         return np.array([numbers[folder] for folder in own if folder], np.int64)
 
-    def check_classes(self, scores: int) -> None:
+    def check_classes(self, scores: int, model: str = "the network") -> None:
         """Raise an error if the labels do not match the network's number of classes."""
         assert self.labels is not None
         if self.labels.max(initial=0) >= scores:
             raise InputError(
-                f"the labels go up to {self.labels.max()}, the network has {scores} classes",
+                f"the labels go up to {self.labels.max()}, {model} has {scores} classes",
                 fix="--classes FILE, with the classes in the network's order",
             )
         by_order = not self._classes and not self.folders[0].isdecimal()
         if by_order and len(self.folders) != scores:
             raise InputError(
                 f"{len(self.folders)} folders cannot be matched to {scores} classes by their order",
-                facts={"folders": ", ".join(self.folders[:3]) + " ..."},
+                facts={"model": model, "folders": ", ".join(self.folders[:3]) + " ..."},
                 fix="--classes FILE in the network's order, or folders named by number",
             )
 
@@ -344,6 +346,21 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
     return {"scores": rows.astype(np.float32)}
 
 
+def check_outputs(source: DataSource, outputs: Tensors, settings: Settings, model: str) -> None:
+    """Raise an error if no output holds class scores, or not those of all labels."""
+    blank, labels = dict[str, Any](), source.labels
+    for name, dims, dtype in ((each.name, each.shape[1:], each.dtype) for each in outputs):
+        if not dims or not all(isinstance(dim, int) and dim > 0 for dim in dims):
+            return  # known once it has run
+        blank[name] = np.zeros((1, *map(int, dims)), "f4" if "float" in dtype else "i8")  # type: ignore[arg-type]
+    classes = decode(blank, [None], settings)["scores"].shape[1]
+    if isinstance(source, ImageFolder):
+        source.check_classes(classes, model)
+    elif labels is not None and (labels.max(initial=0) >= classes or labels.min(initial=0) < 0):
+        ends = f"{labels.min()} to {labels.max()}"
+        raise InputError(f"the labels go from {ends}, {model} has {classes} classes")
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Tally:
     ranks: NDArray[np.int64]  # rank of the true class; classes + 1 if scores contain NaN or Inf
@@ -415,14 +432,10 @@ def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _
     for start, arrays in model.chunks:
         scores = arrays["scores"].astype(np.float64)
         classes = scores.shape[1]
-        if start == 0 and isinstance(source, ImageFolder):
-            source.check_classes(classes)
+        if start == 0:
+            scored = TensorSpec(name="scores", dtype="float32", shape=scores.shape)
+            check_outputs(source, (scored,), {}, model.label)
         own = labels[start : start + len(scores)]
-        if own.max(initial=0) >= classes or own.min(initial=0) < 0:
-            raise InputError(
-                f"the labels go from {labels.min()} to {labels.max()}, the network has {classes} "
-                "classes"
-            )
         lost = (np.isnan(scores) | np.isposinf(scores)).any(axis=1)
         scores[lost] = 0.0
         highest = scores.max(axis=1)

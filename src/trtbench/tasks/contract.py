@@ -143,6 +143,8 @@ class Task(Protocol):
     """Whether its pictures show latencies, so that they are specific to the measured runs."""
     read_beside: Callable[[Settings], Sequence[Path]] | None = None
     """Returns files and folders that the task reads but that no setting names."""
+    check_outputs: Callable[[DataSource, Tensors, Settings, str], None] | None = None
+    """Raises an error if a model with these outputs, and this name, cannot be judged."""
 
     def open_source(self, settings: Settings, tensors: Tensors) -> DataSource:
         """Open the data at ``settings["data"]``."""
