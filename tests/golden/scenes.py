@@ -17,6 +17,7 @@ SHORT = "--warmup 5ms --iterations 20 --no-until-steady"
 TURNS = "--launches 2 --max-launches 2 --pairs 12"
 FIVE = "--launches 5 --max-launches 5 --pairs 12"
 EIGHT = "--random 8"
+DRAWN = "--calibration random --items 8"
 JUDGED = "--task classification --batch 32 --data digits.npz --limit 64"
 UNSTEADY = "--axis until_steady=false"
 
@@ -142,7 +143,7 @@ gate-against: gate digits.onnx --against digits.int8.onnx --max-slowdown 9900% {
 eval: eval digits.onnx digits.int8.onnx {JUDGED}
 eval-json: eval digits.onnx {JUDGED} --json
 quantize: quantize digits.onnx --precision fp16 -o half.onnx
-quantize-json: quantize digits.onnx --precision int8 --calibration random --items 8 --json -o digits.8bit.onnx
+quantize-json: quantize digits.onnx --precision int8 {DRAWN} --json -o digits.8bit.onnx
 localize: localize digits.onnx digits.int8.onnx {EIGHT}
 localize-json: localize digits.onnx digits.int8.onnx {EIGHT} --repair --where 'sqnr>=20dB' --json
 sweep: sweep digits.onnx --batch 1,2 --duration 10ms --axis warmup=5ms {UNSTEADY} -o swept
