@@ -298,8 +298,8 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
             f"torch.hub:{name} names no model", fix="torch.hub:pytorch/vision:v0.10.0/resnet18"
         )
     _require_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
-    local = Path(repository).is_dir()
-    source = str(Path(repository).absolute()) if local else repository
+    place = "local" if Path(repository).is_dir() else "github"
+    source = str(Path(repository).absolute()) if place == "local" else repository
     find, trained = torch.hub._load_entry_from_hubconf, spec.weights == "default"
     found: list[str] = []  # what is to be said, once the repository is here
 
@@ -317,38 +317,24 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
                 raise errors.UsageError(f"{found[-1]}, not random", fix="--weights default")
         elif "pretrained" in given or (trained and named["weights"].default is not None):
             given.pop("weights", None)  # it says which pretrained ones
-        return partial(make, **given)
+        return partial(_create_model, spec, partial(make, **given))
 
-    def load() -> Module:
-        torch.hub._load_entry_from_hubconf = find_entry
-        place = "local" if local else "github"
-        try:
-            return torch.hub.load(source, entry, source=place, trust_repo=True)
-        except (OSError, RuntimeError) as problem:
-            if found:  # only its weights are missing
-                raise
-            kinds = (urllib.error.URLError, ConnectionError, TimeoutError)
-            offline = isinstance(problem, kinds) and not hasattr(problem, "code")
-            if not offline and "internet connection" not in str(problem):
-                raise ValueError(problem) from None
-            raise errors.UnavailableError(
-                f"offline: github.com cannot be reached, and {repository} is not in the cache",
-                facts={"reason": errors.first_line(problem), "cache": torch.hub.get_dir()},
-                fix=f"git clone it elsewhere, and name the folder: torch.hub:FOLDER/{entry}",
-            ) from None
-        finally:
-            torch.hub._load_entry_from_hubconf = find
-
+    torch.hub._load_entry_from_hubconf = find_entry
     try:
-        model = _create_model(spec, load)
+        model = torch.hub.load(source, entry, source=place, trust_repo=True)
     except errors.TrtbenchError:
         raise
     except Exception as problem:  # no such model, a missing package or file, no network
-        raise errors.InputError(
-            f"torch.hub cannot load {entry!r} of {repository}",
-            facts={"reason": errors.first_line(problem)},
-            fix="check the name, and install what its hubconf.py needs",
-        ) from None
+        message = f"torch.hub cannot load {entry!r} of {repository}"
+        fix = "check the name, and install what its hubconf.py needs"
+        offline = isinstance(problem, urllib.error.URLError) and not hasattr(problem, "code")
+        if not found and (offline or "internet connection" in str(problem)):
+            message = f"offline: github.com cannot be reached, and {repository} is not in the cache"
+            fix = f"git clone it elsewhere, and name the folder: torch.hub:FOLDER/{entry}"
+        reason = errors.first_line(problem)
+        raise errors.InputError(message, facts={"reason": reason}, fix=fix) from None
+    finally:
+        torch.hub._load_entry_from_hubconf = find
     model = _with_weights(model, spec, torch)
     return TorchSource(kind="torch.hub", model=model, notes=tuple(found))
 

@@ -11,6 +11,7 @@ from trtbench.core.run import matches_precision, types_of
 from trtbench.host.arrays import check_inputs_exist
 from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
+from trtbench.models.identity import SUFFIXES as FORMATS
 from trtbench.models.identity import model_ref, precision_of_engine, with_parts
 from trtbench.models.torch_models import is_library_model
 from trtbench.requests import fields
@@ -214,8 +215,8 @@ def side_spec(
         "launches": launches,
         "device": value_of_side(getattr(request, "device", None), *place, what="--device"),
     }
-    if not is_library_model(str(model)) and model_ref(Path(model)).format != "torch":
-        own |= {"weights": "default", "factory": None, "trust": False}  # of the other sides
+    if FORMATS.get(Path(model).suffix.lower(), "torch") != "torch":  # flags of the other sides
+        own |= {"weights": "default", "factory": None, "trust": False}
     if arguments := value_of_side(getattr(request, "args", None), *place, what="--args"):
         own["extra_args"] = tuple(shlex.split(arguments))
     return run_spec(fields.converted(request, BenchRequest, **own), config)

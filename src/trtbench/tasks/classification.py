@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -348,7 +347,7 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
 
 def check_outputs(source: DataSource, outputs: Tensors, settings: Settings, model: str) -> None:
     """Raise an error if no output holds class scores, or not those of all labels."""
-    blank, labels = dict[str, Any](), source.labels
+    blank, labels = dict[str, AnyArray](), source.labels
     for name, dims, dtype in ((each.name, each.shape[1:], each.dtype) for each in outputs):
         if not dims or not all(isinstance(dim, int) and dim > 0 for dim in dims):
             return  # known once it has run
@@ -357,8 +356,8 @@ def check_outputs(source: DataSource, outputs: Tensors, settings: Settings, mode
     if isinstance(source, ImageFolder):
         source.check_classes(classes, model)
     elif labels is not None and (labels.max(initial=0) >= classes or labels.min(initial=0) < 0):
-        ends = f"{labels.min()} to {labels.max()}"
-        raise InputError(f"the labels go from {ends}, {model} has {classes} classes")
+        ends = f"the labels go from {labels.min()} to {labels.max()}"
+        raise InputError(f"{ends}, {model} has {classes} classes")
 
 
 @dataclass(frozen=True, kw_only=True)
