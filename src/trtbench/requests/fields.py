@@ -436,10 +436,10 @@ Pairs = Annotated[Mapping[str, str], PAIRS]
 Words = Annotated[str | Sequence[str], LIST]
 
 
-# Groups of fields that several verbs share
+# Groups of fields that several verbs share; without methods of their own, which take time to make
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class StoreFields(VerbRequest, group=OUTPUT):
     """Where runs are kept."""
 
@@ -448,7 +448,7 @@ class StoreFields(VerbRequest, group=OUTPUT):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ShapeFields(VerbRequest, group=MODEL):
     """Shapes of the inputs."""
 
@@ -461,7 +461,7 @@ class ShapeFields(VerbRequest, group=MODEL):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LengthFields(VerbRequest, group=MEASURING):
     """How long the warm-up and the measurement take, and with which inputs."""
 
@@ -495,7 +495,7 @@ class LengthFields(VerbRequest, group=MEASURING):
     seed: int = option(0, "Seed of random inputs, orders and arrivals.", least=0, group=MODEL)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ThreadFields(VerbRequest, group=MEASURING):
     """How many threads a model runs in."""
 
@@ -504,7 +504,7 @@ class ThreadFields(VerbRequest, group=MEASURING):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class DeviceFields(ThreadFields, group=MEASURING):
     """The device and the threads a model runs on."""
 
@@ -513,7 +513,7 @@ class DeviceFields(ThreadFields, group=MEASURING):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class QueryFields(VerbRequest, group=GPU):
     """How queries follow one another, are launched on a GPU, and at which clock."""
 
@@ -570,7 +570,7 @@ class QueryFields(VerbRequest, group=GPU):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PrecisionFields(VerbRequest, group=MODEL):
     """The precision that a builder or PyTorch may use."""
 
@@ -580,7 +580,7 @@ class PrecisionFields(VerbRequest, group=MODEL):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class BuildFields(VerbRequest, group=MODEL):
     """How an engine is built from the ONNX file that is measured."""
 
@@ -589,7 +589,7 @@ class BuildFields(VerbRequest, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TaskFields(VerbRequest, group=MODEL):
     """Flags of a task."""
 
@@ -598,7 +598,7 @@ class TaskFields(VerbRequest, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SourceFields(VerbRequest, group=MODEL):
     """How a PyTorch model is loaded."""
 
@@ -611,7 +611,7 @@ class SourceFields(VerbRequest, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class OptionFields(SourceFields, group=MODEL):
     """Options of a single runtime, and how PyTorch loads a model."""
 
@@ -625,7 +625,7 @@ class OptionFields(SourceFields, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TimeoutFields(VerbRequest, group=MEASURING):
     """After how long a job is stopped."""
 
@@ -639,7 +639,7 @@ class TimeoutFields(VerbRequest, group=MEASURING):
             raise UsageError("a timeout must be longer than 0 s", fix="--timeout 10min")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class WaitFields(VerbRequest, group=MEASURING):
     """Whether a job waits for a device in use."""
 
@@ -651,14 +651,14 @@ class WaitFields(VerbRequest, group=MEASURING):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class MemoryFields(VerbRequest, group=MEASURING):
     """How much memory a job may use."""
 
     memory_limit: Size | None = option(None, "Address space of each child process, e.g. 8GiB.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PythonFields(VerbRequest, group=ELSEWHERE):
     """Which interpreter does the work."""
 
@@ -667,7 +667,7 @@ class PythonFields(VerbRequest, group=ELSEWHERE):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SideFields(VerbRequest, group=MODEL):
     """What may differ from side to side."""
 
@@ -689,7 +689,7 @@ class SideFields(VerbRequest, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TagFields(VerbRequest, group=OUTPUT):
     """Tags of new runs."""
 

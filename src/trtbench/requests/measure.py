@@ -14,7 +14,7 @@ from trtbench.requests import fields
 from trtbench.requests.fields import Argument, Duration, File, Kind, argument, option
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RunFields(
     fields.ShapeFields, fields.LengthFields, fields.TaskFields,
     fields.DeviceFields, fields.QueryFields, fields.PrecisionFields, fields.BuildFields,
@@ -110,7 +110,7 @@ LAUNCHES = 10  # fresh launches of both sides: they find 2 % in 95 % of cases on
 MOST_LAUNCHES = 80
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TurnFields(fields.VerbRequest, group=fields.MEASURING):
     """How often sides take turns, and what counts as the same."""
 
@@ -154,7 +154,7 @@ class TurnFields(fields.VerbRequest, group=fields.MEASURING):
         return fields.fraction(self.margin)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PairFields(
     fields.SideFields, fields.ShapeFields, TurnFields, fields.LengthFields,
     fields.ThreadFields, fields.OptionFields, fields.QueryFields, fields.PrecisionFields,
@@ -322,7 +322,7 @@ Excluded = Annotated[Sequence[Mapping[str, Scalar]], EXCLUDED]
 OpenShapes = Annotated[Mapping[str, Sequence[int | str]], OPEN_SHAPES]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class AxisFields(fields.VerbRequest):
     """The axes of a sweep."""
 
@@ -341,7 +341,7 @@ class AxisFields(fields.VerbRequest):
     duration: Values = option((), "Minimum measured time.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class AccuracyFields(fields.VerbRequest, group=fields.MODEL):
     """Data for accuracy, for inputs and for INT8 calibration."""
 
@@ -369,7 +369,7 @@ class AccuracyFields(fields.VerbRequest, group=fields.MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ResultFields(fields.TimeoutFields, group=fields.OUTPUT):
     """Where the results are written, and how a sweep is resumed."""
 

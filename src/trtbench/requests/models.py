@@ -48,14 +48,14 @@ from trtbench.requests.fields import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ConversionTimeoutFields(TimeoutFields, group=MEASURING):
     """After how long a build or conversion is stopped; settings for launches do not apply."""
 
     timeout: Duration | None = option(None, "Stop after this time, e.g. 30min.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ImageTaskFields(TaskFields, group=MODEL):
     """How calibration images are prepared."""
 
@@ -67,7 +67,7 @@ class ImageTaskFields(TaskFields, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EngineFields(VerbRequest, group=BUILDING):
     """Shapes, build options and INT8 calibration of an engine."""
 
@@ -142,7 +142,7 @@ class EngineFields(VerbRequest, group=BUILDING):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class BuilderOptionFields(VerbRequest, group=BUILDING):
     """Options of a single builder."""
 
@@ -302,12 +302,12 @@ RANGE = Kind(
 Range = Annotated[str | tuple[float, float], RANGE]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, TimeoutFields, WaitFields):
     """How models are run to get their outputs."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class FeedFields(VerbRequest, group=MODEL):
     """The inputs of all sides: a file, images, or else random items."""
 
@@ -334,7 +334,7 @@ class FeedFields(VerbRequest, group=MODEL):
             raise UsageError("--task says how images are prepared", fix="--images FOLDER")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ToleranceFields(VerbRequest):
     """When outputs are close to the reference, and what is expected."""
 

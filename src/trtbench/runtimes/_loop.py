@@ -563,7 +563,7 @@ def is_queue_growing(wait: Column, *, service: float) -> bool | None:
 Until = Callable[[int], None]  # waits until a time in nanoseconds of `perf_counter_ns`
 
 SET_SLACK, GET_SLACK, LEAST_SLACK_NS = 29, 30, 1  # PR_SET_TIMERSLACK and PR_GET_TIMERSLACK
-PROBES, PROBE_NS = 100, 500_000
+PROBES, PROBE_NS = 80, (500_000, 1_000_000, 2_000_000, 4_000_000)
 SPIN_NS = (100_000, 1_000_000)  # the shortest and the longest time to spin before a query is due
 ALMOST_ALL, TIMES = 98, 2.0  # the spin lasts `TIMES` this percentile of the delays of wake-ups
 
@@ -603,11 +603,11 @@ def waiter() -> Until:
 
 
 def wake_delays_ns() -> list[int]:
-    """Measure how late the machine wakes up from short sleeps."""
+    """Measure how late the machine wakes up from short sleeps; later from longer ones."""
     delays = []
-    for _ in range(PROBES):
-        target = time.perf_counter_ns() + PROBE_NS
-        time.sleep(PROBE_NS * _NS)
+    for length_ns in PROBE_NS * (PROBES // len(PROBE_NS)):
+        target = time.perf_counter_ns() + length_ns
+        time.sleep(length_ns * _NS)
         delays.append(time.perf_counter_ns() - target)
     return delays
 

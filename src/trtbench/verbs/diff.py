@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.engines import EngineSource
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EngineSourceFields(VerbRequest):
     """Further facts about an engine."""
 

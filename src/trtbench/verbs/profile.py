@@ -73,7 +73,7 @@ class ProfileRequest(RunFields, fields.TagFields, fields.ExecutorFields, fields.
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LayerRowFields(fields.VerbRequest):
     """Which layers are shown, and in which order."""
 
