@@ -286,6 +286,8 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence | PairFacts | Found]]] 
     ("H30", "note", lambda: told({"spec": spec(inputs=InputSpec())})),
     ("H30", None, lambda: told()),
     ("H31", "warning", lambda: told({"spec": spec(threads=16)})),
+    ("H31", "warning", lambda: pair({"spec": spec(threads=1)}, {"spec": spec(threads=2)})),
+    ("H28", None, lambda: pair({"spec": spec(threads=1)}, {"spec": spec(threads=2)})),
     ("H31", None, lambda: told({"spec": spec(threads=2)})),
     ("H32", "warning", lambda: pair(interference={"candidate": 1.35})),
     ("H32", None, lambda: pair(interference={"candidate": 1.01})),
@@ -347,7 +349,7 @@ def test_rule(
 def test_the_checklist_is_complete() -> None:
     dropped = {11, 16, 35, 40, 42}  # see docs/findings.md
     kept = [f"H{n:02}" for n in range(1, 52) if n not in dropped]
-    assert [rule.code for rule in RULES] == kept
+    assert [rule.code for rule in RULES if rule.part("Means")] == kept
     for fires in (True, False):
         assert {code for code, expected, _ in CASES if bool(expected) is fires} == {*kept}
     assert rule_table() in (REPOSITORY / "docs" / "findings.md").read_text(encoding="utf-8")

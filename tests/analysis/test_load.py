@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from trtbench.analysis.load import PROBES, point_from_queries, slo_from_text
+from trtbench.analysis.summary import summarize_column
 from trtbench.core.errors import UsageError
 from trtbench.core.jobs import Stage
 from trtbench.core.run import LoadSearch
@@ -62,8 +63,12 @@ def test_a_bound_is_a_percentile_of_what_a_caller_waits() -> None:
 def test_a_rate_is_decided_by_the_whole_interval(
     seen: list[dict], p99: float, decision: str
 ) -> None:
-    point = point_from_queries(1.0, seen, latencies(p99, len(seen)), SLO)
+    columns = latencies(p99, len(seen))
+    point = point_from_queries(1.0, seen, columns, SLO)
     assert point.decision == decision
+    assert point.percentile_s == summarize_column("host", [np.concatenate(columns)]).statistic(
+        "p99"
+    )
     assert point.overloaded == any(each["queue_grows"] for each in seen)
 
 

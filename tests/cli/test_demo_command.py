@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from command import Said, Say
 from PIL import Image
@@ -16,7 +17,7 @@ from trtbench.compare import compare
 from trtbench.core.run import Run
 from trtbench.core.spec import Length, Warmup
 from trtbench.measure import bench
-from trtbench.report.renderers.json import document_from_json
+from trtbench.report.document import Document
 from trtbench.store.store import Store
 from trtbench.verbs import demo
 
@@ -55,7 +56,8 @@ def test_the_demo_measures_judges_and_leaves_a_report_in_every_form(
     folder = tmp_path / "demo-report"
     assert "https://" not in (folder / "report.html").read_text("utf-8").partition("<script")[0]
     assert "digits.int8" in (folder / "report.md").read_text("utf-8")
-    document = document_from_json((folder / "report.json").read_bytes())
+    written = json.loads((folder / "report.json").read_bytes())
+    document = msgspec.convert(written["document"], Document)
     tables = {each.id: each for each in document.tables()}
     assert {"summary", "percentiles"} <= set(tables)
     for each in tables.values():
@@ -77,9 +79,12 @@ def test_the_demo_measures_judges_and_leaves_a_report_in_every_form(
     for run in alone:
         assert run.path is not None
         assert len(run.record.launches) == launches
-        given = json.loads((run.path / "summary.json").read_bytes())["latency"]["percentiles_ms"]
+        block = json.loads((run.path / "summary.json").read_bytes())["latency"]
+        given, lacking = block["percentiles_ms"], set(block["too_few_samples"])
         quantiles = summary_from_run(run).columns[0].quantiles
-        known = {each.name.replace(".", "_"): each.value for each in quantiles if each.value}
+        every = {each.name.replace(".", "_"): each.value for each in quantiles}
+        known = {name: value for name, value in every.items() if value is not None}
+        assert lacking & every.keys() == every.keys() - known.keys()
         assert {name: value * 1e3 for name, value in known.items()} == pytest.approx(
             {name: given[name] for name in known}
         )

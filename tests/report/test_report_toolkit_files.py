@@ -17,6 +17,7 @@ from trtbench.core.codec import json_from_value
 from trtbench.core.run import Run
 from trtbench.core.samples import IterationTimes, LayerProfile, times_from_columns
 from trtbench.formats import toolkit
+from trtbench.report.run_facts import summary_of
 from trtbench.trtexec import conditions
 from trtbench.trtexec.exports import profile_from_json, profile_json
 from trtbench.trtexec.log import read_log
@@ -49,10 +50,10 @@ def test_numbers_are_those_of_numpy() -> None:
     run = made_run(phased_times())
     made = toolkit.summary(run)
     ms = run.times.latency * 1e3
-    block = made.latency
+    block, ours = made.latency, summary_of(run).column("latency")
     assert block is not None
     assert block.mean_ms == pytest.approx(ms.mean())
-    assert block.std_ms == pytest.approx(ms.std(ddof=0))
+    assert block.std_ms == pytest.approx(ms.std(ddof=0)) == pytest.approx(ours.std * 1e3)
     assert block.percentiles_ms["p99_5"] == pytest.approx(np.percentile(ms, 99.5))
     assert list(block.percentiles_ms) == [
         "p0", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p97", "p99", "p99_5",

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.process
 QUICK = ("--duration", "50ms", "--warmup", "20ms", "--no-until-steady")
 
 
-def test_every_node_that_runs_has_a_time(tmp_path: Path) -> None:
+def test_every_node_that_runs_has_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = conv_model(tmp_path / "net.onnx", layers=3, batch=1)
     store = Store(tmp_path / "store")
     run = bench(model, store, options={"optimization": "disable"}, profile=True)
@@ -30,6 +32,12 @@ def test_every_node_that_runs_has_a_time(tmp_path: Path) -> None:
     assert kinds[-1] == "MatMul"
     assert all(layer.seconds > 0 for layer in table.layers)
     assert not list(Path("/tmp").glob(f"trtbench-ort*{run.id}*"))
+    slow = conv_model(tmp_path / "slow.onnx", layers=3, batch=64)
+    other = bench(slow, store, options={"optimization": "disable"}, profile=True)
+    assert command(["diff", "--why", run.id, other.id, "--store", str(store.root)]) == 0
+    shown = capsys.readouterr().out
+    assert "trtbench diff" in shown
+    assert "trtbench build" not in shown, "ONNX Runtime builds no engine"
 
 
 @pytest.mark.parametrize("name", ["digits.onnx", "digits.int8.onnx"])

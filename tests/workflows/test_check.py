@@ -226,6 +226,9 @@ def test_a_candidate_that_fails_does_not_take_the_others_along(
     rest = ["--random", "3", "--floor", "off", "--store", str(store.root)]
     rest += ["-o", str(tmp_path / "out")]
     assert run(["check", model, two, model, *rest]) == 1
+    assert "identical to the reference" not in capsys.readouterr().out
+    assert "identical to the reference" in (tmp_path / "out" / "check.md").read_text()
+    assert run(["check", model, two, model, *rest, "-v"]) == 1
     told = capsys.readouterr()
     assert "identical to the reference" in told.out
     assert "not all candidates could be checked" in told.err

@@ -94,10 +94,13 @@ def test_a_list_of_runs_is_one_page_in_a_notebook(monkeypatch: pytest.MonkeyPatc
     """rich shows by itself what it prints where it finds a notebook around it."""
     entry = Entry(
         id="run-1", kind="run", created="2026-11-15T10:00:00+00:00", model="net.onnx",
-        runtime="onnxruntime", path="/runs/run-1",
+        runtime="onnxruntime", path="/runs/run-1", samples=9, median_s=2.123e-3,
     )  # fmt: skip
     shown: list[object] = []
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("rich.jupyter.display", lambda *each: shown.append(each))
-    assert "net.onnx" in repr(Entries([entry]))
+    listed = repr(Entries([entry, entry.having(median_s=7.5e-4), entry.having(samples=0)]))
+    assert "net.onnx" in listed
+    assert [f"{part} ms" in listed for part in ("2.12", "0.750")] == [True, True]
+    assert "2.12 ms*" in listed  # reported by another tool
     assert shown == []

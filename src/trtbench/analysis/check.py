@@ -198,7 +198,7 @@ class OutputTally:
         unknown = np.isnan(wanted) | np.isnan(found)
         self._nan += int(np.count_nonzero(unknown))
         self._inf += int(np.count_nonzero(~usable & ~unknown))
-        close = np.isclose(found, wanted, rtol=self.rtol, atol=self.atol, equal_nan=True)
+        close = np.isclose(found, wanted, rtol=self.rtol, atol=self.atol)
         self._close += int(np.count_nonzero(close))
         same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
         self._different += int(np.count_nonzero(~same))

@@ -261,7 +261,7 @@ def _gpu_uuids(a: RunRecord, b: RunRecord) -> _Found:
         return None
     # On one machine it is another GPU; CI runners of one kind have different GPUs each time.
     same_host = a.environment.host == b.environment.host
-    return one, other, f"different GPU uuid: {one} against {other}", same_host
+    return one, other, f"different GPU UUID: {one} against {other}", same_host
 
 
 def _clocks(a: RunRecord, b: RunRecord) -> _Found:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.distributions import normal_quantile, t_quantile
-from trtbench.analysis.summary import effective_samples_at, nearest_rank, order_interval
+from trtbench.analysis.summary import effective_samples_at, order_interval
 from trtbench.core.conditions import condition_from_text, limits_of
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Scalar, Slo
@@ -64,7 +64,7 @@ def point_from_queries(
     # Queries that wait in the same cluster count as one.
     shares = (slo.q, 1 - min(0.5, CLUSTER_FACTOR * (1 - slo.q)))
     effective = sum(
-        min(effective_samples_at(each, nearest_rank(each, share)) for share in shares)
+        min(effective_samples_at(each, at) for at in np.quantile(each, shares).tolist())
         for each in columns
     )
     interval = order_interval(pooled, slo.q, effective=effective, meaning=MEANING)
@@ -88,7 +88,7 @@ def point_from_queries(
         overloaded=bool(overloaded),
         samples=len(pooled),
         median_s=float(np.median(pooled)),
-        percentile_s=nearest_rank(pooled, slo.q),
+        percentile_s=float(np.quantile(pooled, slo.q)),
         interval=interval,
         achieved_hz=float(served.mean()),
         late_share=float(late.max()),
@@ -106,7 +106,7 @@ def point_from_runs(runs: Sequence[Run]) -> RatePoint:
 def with_capacity(search: LoadSearch, busy: Column, host: Column, *, poisson: bool) -> LoadSearch:
     """Begin a search by what queries one after the other took: the capacity, and a first guess."""
     search = search.having(
-        capacity_hz=float(1 / busy.mean()), lone_s=nearest_rank(host, search.slo.q)
+        capacity_hz=float(1 / busy.mean()), lone_s=float(np.quantile(host, search.slo.q))
     )
     row = replay(busy, search, poisson=poisson, seed=0)
     part = _crossing(np.array([row]), np.ones(1), search.slo.q)

@@ -221,7 +221,7 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
     max: float
     median: float
     mean: float
-    std: float  # of the sample (n - 1); not a number for a single sample
+    std: float  # of the population (n), as numpy.std; not a number for a single sample
     mad: float = math.nan  # median absolute deviation, not scaled
     cov: float
     quantiles: tuple[Quantile, ...]
@@ -237,6 +237,12 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
     def typical_of(self) -> str:
         """The name of the statistic in :attr:`typical`."""
         return "mean" if math.isnan(self.median) else "median"
+
+    @property
+    def supported(self) -> tuple[float, float]:
+        """The lowest and highest percentile with enough effective samples; 1 and 0 if none has."""
+        known = [each.q for each in self.quantiles if each.value is not None]
+        return min(known, default=1.0), max(known, default=0.0)
 
     def statistic(self, name: str) -> float | None:
         """Return a statistic by name (``median``, ``mean``, ``p99``); ``None`` if unknown."""
@@ -271,7 +277,7 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
     ordered = _pooled(parts)
     count, some = len(ordered), len(ordered) > 0
     mean, median = (float(ordered.mean()), _interpolated(ordered)) if some else (math.nan, math.nan)
-    std = float(ordered.std(ddof=1)) if count > 1 else math.nan
+    std = float(ordered.std()) if count > 1 else math.nan
     return ColumnSummary(
         column=name,
         count=count,
@@ -370,18 +376,6 @@ def _quantile_interval(
     return _interval(low, high, OVER_LAUNCHES)
 
 
-def nearest_rank(column: Column, q: float) -> float:
-    """Return the smallest sample that at least a share ``q`` of the samples do not exceed."""
-    index = rank(len(column), q) - 1
-    return float(np.partition(column, index)[index])
-
-
-def rank(n: int, q: float) -> int:
-    """Return the nearest rank, from 1, of a quantile among n samples."""
-    # 0.07 * 100 is 7.000000000000001 in floating point, but the rank is 7.
-    return min(n, max(1, math.ceil(round(q * n, 9))))
-
-
 def order_interval(
     ordered: Column, q: float, *, effective: float, meaning: str = WITHIN_LAUNCH
 ) -> Interval | None:
@@ -411,21 +405,18 @@ COMPARED_STATISTICS = ("min", "max", "mean", "median", "p90", "p95", "p99")
 """Statistics in the toolkit's PyTorch benchmark and comparison."""
 
 
-def summary_block(column_s: Column) -> dict[str, Any]:
+def summary_block(found: ColumnSummary, column_s: Column) -> dict[str, Any]:
     """Return one block of the trtexec evaluation toolkit's summary.json, in milliseconds."""
-    ms = np.asarray(column_s, dtype=np.float64) * 1e3
-    if not len(ms):
-        return {"count": 0}
-    names = ("p" + f"{percentile:g}".replace(".", "_") for percentile in SUMMARY_PERCENTILES)
-    percentiles = np.percentile(ms, SUMMARY_PERCENTILES).tolist()
+    names = {f"p{percent:g}".replace(".", "_"): percent for percent in SUMMARY_PERCENTILES}
+    percentiles = np.percentile(column_s * 1e3, SUMMARY_PERCENTILES).tolist()
+    known = {name: found.statistic(name) for name in ("min", "max", "mean", "std", "median")}
+    low, high = found.supported
+    beyond = (n for n, p in names.items() if 0 < p < 100 and not low <= p / 100 <= high)
     return {
-        "count": len(ms),
-        "min_ms": float(ms.min()),
-        "max_ms": float(ms.max()),
-        "mean_ms": float(ms.mean()),
-        "std_ms": float(ms.std()),
-        "median_ms": float(np.median(ms)),
+        "count": found.count,
+        **{f"{name}_ms": None if each is None else each * 1e3 for name, each in known.items()},
         "percentiles_ms": dict(zip(names, percentiles, strict=True)),
+        "too_few_samples": tuple(beyond),
     }
 
 

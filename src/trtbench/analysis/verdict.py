@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trtbench.analysis import distributions
 from trtbench.analysis.comparability import Difference, blocking_reasons
-from trtbench.analysis.summary import quantiles_of, rank
+from trtbench.analysis.summary import quantiles_of
 from trtbench.core.results import Comparison, Design, Verdict
 from trtbench.core.run import Interval, LaunchFacts, Run
 from trtbench.core.samples import Column, IterationTimes
@@ -206,11 +206,10 @@ def tail_verdict(
         for side, column in enumerate(pair):
             thinned = np.linspace(0, len(column) - 1, size).round().astype(np.int64)
             levelled[side, k] = column[thinned] / float(np.median(pair[0]))
-    place = rank(count * size, q) - 1
 
     def log_ratios(chosen: NDArray[np.int64]) -> Column:
         rows = (side[chosen].reshape(len(chosen), -1) for side in levelled)
-        before, after = (np.log(np.partition(row, place, axis=1)[:, place]) for row in rows)
+        before, after = (np.log(np.quantile(row, q, axis=1, overwrite_input=True)) for row in rows)
         return np.asarray(after - before)
 
     draws = np.random.default_rng(0).integers(0, count, size=(REPEATS, count))

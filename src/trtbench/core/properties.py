@@ -380,7 +380,7 @@ PROPERTIES: list[Property] = [
              label=3, title=None, condition=True, questioned=True, code="H27", series=False,
              said="TF32 was allowed on one side only"),
     Property("threads", "threads", lambda r: threads_of(r), write="{} threads".format,
-             asked=("threads",), compare="note", checked=True, computes=True,
+             asked=("threads",), compare="note", code="H31", checked=True, computes=True,
              title_text=lambda r: counted(n, "thread") if (n := threads_of(r)) else ""),
     Property("options", "options",  # the path of trtexec says nothing about what it measured
              lambda r: " ".join(f"{k}={v}" for k, v in options_of(r).items() if k != "binary"),
@@ -413,15 +413,13 @@ PROPERTIES: list[Property] = [
     _hidden("cpu_cores", "cores", lambda r: r.environment.cpu_cores, machine=True,
           said="different core counts: {} against {}"),
     *(
-        _hidden(f"gpu_{name}", words, _gpu(name), machine=True,
-              said=f"different GPU {name.replace('_', ' ')}: {{}} against {{}}")
-        for name, words in (("name", "the GPU"), ("uuid", "GPU"),
-                            ("power_limit_w", "power limit of the GPU"), ("ecc", "ECC of the GPU"))
+        _hidden(f"gpu_{name}", words, _gpu(name), machine=True)
+        for name, words in (("name", "GPU"), ("uuid", "GPU UUID"), ("ecc", "GPU ECC mode"),
+                            ("power_limit_w", "GPU power limit in W"))
     ),
-    _hidden("gpu_driver", "GPU driver", _gpu("driver"), machine=True, compare="note",
-          said="different GPU driver: {} against {}"),
-    _hidden("gpu_persistence", "persistence mode of the GPU", _gpu("persistence"), machine=True,
-          compare="note", said="different GPU persistence: {} against {}"),
+    _hidden("gpu_driver", "GPU driver", _gpu("driver"), machine=True, compare="note"),
+    _hidden("gpu_persistence", "GPU persistence mode", _gpu("persistence"), machine=True,
+          compare="note"),
     _hidden("clock", "clocks", _gpu("sm_clock_hz"), machine=True, code="H06"),
 ]  # fmt: skip
 """In the order of titles and labels, followed by the fields of ``RunSpec`` not declared here."""

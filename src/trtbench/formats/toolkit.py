@@ -91,6 +91,7 @@ class StatisticsBlock(Value, frozen=True, kw_only=True):
     std_ms: float | None = None
     median_ms: float | None = None
     percentiles_ms: dict[str, float] = {}
+    too_few_samples: tuple[str, ...] = ()  # percentiles that reports leave out
 
 
 class ToolkitSummary(Value, frozen=True, kw_only=True):
@@ -168,7 +169,8 @@ def _dotted(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[st
         if isinstance(value, dict) and value:
             yield from _dotted(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", None if isinstance(value, dict) else value
+            listed = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            yield f"{prefix}{key}", None if isinstance(value, dict) else listed
 
 
 def csv_from_series(column_s: Column, *, name: str) -> str:
@@ -235,7 +237,8 @@ TOP_LAYERS = 10
 
 DEFINITIONS = {
     "percentiles_ms": "linear interpolation between samples, as numpy.percentile",
-    "std_ms": "of the population (n)",
+    "too_few_samples": "percentiles with too few effective samples; reports leave them out",
+    "std_ms": "of the population (n), as numpy.std",
     "throughput_qps": "batch * 1000 / latency.mean_ms",
     "queries_per_s": "queries divided by the wall time of the measurement where it is known",
     "items_per_s": "queries_per_s * batch",
@@ -336,7 +339,7 @@ def summary(run: Run) -> ToolkitSummary:
             **{block: known.get(column) for block, column in BLOCKS.items()},
         )
     definitions = DEFINITIONS | ({"latency": LATENCY_DEFINITIONS[name]} if name else {})
-    blocks = {block: _block(getattr(times, column)) for block, column in BLOCKS.items()}
+    blocks = {block: _block(run, column) for block, column in BLOCKS.items()}
     if (step := _enqueue_step_s(run)) is not None:
         steps = f"its samples come in steps of {step * 1e6:g} µs, left out"
         definitions["enqueue"] = f"as printed; {steps}"
@@ -345,8 +348,8 @@ def summary(run: Run) -> ToolkitSummary:
     return common.having(
         samples=len(times),
         throughput_qps=batch / float(np.mean(latency)) if batch and np.any(latency) else None,
-        latency=None if name is None else _block(latency),
-        host=_block(times.host),
+        latency=None if name is None else _block(run, name),
+        host=_block(run, "host"),
         definitions=definitions,
         **blocks,
     )
@@ -360,8 +363,11 @@ def _enqueue_step_s(run: Run) -> float | None:
     return coarse_step_s(run.record, float(np.median(column)))
 
 
-def _block(column: Column | None) -> StatisticsBlock | None:
-    return None if column is None else StatisticsBlock(**summary_block(_finite(column)))
+def _block(run: Run, name: str) -> StatisticsBlock | None:
+    column: Column | None = getattr(run.times, name)
+    if column is None or not len(finite := _finite(column)):
+        return None if column is None else StatisticsBlock(count=0)
+    return StatisticsBlock(**summary_block(summary_of(run).column(name), finite))
 
 
 def _printed_block(run: Run, column: str) -> StatisticsBlock:
@@ -370,7 +376,7 @@ def _printed_block(run: Run, column: str) -> StatisticsBlock:
     named = {f"{k}_ms": values.get(k) for k in ("min", "max", "mean", "median", "std")}
     count = run.record.reported.get("queries")
     known = int(count) if isinstance(count, (int, float)) else None
-    return StatisticsBlock(count=known, **named, percentiles_ms=tails)
+    return StatisticsBlock(count=known, percentiles_ms=tails).having(**named)
 
 
 def engine_metadata(run: Run) -> EngineMetadata:

@@ -746,6 +746,10 @@ def why(
         for each in diff.changes
     ]
     every = [*_layer_causes(excess, b, asked)] if diff.related else []
+    if not candidate.built:  # there is no builder to set otherwise
+        _, remedy, command = _CAUSES["rest"]
+        advice = {"try_": remedy, "command": command}
+        every = [x.having(**advice) if x.code in ("fusion", "kernel") else x for x in every]
     missing = math.fsum(seconds for _, seconds in excess)
     shortfall = missing
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:

@@ -375,6 +375,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     asked: str | None = None
     cuda_graph: bool | None = None
     tensorrt: str | None = None
+    built: bool = True  # by TensorRT; others have no settings of a builder
 
     @property
     def busy(self) -> float | None:
@@ -434,6 +435,7 @@ def facts_from_run(run: Run) -> EngineFacts:
         asked=precision_of(record) if stated is None or stated.source != "implied" else None,
         cuda_graph=graph.value if graph and isinstance(graph.value, bool) else None,
         tensorrt=record.environment.versions.get("tensorrt"),
+        built=record.provenance != "measured" or record.spec.model.format == "engine",
     )
     return facts.having(**medians)
 

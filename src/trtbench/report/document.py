@@ -213,19 +213,17 @@ def note_lines(lines: Iterable[str], *, tone: Tone = "plain") -> list[Text]:
 # ---- tables
 
 
-def duration_cell(
-    value_s: float | None, *, bounds: Bounds | None = None, unit: UnitScale | None = None
-) -> Cell:
-    known = value_s is not None and math.isfinite(value_s)
-    text = units.text_from_duration(value_s, bounds=bounds, unit=unit)
-    return Cell(value_s if known else None, text)
-
-
 class Time(NamedTuple):
     """A time in a table; its interval determines the number of digits."""
 
     value_s: float | None
     bounds: Bounds | None = None
+    mark: str = ""  # follows the unit, such as a star
+
+    def cell(self, unit: UnitScale) -> Cell:
+        known = self.value_s is not None and math.isfinite(self.value_s)
+        text = units.text_from_duration(self.value_s, bounds=self.bounds, unit=unit)
+        return Cell(self.value_s if known else None, f"{text}{self.mark}")
 
 
 FORMATTERS: Mapping[str, Callable[[Any], str]] = {
@@ -323,13 +321,9 @@ def table(
     def cells(read: Read) -> list[Cell]:
         values = [read(row) for row in rows]
         times = [each.value_s or 0.0 for each in values if isinstance(each, Time)]
-        write = partial(duration_cell, unit=unit or units.common_unit(times))
-        return [
-            write(each.value_s, bounds=each.bounds)
-            if isinstance(each, Time)
-            else (each if isinstance(each, Cell) else Cell(each))
-            for each in values
-        ]
+        scale = unit or units.common_unit(times)
+        cells = (each.cell(scale) if isinstance(each, Time) else each for each in values)
+        return [each if isinstance(each, Cell) else Cell(each) for each in cells]
 
     lines = tuple(zip(*(cells(read) for _, read in columns), strict=True))
     return Table(id, tuple(heading for heading, _ in columns), lines, caption)

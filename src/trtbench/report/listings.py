@@ -32,11 +32,10 @@ def document_from_entries(entries: Sequence[Entry]) -> doc.Document:
     def reported(entry: Entry) -> bool:
         return entry.samples == 0 and entry.median_s is not None
 
-    def median(entry: Entry) -> doc.Cell:
+    def median(entry: Entry) -> doc.Cell | doc.Time:
         if entry.kind != "run":
             return doc.Cell(None, "failed", "bad")
-        text = text_from_seconds(entry.median_s)
-        return doc.Cell(entry.median_s, f"{text}*" if reported(entry) else text)
+        return doc.Time(entry.median_s, mark="*" if reported(entry) else "")
 
     def rate(entry: Entry) -> doc.Cell:
         shown = text_from_rate(entry.items_per_s, what="items") if entry.kind == "run" else ""
@@ -98,12 +97,12 @@ def document_from_import(result: ImportResult) -> doc.Document:
     def samples(each: Imported) -> doc.Cell:
         return doc.Cell(each.samples, "" if failed(each) else str(each.samples))
 
-    def median(each: Imported) -> doc.Cell:
+    def median(each: Imported) -> doc.Cell | doc.Time:
         """Show the median, with a mark if it is only reported or is a mean."""
         if not isinstance(each.record, RunRecord):
             return doc.Cell(None, "failed", "bad")
         if each.samples:
-            return doc.Cell(each.median_s, text_from_seconds(each.median_s))
+            return doc.Time(each.median_s)
         build_s = each.record.facts.get("build_s")
         if each.record.facts.get("built_only") and isinstance(build_s, (int, float)):
             return doc.Cell(None, f"built in {text_from_seconds(build_s, digits=3)}")
@@ -111,7 +110,7 @@ def document_from_import(result: ImportResult) -> doc.Document:
         if printed is None:
             return doc.Cell(None, "layers only" if each.median_s is None else "–")
         what = "reported" if printed.statistic == "median" else f"{printed.statistic}, reported"
-        return doc.Cell(printed.seconds, f"{text_from_seconds(printed.seconds)} ({what})")
+        return doc.Time(printed.seconds, mark=f" ({what})")
 
     def files(each: Imported) -> str:
         rest = ", ".join(part.replace("_", " ") for part in each.parts[1:])

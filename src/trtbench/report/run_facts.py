@@ -87,15 +87,14 @@ def headline(
 
 def typical(found: ColumnSummary) -> Time:
     """Return the median, or the mean that another tool reported, as a table value."""
-    return Time(found.typical, found.median_interval)
+    mark = "" if found.typical_of == "median" else f" ({found.typical_of})"
+    return Time(found.typical, found.median_interval, mark)
 
 
 def column_title(column: ColumnSummary) -> str:
     """Return the title of a time column, marked if another tool reported it."""
     name = PHASES.get(column.column, column.column)
-    if not column.reported:
-        return name
-    return f"{name} (reported)" if column.typical_of == "median" else f"{name} mean (reported)"
+    return f"{name} (reported)" if column.reported else name
 
 
 def number_name(column: str) -> str:

@@ -74,6 +74,7 @@ class CompareView(JsonView):
         None, "Name of the table (default: <base>_vs_<cand>.csv).", metavar="NAME"
     )
     verbose: bool = option(False, "Also show how the sides were measured.", ("-v", "--verbose"))
+    explain: bool = option(False, "Explain every finding: its meaning, evidence and remedy.")
 
 
 def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Ladder:
@@ -145,7 +146,7 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
     elif networks:
         draw(verdicts.document_from_networks(networks))
     else:
-        draw(verdicts.document_from_comparisons(pairs, verbose=view.verbose))
+        draw(verdicts.document_from_comparisons(pairs, verbose=view.verbose, explain=view.explain))
     if view.output_name and len(pairs) > 1:
         raise UsageError(
             "--output-name names one table, and there are several candidates",

@@ -1,7 +1,7 @@
 """Show what a model, an engine or a file of trtexec contains.
 
-FILE is an ONNX file, an engine of any TensorRT version, its layers (trtexec --exportLayerInfo), a
-log of trtexec, or a calibration cache. A multiply-add counts as two operations. Traffic is what
+FILE is an ONNX file, an engine of any TensorRT version, layer information or a log of trtexec, or
+a calibration cache. A multiply-add counts as two operations. Traffic is what
 nodes read and write if nothing is fused; fused traffic is only weights, inputs and outputs.
 
 Examples:

@@ -608,7 +608,8 @@ def prepared_alike(
 ) -> Iterator[Hit]:
     """images for calibration were scaled, cropped or normalised differently than those for the
     evaluation.
-    Source: calibrated with other normalisation, INT8 reached 43 % top-1 instead of 70 %."""
+    Source: calibrated with other normalisation, INT8 reached 43 % top-1 instead of 70 %. Means: the
+    ranges of the quantized model fit other inputs than it gets; its scores are too low."""
     other = [key for key in {**calibrated, **judged} if calibrated.get(key) != judged.get(key)]
     # A value that one side did not record may be the same; so may another task's preparation.
     if not {*calibrated} & {*judged} & {*other} - {"task"}:
@@ -626,7 +627,8 @@ def prepared_alike(
 def crashed_builder(end: str, at: Limits) -> Iterator[Hit]:
     """trtexec built and saved the engine, printed PASSED, and crashed while it exited; a new
     process loads and runs the engine.
-    Source: trtexec 8.6.0 with a timing cache on an H200: SIGSEGV after PASSED."""
+    Source: trtexec 8.6.0 with a timing cache on an H200: SIGSEGV after PASSED. Means: the engine
+    works, but its builder has a bug that may damage another."""
     message = f"trtexec {end} after it had printed PASSED"
     message += "; the engine loads and runs in a new process, so it was kept"
     remedy = "--no-timing-cache, or another version of TensorRT"
@@ -638,7 +640,8 @@ def items_left_out(
     model: str, unreadable: Sequence[Unreadable], items: int, at: Limits
 ) -> Iterator[Hit]:
     """files of a data set could not be read; the scores are those of the rest.
-    Source: Pillow's own error on each file."""
+    Source: Pillow's own error on each file. Means: the scores belong to fewer items than the data
+    set has, and cannot be compared with scores of all."""
     if unreadable:
         count, first = len(unreadable), unreadable[0]
         message = f"{count} of {items} items could not be read and are not in the scores"
@@ -833,11 +836,12 @@ def threads(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
         message = "two spinning thread pools share one process"
         remedy = "--opt spinning=off, or --threads 1, which needs no pool"
         yield Hit(message, {"spinning": "on", "one_process": True}, remedy)
-    counts = [side.spec.threads for side in e.sides]
-    if e.baseline.spec.runtime == e.candidate.spec.runtime and counts[0] != counts[1]:
-        message = f"the sides use different thread counts: {counts[0]} against {counts[1]}"
-        evidence = {"baseline": counts[0], "candidate": counts[1]}
-        yield Hit(message, evidence, "give both the same --threads")
+    one, other = counts = [side.spec.threads for side in e.sides]
+    alike = e.baseline.spec.runtime == e.candidate.spec.runtime
+    if one != other and (alike or None not in counts):
+        shown = " against ".join("the default" if each is None else str(each) for each in counts)
+        message = f"the sides use different thread counts: {shown}"
+        yield Hit(message, {"baseline": one, "candidate": other}, "give both the same --threads")
 
 
 def _hits(e: PairFacts, code: str, *, remedy: str) -> Iterator[Hit]:
@@ -859,7 +863,8 @@ def _hits(e: PairFacts, code: str, *, remedy: str) -> Iterator[Hit]:
 def clocks_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """median SM clocks more than {apart:.0%} apart, or the verdict changes when times are counted
     in cycles.
-    Source: nvbench-compare-robust."""
+    Source: nvbench-compare-robust. Means: the difference is at least partly one of clocks, not of
+    the models."""
     one, other = e.baseline_clock_hz, e.candidate_clock_hz
     if one and other and abs(other / one - 1) > at["apart"]:
         first, second = one / 1e6, other / 1e6
@@ -874,7 +879,8 @@ def clocks_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H24", "CUDA graph on one side only", "error")
 def graph_on_one_side(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
     """one side used a CUDA graph and the other did not, or a capture failed silently.
-    Source: trtexec: may be ignored if capture fails."""
+    Source: trtexec: may be ignored if capture fails. Means: the difference includes the cost of
+    launching kernels one by one, which only one side pays."""
     if isinstance(e, PairFacts):
         yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
     elif e.record.spec.cuda_graph == "on" and e.condition("cuda_graph") is False:
@@ -886,7 +892,8 @@ def graph_on_one_side(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H25", "shapes or protocol differ", "error")
 def shapes_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """inputs, batch, protocol, transfers, streams or waiting differ between the sides.
-    Source: ArtTRT: dynamic engine 13.2 ms, static 5.5 ms."""
+    Source: ArtTRT: dynamic engine 13.2 ms, static 5.5 ms. Means: the sides did different work, so
+    their ratio does not compare the models."""
     yield from _hits(e, "H25", remedy="measure both under the same conditions, or --accept {key}")
 
 
@@ -894,7 +901,8 @@ def shapes_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
 def tf32_on_one_side(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """TF32 allowed on one side only (TensorRT on by default; PyTorch off for matmul, on for
     cuDNN).
-    Source: TensorRT and PyTorch documentation."""
+    Source: TensorRT and PyTorch documentation. Means: one side computes with fewer bits, which is
+    faster on its own."""
     remedy = "build with --precision fp32, which leaves TF32 out, or --accept tf32"
     yield from _hits(e, "H27", remedy=remedy)
 
@@ -903,7 +911,8 @@ def tf32_on_one_side(e: PairFacts, at: Limits) -> Iterator[Hit]:
 def machines_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """different host, CPU, GPU, power limit or ECC setting (refused; a warning for imported runs,
     whose ratio is labelled as across devices); different versions (a note).
-    Source: nvbench's device match."""
+    Source: nvbench's device match. Means: the difference may come from the machine or the software
+    as well as from the model."""
     yield from _hits(e, "H28", remedy="measure both here: trtbench compare A B")
 
 
@@ -911,7 +920,8 @@ def machines_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
 def interference(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """taking turns slowed one side {share:.0%} more than the other, or a side by {most:.0%},
     compared with its time alone.
-    Source: measured: identical sessions 35 % apart."""
+    Source: measured: identical sessions 35 % apart. Means: the ratio holds while both sides are
+    loaded, and may be another for each alone."""
     moved = e.interference
     ratios = [*moved.values()] if len(moved) > 1 else [1.0, *moved.values()]
     alone = e.comparison.alone if e.comparison else None
@@ -927,7 +937,8 @@ def interference(e: PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H33", "the order matters", "warning", level=0.99)
 def order_effect(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """running second in a pair changes the time, significant at {level:.0%}.
-    Source: duet design; no such effect was found in tests."""
+    Source: duet design; no such effect was found in tests. Means: each query leaves the machine in
+    another state (caches, clocks) than it found it."""
     estimate = trimmed(e.position_effects)
     if estimate is not None and estimate.df >= 1 and estimate.p < 1 - at["level"]:
         message = f"running second in a pair changes the time by {estimate.mean:+.2%}"
@@ -938,7 +949,8 @@ def order_effect(e: PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H34", "many comparisons", "note")
 def many_comparisons(count: int, at: Limits) -> Iterator[Hit]:
     """more than one candidate: probabilities are corrected by Holm's rule.
-    Source: multiplicity."""
+    Source: multiplicity. Means: among many comparisons some differ by chance, so each needs
+    stronger evidence."""
     if count > 1:
         message = f"{count} comparisons at once, corrected by Holm's rule"
         yield Hit(message, {"comparisons": count}, "compare fewer candidates, or more launches")
@@ -947,7 +959,8 @@ def many_comparisons(count: int, at: Limits) -> Iterator[Hit]:
 @rule("H43", "faster and less accurate", "warning", "accuracy")
 def less_accurate(metric: str, low: float, high: float, at: Limits) -> Iterator[Hit]:
     """the interval of the accuracy loss excludes zero.
-    Source: a speed-up at unequal accuracy is half a result."""
+    Source: a speed-up at unequal accuracy is half a result. Means: part of the speed was bought
+    with wrong answers."""
     if low > 0:
         message = f"the candidate loses {low:.3g} to {high:.3g} of {metric}"
         message += ": report it with the speed-up"
@@ -958,7 +971,8 @@ def less_accurate(metric: str, low: float, high: float, at: Limits) -> Iterator[
 @rule("H45", "measured on different days", "note", days=7)
 def aged(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """the sides were measured more than {days:.0f} days apart.
-    Source: consecutive launches cover 33 to 62 %, measured."""
+    Source: consecutive launches cover 33 to 62 %, measured. Means: what changed on the machine in
+    between looks like a difference of the models."""
     times = known(instant_from_text(record.created) for record in e.sides)
     days = (max(times) - min(times)) / 86400 if len(times) == 2 else 0.0
     if days > at["days"]:

@@ -299,8 +299,11 @@ def _checks(runs: Sequence[Run]) -> list[doc.Block]:
 # ---- check
 
 
-def document_from_check(checked: Checked) -> doc.Document:
-    """Say whether the candidates pass, and how their outputs differ from the reference."""
+def document_from_check(checked: Checked, *, brief: bool = False) -> doc.Document:
+    """Say whether the candidates pass, and how their outputs differ from the reference.
+
+    ``brief`` leaves out repeatability, ranks of classes and the worst inputs.
+    """
     rows = [(each, check) for each in checked.candidates for check in each.checks]
     judged = [(each.side, met) for each in checked.candidates for met in each.judgements]
     blocks: list[doc.Block] = []
@@ -311,10 +314,10 @@ def document_from_check(checked: Checked) -> doc.Document:
     blocks.append(doc.Text(f"{checked.reference.runtime}, on {checked.inputs}."))
     if checked.preparation:
         blocks.append(doc.Text(f"Images: {describe_preparation(checked.preparation)}."))
-    if checked.floor is None:
+    if checked.floor is None and not brief:
         reason = checked.floor_reason
         blocks.append(doc.Text(f"Repeatability of the reference was not measured: {reason}."))
-    for check in checked.floor or ():
+    for check in () if brief else checked.floor or ():
         far = f"max {_format_number(check.max_abs)}, rel. L2 {_format_number(check.rel_l2)}"
         words = f"differs between runs of the reference by {far}"
         same = "the reference is deterministic"
@@ -327,8 +330,9 @@ def document_from_check(checked: Checked) -> doc.Document:
         limit = f"|t - r| <= {rows[0][1].atol:g} + {rows[0][1].rtol:g} |r|"
         caption = f"Close: share of all elements with {limit}; r is the reference."
     blocks.append(doc.table("check", rows, _check_columns(), caption=caption))
-    sections = [doc.Section("check", "", (*blocks, *_rank_tables(checked)))]
-    for number, each in enumerate(checked.candidates):
+    ranks = () if brief else _rank_tables(checked)
+    sections = [doc.Section("check", "", (*blocks, *ranks))]
+    for number, each in enumerate(() if brief else checked.candidates):
         unmatched = (f"only one side has the output {name}" for name in each.unmatched)
         blocks = [*doc.note_lines(unmatched, tone="unclear"), *doc.note_lines(each.notes)]
         blocks += [block for check in each.checks for block in _output_blocks(check)]
@@ -425,7 +429,7 @@ def _rank_tables(checked: Checked) -> Iterator[doc.Table]:
     outputs: dict[str, list[tuple[str, ClassCheck]]] = {}
     for each in checked.candidates:
         for check in each.checks:
-            if check.classes is not None:
+            if check.classes is not None and check.classes.unranked < check.classes.items:
                 side = (each.side.model.name, check.classes)
                 outputs.setdefault(check.output, []).append(side)
 

@@ -46,7 +46,7 @@ STATISTICS = (
     "and a percentile with too few effective samples is not shown. With several launches, the "
     f"{SAMPLE_LEVEL * 100:g} % interval of the median is a t-interval on the logarithms of their "
     "medians and applies to launches like these; with one, it lies between two order statistics "
-    "and applies to this launch only. The standard deviation is that of the sample (n − 1)."
+    "and applies to this launch only. The standard deviation is that of the population (n)."
 )
 COLUMNS = {
     "host": "host time is measured on the host, from before the call to its completion",

@@ -88,8 +88,8 @@ def _series_blocks(series: history.Series, name: str) -> Iterator[doc.Block]:
             "created", "Since", lambda x: doc.Cell(x.created, x.created[:16].replace("T", " "))
         ),
         doc.column("change", get=change_cell),
-        doc.column("before", "Before", lambda x: doc.duration_cell(x.at.before), "right"),
-        doc.column("after", "After", lambda x: doc.duration_cell(x.at.after), "right"),
+        doc.column("before", "Before", "at.before", "time"),
+        doc.column("after", "After", "at.after", "time"),
         doc.column("p", "p", "at.p", ".1g", rank=4),
         doc.column(
             "confirmed", "Confirmed", lambda x: "yes" if x.at.confirmed else "not yet", rank=1

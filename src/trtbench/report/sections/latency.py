@@ -207,11 +207,10 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> doc.Figure:
     for row in rows:
         ordered = np.sort(row.samples)
         count, head = len(ordered), run_facts.summary_of(row.run).head
-        known = [each.q for each in head.quantiles if each.value is not None] if head else []
-        supported = max(known, default=0.0)  # the last percentile in the table
+        supported = head.supported[1] if head else 0.0
         # Evenly spaced on the tail axis, where the last of n samples is at log10(n).
         shares = 1 - 10 ** -np.linspace(0, math.log10(max(count, 2)), 160)
-        values = ordered[np.clip(np.ceil(shares * count).astype(int) - 1, 0, count - 1)]
+        values = np.quantile(ordered, shares)
         sure = shares <= supported
         unsure = ~sure
         if sure.any():

@@ -53,12 +53,6 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
     of = f" of {counted(models, 'model')}" if models > 1 else ""
     text = with_protocols(f"{counted(len(runs), 'run')}{of}, {samples} samples.", runs)
 
-    def typical_cell(head: ColumnSummary) -> doc.Cell:
-        cell = doc.duration_cell(head.typical, bounds=head.median_interval, unit=unit)
-        # Another tool may have reported only a mean.
-        mark = "" if head.typical_of == "median" else f" ({head.typical_of})"
-        return doc.Cell(cell.value, f"{cell.text}{mark}")
-
     def half_width(run: Run) -> doc.Cell:
         """Return half the interval of the median; it needs at least two launches."""
         summary = summary_of(run)
@@ -72,7 +66,7 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
         doc.column("model", "Model", lambda run: model_name(run.record)),
         doc.column("precision", get=lambda run: precision_of(run.record)),
         doc.column("batch", get="record.batch"),
-        doc.column("median_s", get=headline(typical_cell)),
+        doc.column("median_s", get=headline(typical)),
         doc.column("median_half_width", "± (95 %)", half_width, "right"),
         doc.column("p99_s", "p99", headline(lambda head: quantile(head.quantile(0.99))), "right"),
         doc.column("items_per_s", get=lambda run: summary_of(run).items_per_s),
@@ -113,9 +107,8 @@ def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -
             *statistics_blocks({"": run}),
             *([doc.key_values("facts", facts)] if facts else ()),
         ]
-        blocks += () if explain else finding_blocks(run.findings)
-    for each in by_severity(run.findings) if explain else ():
-        blocks += explained(each)
+    if explain or not brief or head is None:
+        blocks += finding_blocks(run.findings, explain=explain)
     return doc.document_from_blocks("run", blocks, title=title, created=run.record.created)
 
 
@@ -142,7 +135,8 @@ def _answer(run: Run, head: ColumnSummary) -> tuple[str, list[doc.Block]]:
     answer = f"{', '.join(times)}{batch} (median{'s' if numbers else ''}){throughput}"
     launches = counted(summary.launches, "launch", "launches")
     if (interval := summary.interval) is not None:
-        ends = f"{text_from_seconds(interval.low)} to {text_from_seconds(interval.high)}"
+        first, last = (text_from_duration(end, unit=unit) for end in (interval.low, interval.high))
+        ends = f"{first.rpartition(' ')[0]} to {last}"
         launches += f" (median {ends}, {100 * interval.level:.0f} %)"
     pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]}; {counted(head.count, 'sample')}, {launches}")
     pairs.append(("measured", title_of_record(run.record).partition(" · ")[2]))
@@ -228,21 +222,19 @@ def statistics_blocks(
             yield doc.Text(f"{side_name}: no samples" if side_name else "no samples")
 
 
-def finding_blocks(findings: Iterable[Finding]) -> tuple[doc.FindingList, ...]:
-    """Return the findings of one run, most severe first."""
+def finding_blocks(findings: Iterable[Finding], *, explain: bool = False) -> Iterator[doc.Block]:
+    """Yield findings, most severe first; ``explain``, each with its meaning and evidence."""
     ordered = by_severity(findings)
-    return (doc.FindingList(tuple(map(doc.FindingGroup, ordered))),) if ordered else ()
-
-
-def explained(finding: Finding) -> Iterator[doc.Block]:
-    """Explain a finding: what was found, what it means, the evidence, and a remedy."""
-    beside = f" ({number_name(finding.concerns)})" if finding.concerns else ""
-    name = TITLES.get(finding.code, finding.message)
-    yield doc.Text(f"{finding.severity} {finding.code}{beside}: {name}", TONES[finding.severity])
-    evidence = (f"{title_of_key(k)} {value_text(k, v)}" for k, v in finding.evidence.items())
-    facts = {"found": finding.message, "meaning": MEANINGS.get(finding.code)}
-    facts |= {"evidence": ", ".join(evidence), "remedy": finding.remedy}
-    yield doc.key_values("finding", ((key, text) for key, text in facts.items() if text))
+    if ordered and not explain:
+        yield doc.FindingList(tuple(map(doc.FindingGroup, ordered)))
+    for each in ordered if explain else ():
+        beside = f" ({number_name(each.concerns)})" if each.concerns else ""
+        name = TITLES.get(each.code, each.message)
+        yield doc.Text(f"{each.severity} {each.code}{beside}: {name}", TONES[each.severity])
+        evidence = (f"{title_of_key(k)} {value_text(k, v)}" for k, v in each.evidence.items())
+        facts = {"found": each.message, "meaning": MEANINGS.get(each.code)}
+        facts |= {"evidence": ", ".join(evidence), "remedy": each.remedy}
+        yield doc.key_values("finding", ((key, text) for key, text in facts.items() if text))
 
 
 def finding_names(findings: Sequence[Finding], *, beside: str | None) -> str:

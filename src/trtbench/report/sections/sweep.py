@@ -60,7 +60,7 @@ NEAR_ANSWER, WIDE_DOUBT = 0.05, 0.1  # parts of the rate that a search found
 MOST_CURVES = 8
 MOST_FIGURES = 8
 STATISTIC = "p99"
-MEDIAN = "p50"  # the median by nearest rank, like all percentiles of load searches
+MEDIAN = "p50"
 BATCH_AXIS = Axis("Batch size", "items", "log2")
 RATE_AXIS = Axis("Throughput", "items/s", low=0)
 

@@ -118,10 +118,12 @@ def _headline(
 # ---- comparisons
 
 
-def document_from_comparisons(found: Sequence[Compared], *, verbose: bool = False) -> doc.Document:
+def document_from_comparisons(
+    found: Sequence[Compared], *, verbose: bool = False, explain: bool = False
+) -> doc.Document:
     """Say which side is faster, then give all verdicts; several candidates are ranked first.
 
-    ``verbose`` adds how the sides were measured.
+    ``verbose`` adds how the sides were measured, ``explain`` what findings mean.
     """
 
     ranked = sorted(found, key=lambda each: -_speed(each.comparison.verdicts[0]))
@@ -144,7 +146,7 @@ def document_from_comparisons(found: Sequence[Compared], *, verbose: bool = Fals
     sections = [doc.Section("answer", "", tuple(blocks))]
     for number, each in enumerate(found):
         title = " against ".join(_side_names(each)) if len(found) > 1 else ""
-        details = tuple(_comparison(each, number, verbose=verbose))
+        details = tuple(_comparison(each, number, verbose=verbose, explain=explain))
         sections.append(doc.Section(f"comparison-{number}", title, details))
     created = max(each.candidate.record.created for each in found)
     return doc.Document(created=created, sections=tuple(sections))
@@ -238,7 +240,9 @@ def undecided_reasons(verdicts: Sequence[Verdict], *, what: str = "launches") ->
         yield doc.Text(f"{', '.join(names)}: {words}", "unclear")
 
 
-def _comparison(compared: Compared, number: int, *, verbose: bool) -> Iterator[doc.Block]:
+def _comparison(
+    compared: Compared, number: int, *, verbose: bool, explain: bool
+) -> Iterator[doc.Block]:
     sides = {"baseline": compared.baseline, "candidate": compared.candidate}
     verdicts = compared.comparison.verdicts
     titles = ((side, title_of_record(run.record)) for side, run in sides.items())
@@ -259,9 +263,9 @@ def _comparison(compared: Compared, number: int, *, verbose: bool) -> Iterator[d
         size = units.text_from_fraction(compared.comparison.detectable)
         facts.append(("detectable", f"smallest detectable difference {size} (80 % power)"))
     yield verdict_table(verdicts, id=f"verdicts_{number}")
-    yield from undecided_reasons(verdicts)
+    yield from undecided_reasons(verdicts[1:])  # the first is in the answer
     yield from statistics_blocks(sides, id=f"statistics_{number}")
-    yield from finding_blocks((*errors, *compared.comparison.findings))
+    yield from finding_blocks((*errors, *compared.comparison.findings), explain=explain)
     if verbose:
         yield doc.key_values(f"sides_{number}", [*titles, *_design_facts(compared), *facts])
 
