@@ -114,6 +114,13 @@ class JsonView(View):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BriefView(JsonView):
+    """How the result is printed, and how much of it."""
+
+    verbose: bool = option(False, "Print all that the .md file has.", ("-v", "--verbose"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanView(JsonView):
     """How the result is printed, or only what would be done."""
 

@@ -24,24 +24,16 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trtbench.core.errors import EXIT_BROKEN, BrokenRuleError
-from trtbench.requests.fields import option
 from trtbench.requests.models import CheckRequest
 from trtbench.verbs._screen import draw, print_json
-from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
+from trtbench.verbs._verb import BriefView, Caller, Verb, python_function, refuse_unwritable
 
 if TYPE_CHECKING:
     from trtbench.analysis.check import Checked
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckView(JsonView):
-    """How much of the result is printed."""
-
-    verbose: bool = option(False, "Print all that check.md has.", ("-v", "--verbose"))
 
 
 def run(request: CheckRequest, caller: Caller) -> Checked:
@@ -77,7 +69,7 @@ def check_or_raise(request: CheckRequest, caller: Caller) -> Checked:
     return checked
 
 
-def show(checked: Checked, request: CheckRequest, view: CheckView) -> int | None:
+def show(checked: Checked, request: CheckRequest, view: BriefView) -> int | None:
     from trtbench.measure.bench import raise_if_failed
 
     if view.as_json:
@@ -92,5 +84,5 @@ def show(checked: Checked, request: CheckRequest, view: CheckView) -> int | None
     return None
 
 
-verb = Verb(CheckRequest, run, show, CheckView, task="images", images_flag="--images")
+verb = Verb(CheckRequest, run, show, BriefView, task="images", images_flag="--images")
 check = python_function(CheckRequest, check_or_raise)

@@ -19,13 +19,12 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trtbench.requests.fields import option
 from trtbench.requests.models import EvalRequest
 from trtbench.verbs._screen import say, show_value
-from trtbench.verbs._verb import Caller, JsonView, Verb, python_function, refuse_unwritable
+from trtbench.verbs._verb import BriefView, Caller, Verb, python_function, refuse_unwritable
 
 if TYPE_CHECKING:
     from trtbench.analysis.pass_times import Evaluation
@@ -47,16 +46,7 @@ def run(request: EvalRequest, caller: Caller) -> Evaluation:
     return evaluation
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvalView(JsonView):
-    """What is printed of an evaluation."""
-
-    verbose: bool = option(
-        False, "Also print times of each step and the tables of the task.", ("-v", "--verbose")
-    )
-
-
-def show(evaluation: Evaluation, request: EvalRequest, view: EvalView) -> None:
+def show(evaluation: Evaluation, request: EvalRequest, view: BriefView) -> None:
     from trtbench.measure.bench import raise_if_failed
     from trtbench.report.sections.accuracy import document_from_evaluation
 
@@ -70,5 +60,5 @@ def show(evaluation: Evaluation, request: EvalRequest, view: EvalView) -> None:
     raise_if_failed(evaluation.failed, what="not all models could be evaluated")
 
 
-verb = Verb(EvalRequest, run, show, EvalView, task="all")
+verb = Verb(EvalRequest, run, show, BriefView, task="all")
 evaluate = python_function(EvalRequest, run)

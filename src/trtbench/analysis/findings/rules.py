@@ -640,8 +640,7 @@ def items_left_out(
     model: str, unreadable: Sequence[Unreadable], items: int, at: Limits
 ) -> Iterator[Hit]:
     """files of a data set could not be read; the scores are those of the rest.
-    Source: Pillow's own error on each file. Means: the scores belong to fewer items than the data
-    set has, and cannot be compared with scores of all."""
+    Source: Pillow's own error on each file. Means: they are scores of a smaller data set."""
     if unreadable:
         count, first = len(unreadable), unreadable[0]
         message = f"{count} of {items} items could not be read and are not in the scores"
@@ -863,8 +862,7 @@ def _hits(e: PairFacts, code: str, *, remedy: str) -> Iterator[Hit]:
 def clocks_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """median SM clocks more than {apart:.0%} apart, or the verdict changes when times are counted
     in cycles.
-    Source: nvbench-compare-robust. Means: the difference is at least partly one of clocks, not of
-    the models."""
+    Source: nvbench-compare-robust. Means: at least part of the difference is one of clocks."""
     one, other = e.baseline_clock_hz, e.candidate_clock_hz
     if one and other and abs(other / one - 1) > at["apart"]:
         first, second = one / 1e6, other / 1e6
@@ -879,8 +877,8 @@ def clocks_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H24", "CUDA graph on one side only", "error")
 def graph_on_one_side(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
     """one side used a CUDA graph and the other did not, or a capture failed silently.
-    Source: trtexec: may be ignored if capture fails. Means: the difference includes the cost of
-    launching kernels one by one, which only one side pays."""
+    Source: trtexec: may be ignored if capture fails. Means: the difference includes launching kernels
+    one by one on one side."""
     if isinstance(e, PairFacts):
         yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
     elif e.record.spec.cuda_graph == "on" and e.condition("cuda_graph") is False:
@@ -892,8 +890,7 @@ def graph_on_one_side(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H25", "shapes or protocol differ", "error")
 def shapes_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """inputs, batch, protocol, transfers, streams or waiting differ between the sides.
-    Source: ArtTRT: dynamic engine 13.2 ms, static 5.5 ms. Means: the sides did different work, so
-    their ratio does not compare the models."""
+    Source: ArtTRT: dynamic engine 13.2 ms, static 5.5 ms. Means: the sides did different work."""
     yield from _hits(e, "H25", remedy="measure both under the same conditions, or --accept {key}")
 
 
@@ -901,8 +898,7 @@ def shapes_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
 def tf32_on_one_side(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """TF32 allowed on one side only (TensorRT on by default; PyTorch off for matmul, on for
     cuDNN).
-    Source: TensorRT and PyTorch documentation. Means: one side computes with fewer bits, which is
-    faster on its own."""
+    Source: TensorRT and PyTorch documentation. Means: one side computes with fewer bits."""
     remedy = "build with --precision fp32, which leaves TF32 out, or --accept tf32"
     yield from _hits(e, "H27", remedy=remedy)
 
@@ -911,8 +907,7 @@ def tf32_on_one_side(e: PairFacts, at: Limits) -> Iterator[Hit]:
 def machines_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """different host, CPU, GPU, power limit or ECC setting (refused; a warning for imported runs,
     whose ratio is labelled as across devices); different versions (a note).
-    Source: nvbench's device match. Means: the difference may come from the machine or the software
-    as well as from the model."""
+    Source: nvbench's device match. Means: the machine may make the difference, not the model."""
     yield from _hits(e, "H28", remedy="measure both here: trtbench compare A B")
 
 
@@ -937,8 +932,7 @@ def interference(e: PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H33", "the order matters", "warning", level=0.99)
 def order_effect(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """running second in a pair changes the time, significant at {level:.0%}.
-    Source: duet design; no such effect was found in tests. Means: each query leaves the machine in
-    another state (caches, clocks) than it found it."""
+    Source: duet design; not found in tests. Means: each query changes the machine for the next."""
     estimate = trimmed(e.position_effects)
     if estimate is not None and estimate.df >= 1 and estimate.p < 1 - at["level"]:
         message = f"running second in a pair changes the time by {estimate.mean:+.2%}"
@@ -949,8 +943,7 @@ def order_effect(e: PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H34", "many comparisons", "note")
 def many_comparisons(count: int, at: Limits) -> Iterator[Hit]:
     """more than one candidate: probabilities are corrected by Holm's rule.
-    Source: multiplicity. Means: among many comparisons some differ by chance, so each needs
-    stronger evidence."""
+    Source: multiplicity. Means: of many comparisons, some differ by chance."""
     if count > 1:
         message = f"{count} comparisons at once, corrected by Holm's rule"
         yield Hit(message, {"comparisons": count}, "compare fewer candidates, or more launches")
@@ -959,8 +952,7 @@ def many_comparisons(count: int, at: Limits) -> Iterator[Hit]:
 @rule("H43", "faster and less accurate", "warning", "accuracy")
 def less_accurate(metric: str, low: float, high: float, at: Limits) -> Iterator[Hit]:
     """the interval of the accuracy loss excludes zero.
-    Source: a speed-up at unequal accuracy is half a result. Means: part of the speed was bought
-    with wrong answers."""
+    Source: a speed-up at unequal accuracy is half a result. Means: speed costs accuracy here."""
     if low > 0:
         message = f"the candidate loses {low:.3g} to {high:.3g} of {metric}"
         message += ": report it with the speed-up"
