@@ -877,8 +877,8 @@ def clocks_differ(e: PairFacts, at: Limits) -> Iterator[Hit]:
 @rule("H24", "CUDA graph on one side only", "error")
 def graph_on_one_side(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
     """one side used a CUDA graph and the other did not, or a capture failed silently.
-    Source: trtexec: may be ignored if capture fails. Means: the difference includes launching kernels
-    one by one on one side."""
+    Source: trtexec: may be ignored if capture fails. Means: the difference includes launching
+    kernels one by one, on one side only."""
     if isinstance(e, PairFacts):
         yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
     elif e.record.spec.cuda_graph == "on" and e.condition("cuda_graph") is False:
