@@ -15,7 +15,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 from made_detectors import squares
 
 import trtbench
-from planted_faults import WIDTH, convolutions, int8_of, overflowing, with_outlier
+from planted_faults import (
+    WIDTH,
+    convolutions,
+    int8_of,
+    network,
+    overflowing,
+    plain_weights,
+    with_outlier,
+)
 from trtbench.accuracy.localize import commands_for
 from trtbench.cli import run as run_command
 from trtbench.convert.cast import cast
@@ -109,10 +117,68 @@ def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) ->
     assert result.metric == "top1"
     assert result.reference["top1"] == 1.0
     assert result.candidate["top1"] < 0.8 <= result.repaired["top1"]
+    assert (result.items, result.held_out) == (120, 60), "the claim is on items it did not see"
+    assert result.repaired["top1_low"] > result.candidate["top1_high"]
     assert result.groups[0].node == "fc2"
     assert result.groups[0].gain > 0.1
     assert result.kept == ("fc2",)
     assert result.where == "top1>=baseline-20%", "and what was understood is said"
+
+
+def test_noise_is_not_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Labels nobody can know: a group that gains on 60 items does not on others.
+
+    Items are sorted by class, and those that are used are of all classes.
+    """
+    reference = network(tmp_path / "a.onnx", plain_weights(np.random.default_rng(0), 6))
+    candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
+    rng = np.random.default_rng(3)
+    items, labels = rng.normal(size=(800, WIDTH)).astype(np.float32), np.arange(800) // 100
+    np.savez(tmp_path / "data.npz", x=items, labels=labels)
+    asked = ["--task", "classification", "--data", "data.npz", "--limit", "120", "-o", "made"]
+    words = ["localize", str(reference), str(candidate), *asked]
+    assert run_command(words) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    found = json.loads(Path("made/localize.json").read_text())
+    assert found["found"]["reference"]["top1"] < 0.4, "not of one class"
+    assert found["found"]["groups"][0]["gain"] > 0
+    assert "No group of nodes brings accuracy back beyond chance; with " in told
+    assert "compared on 60 items that the search did not see, with 95 % intervals" in told
+    assert not found["commands"]
+    where = f"top1>={100 * found['found']['groups'][0]['restored']['top1'] - 0.1:.1f}%"
+    assert run_command([*words, "--repair", "--where", where]) == EXIT_BROKEN
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"No repair meets {where}: on held-out items, top1 " in told
+    assert not list(Path("made").glob("*.repaired.onnx"))
+
+
+def test_a_cut_search_claims_what_it_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference = network(tmp_path / "a.onnx", plain_weights(np.random.default_rng(0), 6))
+    candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
+    assert run_command(["localize", str(reference), str(candidate), "--max-time", "1ms"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "a.onnx Time ran out before any of 6 groups was restored. 6 groups" in told
+    assert "--exclude" not in told
+
+
+def test_nodes_without_names_are_called_after_their_tensors(tmp_path: Path) -> None:
+    """And the numbers are those of other verbs, which optimize graphs."""
+    model = onnx.load(network(tmp_path / "a.onnx", plain_weights(np.random.default_rng(0), 3)))
+    for node in model.graph.node:
+        node.name = ""
+    onnx.save(model, tmp_path / "a.onnx")
+    int8_of(tmp_path / "a.onnx", tmp_path / "b.onnx")
+    found = trtbench.localize("a.onnx", "b.onnx", random=32)
+    tensors = {name for node in model.graph.node for name in node.output}
+    assert {name for group in found.found.groups for name in group.nodes} <= tensors
+    checked = trtbench.check("a.onnx", "b.onnx", random=32, floor="off")
+    assert found.found.candidate["sqnr_db"] == pytest.approx(
+        checked.candidates[0].checks[0].sqnr_db
+    )
+    words = shlex.split(found.commands["trtbench"].replace(" DATA", " random"))
+    assert run_command(words[1:]) == 0
 
 
 def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

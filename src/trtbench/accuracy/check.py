@@ -139,17 +139,11 @@ def _check(
     items = first.outcome.items
     return Checked(
         passed=not failed.found and all(each.passed for each in candidates),
-        reference=first.side,
-        candidates=tuple(candidates),
-        inputs=describe_feed(request, feed, items),
-        items=items,
-        inputs_sha256=first.outcome.inputs_sha256,
-        preparation=first.preparation,
-        floor=floor,
-        floor_reason=reason,
-        files=tuple(map(str, files)),
-        failed=tuple(failed.found),
-    )
+        reference=first.side, candidates=tuple(candidates), items=items,
+        inputs=describe_feed(request, feed, items), inputs_sha256=first.outcome.inputs_sha256,
+        preparation=first.preparation, floor=floor, floor_reason=reason,
+        files=tuple(map(str, files)), failed=tuple(failed.found),
+    )  # fmt: skip
 
 
 def eval_sides(
@@ -225,13 +219,9 @@ def _run_side(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Ste
         on_progress=lambda done, text: execution.listen(Event(kind="stage", text=text, done=done)),
     )  # fmt: skip
     ran = Side(
-        model=spec.model,
-        runtime=spec.runtime,
-        precision=precision_of_pass(spec, outcome.conditions),
-        python=outcome.python,
-        versions=outcome.versions,
-        seconds=time.monotonic() - began,
-    )
+        model=spec.model, runtime=spec.runtime, python=outcome.python, versions=outcome.versions,
+        precision=precision_of_pass(spec, outcome.conditions), seconds=time.monotonic() - began,
+    )  # fmt: skip
     return SideRun(spec=spec, side=ran, outcome=outcome, feed=feed, chunks=Chunks(folder))
 
 

@@ -132,23 +132,16 @@ def _evaluate(
         sizes = ", ".join(f"{model.label} {model.batch}" for model in models)
         notes.append(f"batches differ, so latencies per batch do not compare: {sizes}")
     return Evaluation(
-        task=request.task,
-        data=str(request.data),
-        method=judgement.method,
-        models=tuple(models),
-        inputs_sha256=outcomes[0].inputs_sha256,
+        task=request.task, data=str(request.data), method=judgement.method, models=tuple(models),
+        inputs_sha256=outcomes[0].inputs_sha256, unreadable=outcomes[0].unreadable,
         preparation={
             key: value
             for key, value in models[0].preparation.items()
             if all(each.preparation.get(key) == value for each in models)
         },
-        unreadable=outcomes[0].unreadable,
-        tables=judgement.tables,
-        pictures=judgement.pictures,
-        notes=tuple(dict.fromkeys(notes)),
-        failed=tuple(failed.found),
-        findings=tuple(findings),
-    )
+        tables=judgement.tables, pictures=judgement.pictures, notes=tuple(dict.fromkeys(notes)),
+        failed=tuple(failed.found), findings=tuple(findings),
+    )  # fmt: skip
 
 
 def _run_pass(
@@ -178,24 +171,13 @@ def _run_pass(
     if (check_outputs := TASKS.load(request.task).check_outputs) is not None:
         check_outputs(source, outcome.outputs, feed.settings, spec.model.name)
     model = Evaluated(
-        label=side.label,
-        place=place,
-        model=spec.model,
-        runtime=spec.runtime,
-        scores=(),
-        split=split,
-        items=outcome.items,
-        batch=outcome.batch,
-        load_s=outcome.load_s,
-        timed=describe_times(split),
-        size_bytes=size,
-        layers=layers,
-        parameters=parameters,
-        versions=outcome.versions,
-        notes=(*outcome.notes, *build_of_engine(spec.model)[0]),
+        label=side.label, place=place, model=spec.model, runtime=spec.runtime, scores=(),
+        split=split, items=outcome.items, batch=outcome.batch, load_s=outcome.load_s,
+        timed=describe_times(split), size_bytes=size, layers=layers, parameters=parameters,
+        versions=outcome.versions, notes=(*outcome.notes, *build_of_engine(spec.model)[0]),
         preparation=preparation_from_source(request.task, source),
         precision=precision_of_pass(spec, outcome.conditions),
-    )
+    )  # fmt: skip
     latency_s = side.latency_s or (1 / split.items_per_s if split.items_per_s else None)
     predicted = Predicted(label=side.label, chunks=Chunks(work), latency_s=latency_s)
     return outcome, model, predicted

@@ -45,14 +45,11 @@ def run_localize(
         repaired = folder / f"{sides[1].stem}.repaired.onnx"
         run = side_spec(request, request.reference, first_choice("onnx"), config)
         spec = LocalizeSpec(
-            reference=str(sides[0].absolute()),
-            candidate=str(sides[1].absolute()),
-            run=with_input_file(run, request),
-            feed=feed,
+            reference=str(sides[0].absolute()), candidate=str(sides[1].absolute()),
+            run=with_input_file(run, request), feed=feed, where=request.where,
             repair=str(repaired) if request.repair else None,
-            where=request.where,
             max_time_s=seconds(request.max_time),
-        )
+        )  # fmt: skip
 
         def report_progress(line: str) -> None:
             progress = progress_from_line(line)
@@ -72,14 +69,11 @@ def run_localize(
                 make_folder(output)
             put_in_place(repaired, made)
     result = Localization(
-        reference=str(request.reference),
-        candidate=str(request.candidate),
-        inputs=describe_feed(request, feed, found.items),
-        found=found,
+        reference=str(request.reference), candidate=str(request.candidate), found=found,
+        inputs=describe_feed(request, feed, found.items), commands=commands_for(request, found),
         repaired=None if made is None else str(made),
-        commands=commands_for(request, found),
         files=tuple(str(output / name) for name in ("localize.json", "localize.md")),
-    )
+    )  # fmt: skip
     write_files(output / "localize", result, document_from_localized(result))
     return result
 
@@ -91,9 +85,7 @@ def commands_for(request: LocalizeRequest, found: Localized) -> dict[str, str]:
     if not names or found.misfit or found.nothing_left:
         return {}
     worst = kept[0]
-    gains = max(worst.gain or 0.0, worst.sqnr_gain_db or 0.0) > 0
-    matters = gains or worst.first_nonfinite or not worst.restored
-    if not found.kept and (found.met or not matters):
+    if not found.kept and (found.met or not (found.gains or worst.first_nonfinite)):
         return {}
     low, record = worst.type.lower(), read_sidecar(Path(request.candidate))
     is_cast = low in ("fp16", "bf16")

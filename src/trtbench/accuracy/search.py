@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -174,6 +175,11 @@ class GraphPair:
     """Inputs and boundaries: names in the reference to names in the candidate."""
     parts: tuple[Part, ...]  # in the order of the reference
 
+    @property
+    def optimized(self) -> bool:
+        """Whether ONNX Runtime optimizes graphs: it would undo emulated casts, and fails on FP8."""
+        return not {*casts.LOW, *range(17, 24)} & {*self.candidate.types.values()}
+
 
 def divide_graphs(reference: Graph, candidate: Graph) -> GraphPair:
     """Divide both graphs at the boundaries that both have."""
@@ -224,20 +230,12 @@ def divide_graphs(reference: Graph, candidate: Graph) -> GraphPair:
             and any(reference.types.get(name) in floats for name in node.output)
         ]
         named = (weighted or computing or nodes)[0]
-        parts.append(
-            Part(
-                node=named.name,
-                op=named.op_type,
-                position=reference.producers[tensor],
-                tensor=tensor,
-                match=match,
-                reads=tuple(reads),
-                nodes=tuple(node.name for node in nodes),
-                places=tuple(places),
-                theirs=tuple(node.name for node in others),
-                type=low,
-            )
-        )
+        part = Part(
+            node=named.name, op=named.op_type, position=reference.producers[tensor], tensor=tensor,
+            match=match, reads=tuple(reads), nodes=tuple(node.name for node in nodes),
+            places=tuple(places), theirs=tuple(node.name for node in others), type=low,
+        )  # fmt: skip
+        parts.append(part)
     return GraphPair(
         reference=reference, candidate=candidate, matches={**inputs, **matches}, parts=tuple(parts)
     )
@@ -382,13 +380,9 @@ class Batches:
     """The items of a source in batches; prepared batches are cached while memory allows."""
 
     def __init__(
-        self,
-        source: DataSource,
-        tensors: Sequence[TensorSpec],
-        *,
-        size: int | None,
+        self, source: DataSource, tensors: Sequence[TensorSpec], *, size: int | None,
         memory_bytes: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._source, self._tensors = source, tensors
         self._fixed = fixed_batch(tensors)
         self.size = self._fixed or size or BATCH
@@ -472,6 +466,7 @@ class Comparison:
         if not outputs:
             raise InputError("no output of the reference is computed by a node")
         self._outputs = {name: self.pair.matches[name] for name in outputs}
+        self.folder.mkdir(exist_ok=True)
         writer = ChunkWriter(self.folder)
         self.scores = self._run(
             self.pair.reference.model, {name: name for name in outputs}, lambda feed: feed,
@@ -491,7 +486,7 @@ class Comparison:
         """Run a model over all items and return the task's scores."""
         judge = self.judge() if self.judge else None
         theirs = list(names.values())
-        session = session_of(casts.stand_in(model), theirs)
+        session = session_of(casts.stand_in(model), theirs, optimized=self.pair.optimized)
         for batch in self.batches:
             found = run_session(session, theirs, rename_inputs(batch.feed))
             rows = {name: batch.rows(found[other]) for name, other in names.items()}
@@ -550,6 +545,7 @@ class Trials:
     metric: str
     ends: float
     progress: Callable[[str], None]
+    held: Comparison | None = None  # on items that the search does not see
     known: dict[Restored, dict[str, float]] = field(default_factory=dict)
 
     def restored_model(self, chosen: Restored) -> ModelProto:
@@ -561,6 +557,12 @@ class Trials:
             self.known[chosen] = self.comparison.numbers(self.restored_model(chosen))
             self.progress(f"{len(self.known)} models tried")
         return self.known[chosen]
+
+    def claim(self, chosen: Restored) -> Numbers:
+        """Return the numbers of a model on held-out items, if there are any."""
+        if self.held is None:
+            return finite_numbers(self.numbers(chosen))
+        return finite_numbers(self.held.numbers(self.restored_model(chosen)))
 
     def in_time(self, chosen: Restored) -> bool:
         return chosen in self.known or time.monotonic() <= self.ends
@@ -627,7 +629,12 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     first, second = (casts.at_opset(model, newest, what="the other model") for model in models)
     pair = divide_graphs(Graph(first), Graph(second))
     tensors = onnx_model.input_specs(pair.reference.model)
-    source, lost = open_feed(spec.feed, tensors, spec=spec.run), dict[int, str]()
+    feed, lost = spec.feed, dict[int, str]()
+    is_task = feed.kind == "task"
+    source = open_feed(feed.having(count=None) if is_task else feed, tensors, spec=spec.run)
+    if is_task:  # of all classes, however the items are sorted
+        order = np.random.default_rng(feed.seed).permutation(len(source.names))
+        source = source.part(order[: feed.count].tolist())
     for place, name in enumerate(source.names):
         try:
             source.load(place)
@@ -636,13 +643,17 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     if len(lost) == len(source.names):
         raise InputError("no item can be read", facts={"for example": lost.get(0, "there is none")})
     source = source.part([place for place in range(len(source.names)) if place not in lost])
-    batches = Batches(source, tensors, size=spec.run.batch, memory_bytes=spec.memory_bytes)
-    has_answers = spec.feed.kind == "task" and not spec.feed.settings.get("unlabelled")
+    has_answers = is_task and not feed.settings.get("unlabelled")
+    half = len(source.names) // 2 if has_answers else 0
     stage("measure")
-    comparison = Comparison(
-        pair, batches, folder,
-        (lambda: TaskJudge(spec.feed, source, folder / "judged")) if has_answers else None,
-    )  # fmt: skip
+
+    def compare(some: DataSource, name: str) -> Comparison:
+        batches = Batches(some, tensors, size=spec.run.batch, memory_bytes=spec.memory_bytes)
+        judge = partial(TaskJudge, feed, some, folder / "judged", intervals=name == "held-out")
+        return Comparison(pair, batches, folder / name, judge if has_answers else None)
+
+    held = compare(source.part(range(half)), "held-out") if half else None
+    comparison = compare(source.part(range(half, len(source.names))), "searched")
     # The metric that ranks groups: the first of the task, or the one the condition names.
     scores, condition = comparison.scores, None
     metric = next(iter(scores), OUTPUT_METRIC)
@@ -666,32 +677,26 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     drifts = comparison.boundaries(spec, progress)
     groups = _group_parts(pair, drifts)
     ends = began + spec.max_time_s * (RANKING_SHARE if condition else 1.0)
-    trials = Trials(comparison, groups, metric, ends, trial_progress)
+    trials = Trials(comparison, groups, metric, ends, trial_progress, held)
     trials.known[frozenset()] = candidate
-    everything = trials.numbers(frozenset(range(len(groups))))
     own = [_added_drift(group, drifts) for group in groups]
     # First groups with new non-finite values, in graph order, then by added drift.
     suspects = sorted(range(len(groups)), key=lambda g: (not own[g][1], -(own[g][0] or 0.0)))
     ranked, tried, single = trials.rank_groups(suspects, trial_s=trial_s)
-    inside = {part.tensor for part in pair.parts}
-    unmatched = [name for name in pair.reference.boundaries() if name not in inside]
+    graph, inside = pair.reference, {part.tensor for part in pair.parts}
+    unmatched = [name for name in graph.boundaries() if name not in inside]
     found = Localized(
-        metric=metric,
+        metric=metric, held_out=half, items=len(source.names), one_by_one=single,
         groups=tuple(_group(trials, g, drifts, tried=g in tried) for g in ranked),
-        reference=finite_numbers(scores),
-        candidate=finite_numbers(candidate),
-        all_restored=finite_numbers(everything),
-        items=len(batches),
-        where=condition.text if condition else None,
-        one_by_one=single,
-        in_time=len(tried) == len(groups),
-        misfit=_range_misfit(pair, batches),
+        reference=finite_numbers((held or comparison).scores), candidate=trials.claim(frozenset()),
+        all_restored=trials.claim(frozenset(ranked)),
+        repaired=trials.claim(frozenset(ranked[:1])) if held else {},
+        where=condition.text if condition else None, in_time=len(tried) == len(groups),
+        misfit=_range_misfit(pair, comparison.batches),
         stand_in=any(kind in casts.LOW for kind in pair.candidate.types.values()),
-        unmatched=tuple(
-            pair.reference.nodes[pair.reference.producers[name]].name for name in unmatched
-        ),
+        unmatched=tuple(graph.nodes[graph.producers[name]].name for name in unmatched),
         notes=(*source.notes, *lost.values()),
-    )
+    )  # fmt: skip
     trials.ends = began + spec.max_time_s
     if condition is not None:
         found = _repair(spec, trials, condition, found, ranked)
@@ -790,30 +795,22 @@ def _group(trials: Trials, number: int, drifts: Mapping[str, Drift], *, tried: b
     if first.type not in casts.LOW.values():
         nodes = [node for node in nodes if node.op_type not in FOLLOWERS] or nodes
     return NodeGroup(
-        node=first.node,
-        op=first.op,
+        node=first.node, op=first.op, position=first.position, type=first.type or "",
         nodes=tuple(dict.fromkeys(name for part in parts for name in part.nodes)),
         named=tuple(dict.fromkeys(node.name for node in nodes if node.op_type != "Constant")),
-        position=first.position,
-        type=first.type or "",
-        rel_l2=drifts[last.tensor].rel_l2,
-        added=added,
+        rel_l2=drifts[last.tensor].rel_l2, added=added, first_nonfinite=is_first,
         nonfinite=sum(drifts[part.tensor].nonfinite for part in parts),
-        first_nonfinite=is_first,
         largest=max(drifts[part.tensor].largest for part in parts),
         restored=finite_numbers(trials.known.get(frozenset({number}), {})) if tried else {},
         gain=trials.gain(number, trials.metric) if tried else None,
         sqnr_gain_db=trials.gain(number, OUTPUT_METRIC) if tried else None,
-    )
+    )  # fmt: skip
 
 
 def _repair(
-    spec: LocalizeSpec,
-    trials: Trials,
-    condition: Condition,
-    found: Localized,
+    spec: LocalizeSpec, trials: Trials, condition: Condition, found: Localized,
     ranked: Sequence[int],
-) -> Localized:
+) -> Localized:  # fmt: skip
     """Keep the fewest groups that meet the condition, and write the model."""
 
     def meets(chosen: Restored) -> bool | None:
@@ -831,18 +828,17 @@ def _repair(
     kept = [g for g in ranked if g in chosen]
     if kept and len(kept) == len(trials.groups):
         return found.having(met=False, nothing_left=True)
+    repaired = trials.claim(chosen)
+    if trials.held and not holds(condition, repaired, baseline=trials.held.scores):
+        return found.having(met=False, overfit=True, repaired=repaired)
     if kept and spec.repair is not None:
         parts = sorted((p for g in kept for p in trials.groups[g]), key=lambda p: p.position)
         made = trials.restored_model(chosen)
         entry = made.metadata_props.add()
         entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
         onnx_model.save_onnx(made, Path(spec.repair))
-    return found.having(
-        met=True,
-        minimal=minimal,
-        repaired=finite_numbers(trials.numbers(chosen)),
-        kept=tuple(trials.groups[g][0].node for g in kept),
-    )
+    names = tuple(trials.groups[g][0].node for g in kept)
+    return found.having(met=True, minimal=minimal, repaired=repaired, kept=names)
 
 
 def finite_numbers(numbers: Mapping[str, float]) -> Numbers:

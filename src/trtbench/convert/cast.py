@@ -101,10 +101,10 @@ def prepared(model: ModelProto) -> ModelProto:
 
 
 def name_nodes(model: ModelProto) -> None:
-    """Give every node a unique name, by type and position if it has none."""
+    """Give every node a unique name: that of its first output if it has none."""
     taken: set[str] = set()
     for index, node in enumerate(model.graph.node):
-        name = node.name or f"{node.op_type}_{index}"
+        name = node.name or next(filter(None, node.output), f"{node.op_type}_{index}")
         while name in taken:
             name += "_"
         node.name = name

@@ -87,16 +87,17 @@ def _joined(parts: list[FeedArrays]) -> FeedArrays:
     }
 
 
-def _session(source: bytes | str) -> InferenceSession:
+def _session(source: bytes | str, *, optimized: bool = False) -> InferenceSession:
     onnxruntime = optional_library("onnxruntime")
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
-def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
-    """Return a session of a graph with these tensors as outputs."""
+def session_of(model: ModelProto, names: Sequence[str], **how: bool) -> InferenceSession:
+    """Return a session of a graph with these tensors as outputs, ``optimized`` or as it is."""
     from onnx import ValueInfoProto
 
     known = {each.name: each for each in (*model.graph.value_info, *model.graph.output)}
@@ -113,9 +114,9 @@ def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
     model.graph.output.extend(chosen)
     try:
         if model.ByteSize() < ONE_FILE_BYTES:
-            return _session(model.SerializeToString())
+            return _session(model.SerializeToString(), **how)
         with temporary_folder() as folder:
-            return _session(str(save_onnx(model, folder / "model.onnx")[0]))
+            return _session(str(save_onnx(model, folder / "model.onnx")[0]), **how)
     except Exception as problem:
         raise InputError(
             "ONNX Runtime does not accept the graph", facts={"reason": first_line(problem)}

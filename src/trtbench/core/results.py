@@ -4,6 +4,7 @@ import reprlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trtbench.core.metrics import metric
 from trtbench.core.run import Fact, Finding, Gpu, Interval, Run, Scalar, notebook_page
 from trtbench.core.safety import clean_line
 from trtbench.core.spec import BuildSpec, ModelRef, Precision, RunSpec, TensorSpec, Value
@@ -332,15 +333,17 @@ class Localized(Value, frozen=True, kw_only=True):
     """The result of a search for the layers that lose accuracy: ``outcome.json``."""
 
     metric: str  # what groups are ranked by: `top1`, or `sqnr_db` of the outputs
+    held_out: int = 0  # items that the search did not see; models are compared on them
     groups: tuple[NodeGroup, ...]
     reference: Numbers
     candidate: Numbers
     all_restored: Numbers  # with every group restored that could be matched
     items: int
     where: str | None = None
-    repaired: Numbers = {}
+    repaired: Numbers = {}  # without a repair: with the first group restored
     kept: tuple[str, ...] = ()
     met: bool | None = None
+    overfit: bool = False  # a repair met the condition on searched items, not on held-out ones
     minimal: bool = False  # no single one of the kept groups can be left out
     trials: int = 0
     one_by_one: bool = True  # every group was restored by itself, else by bisection
@@ -351,6 +354,17 @@ class Localized(Value, frozen=True, kw_only=True):
     stand_in: bool = False  # FP16 or BF16 was emulated: computed in FP32 and rounded
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def gains(self) -> bool:
+        """Whether accuracy is regained: 0.05 dB by the first group, or beyond both intervals."""
+        ends = [self.candidate, self.repaired][:: -1 if metric(self.metric).less_is_better else 1]
+        high, low = ends[0].get(f"{self.metric}_high"), ends[1].get(f"{self.metric}_low")
+        if high is not None and low is not None:
+            return low > high
+        gain = self.groups[0].gain
+        least = 0.05 if self.metric == "sqnr_db" else 1e-9
+        return bool(self.groups[0].restored) if gain is None else gain >= least
 
 
 class Localization(ShortView, Value, frozen=True, kw_only=True):

@@ -223,11 +223,13 @@ class ArrayItems(DataSource):
 class TaskJudge:
     """Collects the outputs of one model batch by batch, then computes its scores."""
 
-    def __init__(self, feed: Feed, source: DataSource, folder: Path) -> None:
+    def __init__(
+        self, feed: Feed, source: DataSource, folder: Path, *, intervals: bool = False
+    ) -> None:
         assert feed.task is not None
         self._task, self._settings = TASKS.load(feed.task), feed.settings
         self._source, self._folder = source, folder
-        source.scores_only = True
+        source.scores_only, self._intervals = not intervals, intervals
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self._writer = ChunkWriter(folder)
@@ -237,8 +239,12 @@ class TaskJudge:
         self._writer.add(decoded, items=len(loaded))
 
     def scores(self) -> dict[str, float]:
-        """Return the score of the model for every metric of the task."""
+        """Return the score for every metric of the task, and its interval as ``top1_low``."""
         self._writer.flush()
         model = Predicted(label="model", chunks=Chunks(self._folder))
         judgement = self._task.judge(self._source, [model], self._settings, folder=self._folder)
-        return {score.metric: score.value for score in judgement.scores[0]}
+        found = {score.metric: score.value for score in judgement.scores[0]}
+        for metric, ends in ((score.metric, score.interval) for score in judgement.scores[0]):
+            if ends is not None and self._intervals:
+                found |= {f"{metric}_low": ends.low, f"{metric}_high": ends.high}
+        return found

@@ -489,6 +489,12 @@ def document_from_localized(result: Localization) -> doc.Document:
         least = "all of them are needed"
         words = least if found.minimal else "time ran out before fewer were tried"
         notes.append(f"Kept for {found.where}: {_join_names(found.kept)}; {words}.")
+    if found.held_out:
+        notes.append(
+            f"Models are compared on {found.held_out} items that the search did not see, with 95 % "
+            f"intervals; groups were ranked on the other {found.items - found.held_out}, where the "
+            f"first is the best of {found.trials} tries."
+        )
     if not found.in_time:
         tried = sum(bool(group.restored) for group in found.groups)
         notes.append(f"Time ran out: {tried} of {len(found.groups)} groups were tried alone.")
@@ -527,10 +533,16 @@ def answer(result: Localization) -> str:
     if found.met and not found.kept:
         return f"Nothing to repair: {value(found.candidate)} meets {found.where}."
     added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
-    lost = f"loses most accuracy in {worst.type}{added}"
-    why = f"{worst.node} {precision_problem(worst) or lost}"
-    if worst.gain is not None and worst.gain <= 0 and not precision_problem(worst):
-        why = "No group of nodes brings accuracy back by itself"
+    tried, groups = sum(bool(group.restored) for group in found.groups), len(found.groups)
+    cut = f" of the {tried} (of {groups}) that were tried" * (tried < groups)
+    why = (
+        f"{worst.node} {precision_problem(worst) or f'loses most accuracy in {worst.type}{added}'}"
+    )
+    if not precision_problem(worst):
+        chance = "beyond chance" if found.held_out else "by itself"
+        none = f"No group{cut or ' of nodes'} brings accuracy back {chance}"
+        why = f"{why}{cut and f', the first{cut}'}" if found.gains else none
+        why = why if tried else f"Time ran out before any of {groups} groups was restored"
     if found.misfit:
         why = f"The calibration does not fit these inputs: {found.misfit}. Calibrate with such data"
     was = [] if found.metric == "sqnr_db" else [_format_metric(found.metric, found.candidate)]
@@ -547,17 +559,22 @@ def answer(result: Localization) -> str:
         )
     if found.met is False:
         reason = f"with all groups restored, {value(found.all_restored)}"
+        reason = f"on held-out items, {value(found.repaired)}" if found.overfit else reason
         return (
             f"{why}. No repair meets {found.where}: {reason if found.in_time else 'time ran out'}."
         )
-    restored = f"; restored: {value(worst.restored)} {before}" if worst.restored else ""
+    numbers = found.repaired or worst.restored
+    what = "restored" if why.startswith(worst.node) else f"with {worst.node} restored"
+    restored = f"; {what}: {value(numbers)} {before}" if numbers else ""
     return f"{why}{'' if found.misfit else restored}."
 
 
 def _format_metric(metric: str, numbers: Numbers) -> str:
     if metric == "sqnr_db" and numbers.get(metric) is None and numbers.get("rel_l2") == 0:
         return "equal"
-    return _metric_text(metric, numbers.get(metric))
+    ends = [numbers.get(f"{metric}_{end}") for end in ("low", "high")]
+    between = " to ".join(_metric_text(metric, end) for end in ends)
+    return _metric_text(metric, numbers.get(metric)) + ("" if None in ends else f" ({between})")
 
 
 def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> str:
@@ -602,7 +619,9 @@ def _ranking_table(found: Localized) -> doc.Table:
         return _decibels(None if group.rel_l2 is None else sqnr_from_rel_l2(group.rel_l2))
 
     def gain(group: NodeGroup) -> doc.Cell:
-        return doc.Cell(group.gain, _metric_text(found.metric, group.gain, signed=True))
+        shown = _metric_text(found.metric, group.gain, signed=True)
+        is_equal = group.gain is None and _format_metric(found.metric, group.restored) == "equal"
+        return doc.Cell(group.gain, "+∞ dB" if is_equal else shown)
 
     def restored(group: NodeGroup) -> doc.Cell:
         shown = _format_metric(found.metric, group.restored)
