@@ -222,11 +222,12 @@ def test_torchvision_by_name_with_an_open_batch(world: Path) -> None:
 def test_attention_is_exported_as_operators(world: Path) -> None:
     """In eval mode PyTorch fuses it into a call that no exporter knows."""
     in_torch("import torch, mynet; torch.save(mynet.make_attentive().state_dict(), 'a.pt')")
-    shapes = ["-1x6x8"]
+    shapes, given = ["-1x6x8"], (world / "a.pt").read_bytes()
     sidecar = made(
         "a.pt", input_shapes=shapes, factory="mynet:make_attentive", target="tensorrt-8.6"
     )
     assert all(diff.close == 1.0 for diff in sidecar.difference)
+    assert (world / "a.pt").read_bytes() == given
     assert not any("zero everywhere" in note for note in sidecar.notes)
     kinds = {node.op_type for node in onnx.load(world / "a.onnx").graph.node}
     assert "Softmax" in kinds

@@ -396,7 +396,7 @@ class LocalizeRequest(FeedFields, ShapeFields, TimeoutFields, WaitFields, TaskFi
     _: KW_ONLY
     data: File | None = option(None, "Labelled data: rank by the metric of --task.", metavar="PATH")
     random: int = option(64, "Number of random inputs if there is no data.", least=1)
-    limit: int | None = option(256, "Only the first N inputs.", least=1)
+    limit: int | None = option(256, "At most N inputs (images: a random choice).", least=1)
     repair: bool = option(False, "Keep the fewest layers in full precision that meet --where.")
     where: str | None = option(
         None,
