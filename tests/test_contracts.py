@@ -1,12 +1,12 @@
 """Every plug-in keeps the contract of its folder, and rules read what something writes."""
 
 import ast
-import importlib.metadata
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -42,16 +42,18 @@ def test_every_plugin_of_a_folder_keeps_its_contract(registry: Registry[Any]) ->
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    """Load a runtime from a file of another package, as an entry point adds one."""
+    """Load a runtime that the entry point of a zipped package adds."""
 
     def loading(text: str) -> Any:
-        file = tmp_path / "guest_runtime.py"
-        file.write_text(text)
-        monkeypatch.syspath_prepend(str(tmp_path))
+        file = tmp_path / f"guest-{len(text)}.zip"
+        with ZipFile(file, "w") as package:
+            package.writestr("guest_runtime.py", text)
+            package.writestr("guest-1.dist-info/METADATA", "Name: guest\nVersion: 1\n")
+            points = "[trtbench.runtimes]\nguest = guest_runtime\n"
+            package.writestr("guest-1.dist-info/entry_points.txt", points)
+        monkeypatch.syspath_prepend(str(file))
         sys.modules.pop("guest_runtime", None)
-        point = importlib.metadata.EntryPoint("guest", "guest_runtime", "trtbench.runtimes")
         registry = Registry("trtbench.runtimes", noun="runtime", contract=Runtime)
-        monkeypatch.setattr(registry, "entry_points", lambda: {"guest": point})
         return registry.load("guest")
 
     return loading

@@ -83,6 +83,16 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
     assert not list(Path("store").glob("runs/*")), "something was left behind"
 
 
+@pytest.mark.parametrize("verb", ["check", "localize", "inspect"])
+def test_an_input_that_the_model_does_not_have(say, verb):
+    """Every verb names the inputs there are; ``check`` and ``localize`` used to ignore it."""
+    models = ["tiny.onnx"] * (1 if verb == "inspect" else 2)
+    got, _, err = say(verb, *models, "--shape", "z:1x16")
+    assert got == 1
+    assert "no input called 'z'" in err
+    assert "fix: --shape x:1x16" in err
+
+
 def test_a_terminal_that_has_only_ascii(say):
     assert bench(say, "tiny.onnx", "--batch", 1)[0] == 0
     shown = subprocess.run(

@@ -59,6 +59,7 @@ def test_every_side_that_needs_an_engine_gets_one(trtexec: Any, place: Path) -> 
     ("words", "said"),
     [
         (["-r", "trtexec", "--build", "workspac=1GiB"], "a build has no setting workspac"),
+        (["-r", "trtexec", "--build", "opt-level=1"], "fix: --build optimization_level=1"),
         (["--build", "workspace=1GiB"], "--build is for an engine that is built"),
         (["-r", "trtexec", "--build", "runtime=tensorrt"], "is not built by tensorrt"),
         (["-r", "trtexec", "--threads", "2"], "trtexec has no counterpart of --threads"),

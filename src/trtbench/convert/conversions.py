@@ -28,7 +28,7 @@ from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.measure.remote import run_verb_remotely
 from trtbench.models.identity import index_limits, kept_value, model_ref, raise_if_changed
-from trtbench.models.inputs import checked_shape, fixed_batch, has_rows, unknown_input
+from trtbench.models.inputs import checked_shape, fixed_batch, has_rows, refuse_unknown_inputs
 from trtbench.models.onnx_model import input_specs, load_onnx, opset_of
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fields_of, words_from_flags
@@ -376,9 +376,8 @@ def check_data(spec: results.QuantSpec, request: QuantizeRequest) -> str | None:
     inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
     calibrations.batch_of(inputs, requested=request.batch)
     known = {each.name: each for each in inputs}
+    refuse_unknown_inputs(request.shapes, [*known])
     for name, given in request.shapes.items():
-        if name not in known:
-            raise unknown_input(name, inputs)
         checked_shape(known[name], given)
     if calibration != calibrations.RANDOM and (
         request.inputs is not None or calibration is not None

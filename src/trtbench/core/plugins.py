@@ -81,7 +81,8 @@ class Registry(Generic[T]):
             if os.access(path, os.R_OK)
         )
         group = f"[{self.package}]".encode()
-        if not any(group in read_bytes(path) for path in declared):
+        zipped = any(map(os.path.isfile, sys.path))
+        if not zipped and not any(group in read_bytes(path) for path in declared):
             return {}  # the usual case, without a slow import
         from importlib import metadata
 

@@ -166,13 +166,17 @@ def checked_shape(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
     )
 
 
-def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
-    """Return the error for the name of an input that the model does not have."""
-    names = [each.name for each in inputs]
-    facts = {"inputs": ", ".join(names)}
-    return UsageError(
-        f"the model has no input called {name!r}", facts=facts, fix=suggest(name, names)
-    )
+def refuse_unknown_inputs(shapes: Mapping[str, object], names: Sequence[str]) -> None:
+    """Raise if a shape is given for an input that a model with these names does not have."""
+    for name, given in shapes.items():
+        if name not in names:
+            near = names[0] if len(names) == 1 else name
+            shape = f":{text_from_shape(given)}" if isinstance(given, tuple) else ""
+            raise InputError(
+                f"the model has no input called {name!r}",
+                facts={"inputs": ", ".join(names)},
+                fix=suggest(near, names, write=lambda word: f"--shape {word}{shape}"),  # noqa: B023
+            )
 
 
 def refuse_open(tensors: Sequence[TensorSpec], *, batch: bool = True) -> None:

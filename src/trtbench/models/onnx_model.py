@@ -18,14 +18,14 @@ import numpy as np
 
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
 from trtbench.core import safety as boundary
-from trtbench.core.errors import InputError, UsageError, first_line, refuse_unknown, writing
+from trtbench.core.errors import InputError, UsageError, first_line, writing
 from trtbench.core.plugins import optional_library
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import NO_TENSORS, TensorSpec
 from trtbench.host.files import utf8_path
 from trtbench.host.process import guarded
 from trtbench.models.identity import external_files
-from trtbench.models.inputs import batch_place, with_assumed_shapes
+from trtbench.models.inputs import batch_place, refuse_unknown_inputs, with_assumed_shapes
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message  # type: ignore[import-untyped]
@@ -343,8 +343,7 @@ def _count_stored(model: ModelProto) -> dict[str, Any]:
 def _set_dynamic_dimensions(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
     """Set the dynamic dimensions of the inputs, and return their sizes by name."""
     inputs = {value.name: value for value in _real_inputs(model)}
-    for name in shapes:
-        refuse_unknown(name, inputs, f"the model has no input {name!r}", listed="inputs")
+    refuse_unknown_inputs(shapes, [*inputs])
     assumed: dict[str, int] = {}
     declared = input_specs(model)
     usual = with_assumed_shapes(declared, batch=False)

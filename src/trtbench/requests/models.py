@@ -194,8 +194,8 @@ def build_settings(pairs: Pairs) -> dict[str, Any]:
     for key, value in pairs.items():
         text, field = str(value), known.get(key.replace("-", "_"))
         if field is None or field.name in ("settings", "options"):
-            near = near_miss(key, known)
-            fix = f"{near}={text}" if near else "trtbench build --help lists them"
+            near = near_miss(key.replace("-", "_"), known, least=0.5)
+            fix = f"--build {near}={text}" if near else "trtbench build --help lists them"
             raise UsageError(f"a build has no setting {key}", fix=fix)
         kind = field.about.kind
         if kind is not None and kind.read is not None:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.core.errors import InputError, UsageError, first_line, suggest
+from trtbench.core.errors import InputError, UsageError, first_line
 from trtbench.core.run import Fact, Scalar, batch_that_ran, may_be_colours
 from trtbench.core.samples import Arrays, LayerProfile, LayerTime
 from trtbench.core.spec import RunSpec, TensorSpec, batch_from_shapes
@@ -30,6 +30,7 @@ from trtbench.models.inputs import (
     random_inputs,
     refuse_open,
     refuse_other_than_tensors,
+    refuse_unknown_inputs,
     with_assumed_shapes,
     with_ones,
     with_same_dims,
@@ -225,15 +226,7 @@ def check_random_types(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
 
 def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     refuse_other_than_tensors(tensors)
-    known = [tensor.name for tensor in tensors]
-    for name in (name for name in spec.shapes if name not in known):
-        shape = "x".join(map(str, spec.shapes[name]))
-        near = known[0] if len(known) == 1 else name
-        raise InputError(
-            f"the model has no input called {name!r}",
-            facts={"inputs": ", ".join(known)},
-            fix=suggest(near, known, write=lambda word: f"--shape {word}:{shape}"),  # noqa: B023
-        )
+    refuse_unknown_inputs(spec.shapes, [tensor.name for tensor in tensors])
     free = [t for t in tensors if t.shape and t.name not in spec.shapes]
     if free:
         check_batch_possible(free, batch=spec.batch)

@@ -42,6 +42,8 @@ def task_feed(
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     """Return the items as inputs for a model with these tensors."""
     model_inputs.refuse_other_than_tensors(tensors)
+    names = dict.fromkeys((*(tensor.name for tensor in tensors), *(feed.names or ())))
+    model_inputs.refuse_unknown_inputs(spec.shapes, [*names])
     settled = []
     for tensor in tensors:  # apply the user's dimensions; a leading batch dimension is kept
         given, shape = spec.shapes.get(tensor.name), tensor.shape

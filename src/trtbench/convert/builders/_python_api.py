@@ -33,7 +33,7 @@ from trtbench.host import tensorrt
 from trtbench.host.files import cache_folder
 from trtbench.host.machine import distribution_versions
 from trtbench.models.identity import model_ref
-from trtbench.models.inputs import refuse_open, unknown_input, with_ones
+from trtbench.models.inputs import refuse_open, refuse_unknown_inputs, with_ones
 from trtbench.models.onnx_outline import ModelOutline, outline_of
 from trtbench.requests.fields import words_from_flags
 from trtbench.trtexec.exports import graph_from_json
@@ -159,8 +159,7 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
     known = {each.name: each for each in inputs}
     wanted = [spec.shapes, *({**spec.shapes, **each} for each in spec.more_profiles)]
     for name, span in (item for ranges in wanted for item in ranges.items()):
-        if name not in known:
-            raise unknown_input(name, inputs)
+        refuse_unknown_inputs({name: span}, [*known])
         tensor = known[name]
         for end, shape in (("min", span.min), ("opt", span.opt), ("max", span.max)):
             fits = len(shape) == len(tensor.shape) and all(
