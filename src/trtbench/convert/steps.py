@@ -3,6 +3,8 @@
 Sweeps and measurements share them: data, files, settings and versions of tools are in the key.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 import shlex
@@ -60,6 +62,14 @@ class Step(Value, frozen=True, kw_only=True):
     source: str  # the key of the previous step, or the given model
     network: str
     settings: dict[str, Any] = {}
+
+    def expected_s(self, history: Sequence[StepResult]) -> float | None:
+        """Return how long steps like this one took, those most like it if there are any."""
+        alike = [made for made in history if made.kind == self.kind]
+        network = [made for made in alike if made.network == self.network]
+        exact = [made for made in network if made.precision == self.settings.get("precision")]
+        took = [made.seconds for made in exact or network or alike]
+        return median(took) if took else None
 
 
 class StepResult(Value, frozen=True, kw_only=True):
@@ -150,15 +160,6 @@ class Cache:
         return [made for path in paths if (made := kept_value(path, StepResult)) is not None]
 
 
-def expected_s(step: Step, history: Sequence[StepResult]) -> float | None:
-    """Return how long steps like this one took, those most like it if there are any."""
-    alike = [made for made in history if made.kind == step.kind]
-    network = [made for made in alike if made.network == step.network]
-    exact = [made for made in network if made.precision == step.settings.get("precision")]
-    took = [made.seconds for made in exact or network or alike]
-    return median(took) if took else None
-
-
 def digest(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
@@ -237,11 +238,10 @@ def with_engines(
     if rest_s is None:
         rest_s = sum(spec.launches * sum(stage_lengths(spec).values()) for spec, _ in sides)
     found = []
-    for (spec, python), wanted in zip(sides, specs, strict=True):
+    for side, wanted in zip(sides, specs, strict=True):
+        spec, python = side
         if wanted is not None:
-            engine = _kept_engine(
-                spec, wanted, python, store=store, execution=execution, rest_s=rest_s
-            )
+            engine = _kept_engine(side, wanted, store=store, execution=execution, rest_s=rest_s)
             takes = RUNTIMES.load(spec.runtime).TAKES_PRECISION
             spec = spec.having(model=engine, precision=spec.precision if takes else None)
         found.append((spec, python))
@@ -287,16 +287,10 @@ def _engine_name(spec: BuildSpec) -> str:
 
 
 def _kept_engine(
-    run: RunSpec,
-    spec: BuildSpec,
-    python: str | None,
-    *,
-    store: Store,
-    execution: Execution,
-    rest_s: float,
+    side: Side, spec: BuildSpec, *, store: Store, execution: Execution, rest_s: float
 ) -> ModelRef:
     """Return the engine of a build from the store; it is built if it is not there yet."""
-    name, stem = _engine_name(spec), Path(spec.model.path).stem
+    name, stem, (run, python) = _engine_name(spec), Path(spec.model.path).stem, side
     left = ("model", "output", "timing_cache", "calibration", "calibration_cache", "plugins")
     files = (*filter(None, (spec.calibration, spec.calibration_cache)), *spec.plugins)
     settings = {
@@ -308,7 +302,7 @@ def _kept_engine(
     step = new_step("build", f"build {stem}", source, settings, content=content, stem=stem)
     cache = Cache(store)
     word = "built" if cache.find(step) is None else "taken from the store; it was built"
-    usual_s, began = expected_s(step, cache.history()), time.monotonic()
+    usual_s, began = step.expected_s(cache.history()), time.monotonic()
 
     def listen(event: Event) -> None:
         if event.kind == "stage":

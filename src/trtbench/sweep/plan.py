@@ -13,16 +13,7 @@ from trtbench.analysis.sweep import compares_only_models
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM, resolved_items
 from trtbench.convert.conversions import are_images, input_shapes
-from trtbench.convert.steps import (
-    Cache,
-    Step,
-    StepKind,
-    builder_tools,
-    data_hash,
-    digest,
-    expected_s,
-    new_step,
-)
+from trtbench.convert.steps import Cache, Step, StepKind, builder_tools, data_hash, digest, new_step
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
 from trtbench.core.run import Scalar
@@ -473,7 +464,7 @@ def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEsti
     for kind in (*MODEL_STEPS, "eval"):
         steps = [step for step in plan.steps.values() if step.kind == kind]
         left = [step for step in steps if cache.find(step) is None]
-        took = [expected_s(step, history) for step in left]
+        took = [step.expected_s(history) for step in left]
         total = None if None in took else sum(filter(None, took))
         cached = len(steps) - len(left)
         kinds.append(KindEstimate(kind=kind, count=len(steps), cached=cached, seconds=total))

@@ -27,7 +27,7 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.convert.build import build_spec, run_build
 from trtbench.convert.calibration import resolved_items
 from trtbench.convert.conversions import VIA, run_export, run_quantize
-from trtbench.convert.steps import Cache, Step, StepResult, digest, expected_s, step_result
+from trtbench.convert.steps import Cache, Step, StepResult, digest, step_result
 from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, UnavailableError
 from trtbench.core.run import LAUNCHES_ASKED, UNKNOWN, FailedRun, Run, precision_in
 from trtbench.core.safety import file_name_from_text, mask
@@ -112,9 +112,8 @@ def run_sweep(
     with journal.locked():
         kept = Cache(store)
         sweep = Sweep(folder, outline, plan, journal, store, config, execution, kept)
-        kinds = plans.estimate(plan, store=store, config=config)
-        took = [(e.seconds or 0.0) / e.count for e in kinds if e.kind == "bench"]
-        sweep.case_s = took[0] if took else None
+        work = plans.estimate(plan, store=store, config=config)
+        sweep.case_s = next(((e.seconds or 0.0) / e.count for e in work if e.kind == "bench"), None)
         for line in journal.unfinished():  # runs that were stored, but not noted in the journal
             path = store.directory(str(line.run))
             if not store.index.find(id_prefix=line.run):
@@ -193,7 +192,7 @@ class Sweep:
                 text = f"failed: {self.plan.cases[place].name}: {self.failures[place].text}"
                 self._execution.listen(Event(kind="note", text=text))
             self._told |= self.failures.keys()
-            ahead = [expected_s(step, self._past) for step in self._left]
+            ahead = [step.expected_s(self._past) for step in self._left]
             ahead += [self.case_s] * (self.total - self.done)
             known = [each for each in ahead if each is not None]
             if len(known) == len(ahead) > 0:

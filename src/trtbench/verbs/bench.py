@@ -126,14 +126,9 @@ def _refuse_other_search(run: Run, spec: RunSpec, *, built: bool = False) -> Non
     """Raise an error if a search goes on with other settings; engines are compared when built."""
     free = {"stop", "warmup", "launches", "rate_hz", "telemetry_s", "profile"}
     free |= {"model", "precision"} if built else set()
-
-    def value(spec: RunSpec, name: str) -> object:
-        model = spec.model
-        return (model.identity, model.made_with) if name == "model" else getattr(spec, name)
-
-    names = [name for name in spec.__struct_fields__ if name not in free]
-    others = [name for name in names if value(run.record.spec, name) != value(spec, name)]
-    if others:
+    before, now = (each.having(model=each.model.identity) for each in (run.record.spec, spec))
+    names = [name for name in now.__struct_fields__ if name not in free]
+    if others := [name for name in names if getattr(before, name) != getattr(now, name)]:
         message = f"the run {run.id} is a search with another {' and '.join(others)}"
         raise UsageError(message, fix="leave out --resume")
 
