@@ -4,6 +4,7 @@ from pathlib import Path
 
 from trtbench.core.run import Run, RunRecord
 from trtbench.importing.run import Imported, ImportResult, import_artefacts
+from trtbench.measure.bench import write_run_files
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.store import Store
 
@@ -27,6 +28,14 @@ def stored(found: Imported, store: Store) -> Run:
     run = store.load(found.record.id)
     assert isinstance(run, Run)
     return run
+
+
+def toolkit_files(found: Imported, store: Store) -> Path:
+    """Write what ``runs series`` writes about a run, and return the folder."""
+    folder = store.root / f"series-{found.record.id}"
+    folder.mkdir()
+    write_run_files(stored(found, store), folder, series=True)
+    return folder
 
 
 def reasons(result: ImportResult) -> dict[str, str]:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from imports import bring, only, record, stored
+from imports import bring, only, record, stored, toolkit_files
 
 from trtbench.report.compose import document_from_runs
 from trtbench.store.store import Store
@@ -44,7 +44,7 @@ def test_the_log_of_a_build_alone_is_a_build(tmp_path: Path, store: Store) -> No
     assert tactics[0] == "layer,runner,operation,tactic,name,time_ms,chosen"
     assert len(tactics) == 3
     assert "kernel_b,0.25,False" in tactics[1]
-    engine = json.loads((run.path / "engine_metadata.json").read_text())
+    engine = json.loads((toolkit_files(found, store) / "engine_metadata.json").read_text())
     assert engine["path"] == "out/net.engine"
     assert engine["built_from"] == "a/net.onnx"
     report = document_from_runs([with_known_files(run, store=store)], title="A build")
@@ -102,3 +102,32 @@ def test_differences_of_outputs_stay_with_their_run(tmp_path: Path, store: Store
     (tmp_path / "output_diff.json").write_text('{"max_abs": 0.5}')
     run = with_known_files(stored(only(bring(tmp_path, store=store)), store), store=store)
     assert run.extra["output_comparison"] == {"max_abs": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("built", "loaded", "version", "known"),
+    [
+        ("out/a.engine", "./out/a.engine", "8601", True),
+        ("out/a.engine", "a.engine", "8601", False),
+        ("out/a.engine", "out/a.engine", "8502", False),
+    ],
+    ids=["one path", "another path", "another version"],
+)
+def test_the_log_that_saved_an_engine_says_its_precision_to_the_runs_that_load_it(
+    built: str, loaded: str, version: str, known: bool, tmp_path: Path, store: Store
+) -> None:
+    numbers = logs.lines("Throughput: 100 qps", "Latency: min = 4 ms, max = 6 ms, median = 5 ms")
+    made = f"trtexec --onnx=a.onnx --saveEngine={built} --fp16"
+    texts = {
+        "first.log": ("8601", made, [*logs.lines("Engine built in 8 sec."), *numbers]),
+        "second.log": (version, f"trtexec --loadEngine={loaded}", numbers),
+    }
+    for name, (digits, command, lines) in texts.items():
+        begin, end = (
+            logs.banner(kind, version=digits, command=command) for kind in ("RUNNING", "PASSED")
+        )
+        (tmp_path / name).write_text(logs.text([begin, *lines, end]))
+    result = bring(tmp_path, store=store)
+    run = next(each for each in result.runs if each.files[0].name == "second.log")
+    assert record(run).conditions["precision"].value == ("fp32+fp16" if known else None)
+    assert len(result.runs) == 2

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from imports import bring, only, record, stored
+from imports import bring, only, record, stored, toolkit_files
 
 from trtbench.analysis.gate import evaluate, rules_from_text, slowdown_rule
 from trtbench.analysis.stored_comparison import compare_apart
@@ -65,14 +65,18 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_files_of_a_run_hold_the_printed_numbers(written: Path, store: Store) -> None:
-    run = stored(only(bring(written, store=store)), store)
+    found = only(bring(written, store=store))
+    run, folder = stored(found, store), toolkit_files(found, store)
     assert run.path is not None
-    summary = json.loads((run.path / "summary.json").read_text())
+    kept = {"files.json", "import.json", "run.json", "samples.npz", "trtexec_stdout.log"}
+    assert {path.name for path in run.path.iterdir()} == kept  # the others are made when asked for
+    assert not (folder / "times.json").exists()  # there are no samples
+    summary = json.loads((folder / "summary.json").read_text())
     assert summary["reported"] is True
     assert summary["latency"]["median_ms"] == pytest.approx(5.5)
     assert summary["latency"]["percentiles_ms"]["p99"] == pytest.approx(6.5)
     assert summary["compute"]["mean_ms"] == pytest.approx(5.6)
-    (row,) = csv.DictReader((run.path / "summary.csv").read_text().splitlines())
+    (row,) = csv.DictReader((folder / "summary.csv").read_text().splitlines())
     assert float(row["latency.median_ms"]) == pytest.approx(5.5)
     metrics = metrics_from_run(run)
     assert metrics["latency_median_s"] == pytest.approx(5.5e-3)

@@ -5,12 +5,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from imports import bring, only, record
+from imports import bring, only, record, toolkit_files
 
 import leftovers
+from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError
 from trtbench.core.run import Fact
+from trtbench.importing.run import LOG
 from trtbench.store.store import Store
+from trtbench.trtexec.conditions import build_metadata_from_log, profile_metadata_from_log
+from trtbench.trtexec.log import read_log
 from trtbench.workflows.report import load_runs
 
 
@@ -21,8 +25,7 @@ def test_a_folder_of_evaluation_toolkit_is_one_run(tmp_path: Path, store: Store)
     assert made.spec.model.path == "/models/pose.engine"
     assert made.spec.model.size_bytes == 1048576
     assert made.facts["measured_at"] == "2025-09-18T10:11:12+08:00"
-    assert found.path is not None
-    config = json.loads((found.path / "run_config.json").read_text())
+    config = json.loads((toolkit_files(found, store) / "run_config.json").read_text())
     assert config["timestamp_iso"] == "2025-09-18T10:11:12+08:00"
     assert (config["batch"], config["warmup"], config["avg_runs"]) == (4, 200, 10)
     assert config["profile_enabled"] is True
@@ -32,8 +35,11 @@ def test_a_folder_of_evaluation_toolkit_is_one_run(tmp_path: Path, store: Store)
 def test_our_own_metadata_speaks_for_its_log(tmp_path: Path, store: Store) -> None:
     first = only(bring(leftovers.run_set(tmp_path / "set"), store=store))
     assert first.path is not None
-    for name in ("build.metadata.json", "profile.metadata.json", "times.json", "graph.json"):
+    for name in ("times.json", "graph.json"):
         shutil.copy(first.path / name, tmp_path / f"net.{name}")
+    (log,) = read_log((first.path / LOG).read_bytes(), where=LOG).runs
+    for name, make in (("build", build_metadata_from_log), ("profile", profile_metadata_from_log)):
+        (tmp_path / f"net.{name}.metadata.json").write_bytes(json_from_value(make(log)))
     found = only(bring(*tmp_path.glob("net.*"), store=store))
     made = record(found)
     assert made.conditions == record(first).conditions

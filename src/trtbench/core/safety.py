@@ -360,9 +360,9 @@ def mask(text: str) -> str:
         return text
     for known, instead in _remembered.items():
         text = text.replace(known, instead)
-    # The name of a user with a password is not a secret.
-    text = _URL.sub(_masked_url, text)
-    text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
+    if "://" in text:  # the name of a user with a password is not a secret
+        text = _URL.sub(_masked_url, text)
+        text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
     text = _KNOWN.sub(SECRET, text)
     for pattern in _PATTERNS:
         text = pattern.sub(_masked_value, text)

@@ -6,9 +6,10 @@ import functools
 import glob
 import math
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -476,6 +477,7 @@ def drafts_from_parts(parts: Iterable[FilePart]) -> list[Draft]:
         bags.setdefault((part.file.path.parent, part.file.key), []).append(part)
     drafts = [draft for place, bag in bags.items() for draft in _from_bag(*place, bag)]
     _join_named(drafts)
+    _join_builds(drafts)
     by_folder: dict[Path, list[Draft]] = {}
     for draft in drafts:
         by_folder.setdefault(draft.folder, []).append(draft)
@@ -542,12 +544,15 @@ def _place(part: FilePart, drafts: list[Draft]) -> bool:
 
 def _join_named(drafts: list[Draft]) -> None:
     """Join a log with the files that its command names, at that path or next to the log."""
-    owners = {slot: [d for d in drafts if slot in d.parts] for slot in _NAMED_BY.values()}
+    owners: dict[tuple[str, str], list[Draft]] = {}
+    for draft in drafts:
+        for slot, part in draft.parts.items():
+            owners.setdefault((slot, part.file.path.name), []).append(draft)
     for draft in drafts:
         log = draft.log
         for flag, named in log.flags.items() if log is not None else ():
             slot, name = _NAMED_BY.get(flag, ""), named.replace("\\", "/").rsplit("/", 1)[-1]
-            for owner in owners[slot] if slot and named else ():
+            for owner in owners.get((slot, name), ()):
                 part = owner.parts.get(slot)
                 is_free = owner is not draft and (owner.log is None or slot in SHARED)
                 if log is None or part is None or part.of > 1 or not is_free:
@@ -557,6 +562,33 @@ def _join_named(drafts: list[Draft]) -> None:
                 named_there = beside or path.absolute() == (draft.folder / named).absolute()
                 if named_there and (slot != "times" or part.reproduces(log) is not False):
                     owner.move(part, draft)
+
+
+def _join_builds(drafts: list[Draft]) -> None:
+    """Add the log that built an engine to the runs that load it from the path it was saved to."""
+    builds: dict[str, list[FilePart]] = {}
+    for part in (part for draft in drafts for part in draft.parts.values()):
+        if part.slot in ("log", "build_log"):
+            builds.setdefault(_engine(part.value, "Save"), []).append(part)
+    for draft in drafts:
+        loaded = _engine(draft.log, "Load") if draft.log is not None else ""
+        for part in (found := builds.get(loaded, [])) if loaded else ():
+            near = [each for each in found if each.file.path.parent == draft.folder] or found
+            # Engines belong to one version and one device: others were saved under the same name.
+            pairs = zip(_made_by(part.value), _made_by(draft.parts["log"].value), strict=True)
+            same = all(one == other or not (one and other) for one, other in pairs)
+            if same and near == [part] and part is not draft.parts["log"]:
+                draft.take(part if part.slot == "build_log" else replace(part, slot="build_log"))
+
+
+def _engine(run: LogRun, verb: str) -> str:
+    """Return the path of the engine that a run loads or saves; empty if there is none."""
+    named = run.flags.get(f"--{verb.lower()}Engine") or run.option(f"{verb} engine") or ""
+    return posixpath.normpath(named.replace("\\", "/")) if named else ""
+
+
+def _made_by(run: LogRun) -> tuple[str | None, str | None]:
+    return run.version, run.option("Selected Device") or run.device
 
 
 def _join_folder(drafts: list[Draft]) -> None:

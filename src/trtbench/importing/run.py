@@ -21,7 +21,7 @@ from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, RunRecord
 from trtbench.core.safety import mask, mask_lines, read_bytes
 from trtbench.core.units import counted
-from trtbench.formats.toolkit import SERIES_ROWS, data_files, write_toolkit_files
+from trtbench.formats.toolkit import SERIES_ROWS, write_toolkit_files
 from trtbench.host.files import write_bytes
 from trtbench.importing import make as making
 from trtbench.importing.archives import Unpacking
@@ -50,7 +50,6 @@ from trtbench.store.store import Store
 from trtbench.trtexec.conditions import (
     TACTICS,
     build_metadata_from_log,
-    profile_metadata_from_log,
     tactics_from_trace,
 )
 from trtbench.trtexec.exports import profile_json
@@ -168,10 +167,9 @@ def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None
 def _derived(
     run: Run, draft: Draft, folder: Path, *, pictures: bool
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the files that are created because there is no original to copy."""
-    yield from data_files(run).items()
-    short = 0 < len(run.times) <= SERIES_ROWS
-    if short and run.times.stamps and not (folder / "times.json").exists():
+    """Yield the files that other verbs read and that there is no original of to copy."""
+    short = 0 < len(run.times) <= SERIES_ROWS and run.times.stamps
+    if short and not (folder / "times.json").exists():  # its part of a file of several
         yield "times.json", times_json(run.times)
     if run.layers is not None and not (folder / "profile.json").exists():
         yield "profile.json", profile_json(run.layers)
@@ -180,14 +178,11 @@ def _derived(
         from trtbench.report.sections.layers import layers_figure
 
         yield "per_layer_time.png", png_bytes(layers_figure(run.layers))
-    part = draft.parts.get("build_log" if draft.built else "log")
-    if part is None or part.file.kind != "log":
+    built: LogRun | None = draft.value("build_log") or draft.value("log")
+    if built is None or not (built.trace or "build_log" in draft.parts):
         return
-    built: LogRun = draft.value("build_log") or part.value
     if not (folder / "build.metadata.json").exists():
         yield "build.metadata.json", json_from_value(build_metadata_from_log(built))
-    if not (folder / "profile.metadata.json").exists():
-        yield "profile.metadata.json", json_from_value(profile_metadata_from_log(part.value))
     if built.trace is not None and built.trace.tactics_tried:
         yield "tactics.csv", csv_from_lines(TACTICS, tactics_from_trace(built.trace)).encode()
 

@@ -591,7 +591,7 @@ def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> No
     run = replace(run, record=without_secrets(run.record))
     if series is None:
         series = len(run.times) <= SERIES_ROWS
-    times = {"times.json": times_json(run.times)} if series else {}
+    times = {"times.json": times_json(run.times)} if series and len(run.times) else {}
     for name, content in {**times, **data_files(run, series=series)}.items():
         path = folder / name
         if path.is_symlink() or not path.exists():

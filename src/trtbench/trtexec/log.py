@@ -345,13 +345,14 @@ _STAMPED = re.compile(
 )
 _BARE = re.compile(r"(?:\[INFO\] ?)?\[([IWEVF])\](?: |$)")
 _ANCHOR = re.compile(
+    r"((?:[\s>|*#+~$!/:%;`'\"•│┃-]|\[INFO\] )*)"
     r"(?:\[[IWEVF]\] )?(?:&&&& (?:RUNNING|PASSED|FAILED|WAIVED) |=== [A-Z][\w() /-]{2,60} ===\s*$"
     r"|Average o(?:n|ver) \d|(?:Throughput|Total Host Walltime|Total GPU Compute Time): \d"
     r"|(?:(?:(?:End-to-End )?Host |[HD]2[HD] )?Latency|Enqueue Time|GPU Compute Time): min ?="
     r"|(?:[Hh]ost [Ll]atency|GPU [Cc]ompute)\s*$"
     r"|(?:deploy|engine|loadEngine|onnx|uff): \S+\.\w)"
 )
-_MARKS_BEFORE = re.compile(r"(?:[\s>|*#+~$!/:%;`'\"•│┃-]|\[INFO\] )*")
+"""A line of trtexec behind marks, such as those of a list or a quotation."""
 _VARYING = re.compile(
     r"(\b[0-9a-f]{12,64}\b|\d+|\s+|\b(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|NOTICE|TRACE)\b"
     r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b"
@@ -381,6 +382,7 @@ _MARKS = str.maketrans(
         "\N{FULLWIDTH PERCENT SIGN}": "%",
     }
 )
+_CLOSING = " \t│┃`"
 _BANNER = re.compile(
     r"&&&& (RUNNING|PASSED|FAILED|WAIVED) (\S{1,80})"
     r"(?: \[TensorRT[^\]\d]{0,20}v(\d{4,6})\])?(?: \[b(\d{1,9})\])?(?: # ?(.*)| ?\[[^\]]{0,30})?$"
@@ -414,7 +416,8 @@ def clean(line: str) -> str:
         line = _ANSI.sub("", line)
     if "**" in line:
         line = _BOLD.sub(r"\1", line)
-    line = line.rstrip(" \t│┃") if _FENCE.match(line) else line.rstrip(" \t│┃`")
+    if line[-1:] in _CLOSING:
+        line = line.rstrip(_CLOSING[:-1] if _FENCE.match(line) else _CLOSING)
     if line[-1:] == "m" and "[" in line[-13:]:
         line = _ANSI_REST.sub("", line)
     return line
@@ -448,10 +451,9 @@ class Prefixes:
 
     def without(self, text: str) -> str:
         """Return a line without its prefix, for lines without a time stamp of trtexec."""
-        anchor = _ANCHOR.search(text, 0, LONGEST_PREFIX)
-        begin = anchor.start() if anchor is not None else 0
-        is_row = text.lstrip()[:1] == "|" and text.rstrip()[-1:] == "|"
-        if begin and not is_row and _MARKS_BEFORE.fullmatch(text, 0, begin):
+        anchor = _ANCHOR.match(text, 0, LONGEST_PREFIX)
+        begin = anchor.end(1) if anchor is not None else 0
+        if begin and not (text.lstrip()[:1] == "|" and text.rstrip()[-1:] == "|"):
             self._learn_prefix(text, begin)
             return text[begin:]
         match = self._pattern.match(text) if self._pattern is not None else None
@@ -644,9 +646,9 @@ class _LogReader:
         if self.cut or rest_of_cut:
             self.current.summary.block = None
             return
-        if "," in line.text and line.level != "V":
+        if "," in line.text and line.level != "V" and _DECIMAL.search(line.text):
             line = line._replace(text=_DECIMAL.sub(".", line.text))
-        own = self.current.continues_summary(line)
+        own = self.current.summary.printed and self.current.continues_summary(line)
         if self.current.starts_new_run(line) or (own and self._waiting_start() is not None):
             # Lines that wait, from a text on or from what is printed first, are of the next run.
             begin = min(self.text_start or at, self._waiting_start() or at)
@@ -660,12 +662,13 @@ class _LogReader:
         titled = (self.text_start or self.title) and not self.current.is_finished
         if titled and (line.level or self.current.summary.takes(line.text)):
             self._assign_title()
-        if not own and self.current.is_over(line):
+        if not own and self.current.is_finished and self.current.is_over(line):
             self.waiting.append((line, raw, at))
             if len(self.waiting) > MOST_WAITING:
                 self._keep_waiting()
             return
-        self._keep_waiting()
+        if self.waiting:
+            self._keep_waiting()
         self.current.add(line, raw)
         self.current.last_line = at
 
@@ -829,7 +832,7 @@ class _RunReader:
     def is_over(self, line: LogLine) -> bool:
         """Whether a line after the numbers may be of the next run, and is no part of a table."""
         open_table = self.mode is not None and self.outcome is None and not self.closed
-        return self.is_finished and not open_table and not line.text.startswith("=== ")
+        return not open_table and not line.text.startswith("=== ")
 
     def add_banner(self, banner: Banner) -> None:
         """Add a ``RUNNING`` banner, or the banner that ends the run."""
@@ -842,7 +845,7 @@ class _RunReader:
     def continues_summary(self, line: LogLine) -> bool:
         """Whether a line has a further number of the summary that was begun."""
         over = self.outcome is not None or self.closed or self.mode in ("prose", "help")
-        if over or line.library or line.level not in ("", "I") or not self.summary.printed:
+        if over or line.library or line.level not in ("", "I"):
             return False
         return self.summary.takes(line.text) and not self.summary.repeats(line.text)
 

@@ -565,18 +565,17 @@ class SummaryCollector:
     def add(self, text: str) -> bool:
         """Add a line; return whether it was part of a summary."""
         if text.startswith("Average o"):
-            trace, legacy = _TRACE.match(text), _AVERAGE.match(text)
-            match = trace or legacy
+            trace = _TRACE.match(text)
+            match = trace or _AVERAGE.match(text)
             gpu = number(match[2]) if match else None
             if match is None or gpu is None:
                 return False
-            host, second, third = (number(each) if each else None for each in match.groups()[2:])
-            line = TraceAverage(runs=int(match[1]), gpu_ms=gpu, host_ms=host)
-            if trace:
-                line = line.having(end_to_end_ms=second, enqueue_ms=third)
-            else:
+            host, last = number(match[3]), number(match[5])
+            more: dict[str, Any] = {"end_to_end_ms": number(match[4]), "enqueue_ms": last}
+            if not trace:
                 percent = f"{match[4]}%" if match[4] else None
-                line = line.having(percentile=percent, percentile_ms=third, legacy=True)
+                more = {"percentile": percent, "percentile_ms": last, "legacy": True}
+            line = TraceAverage(runs=int(match[1]), gpu_ms=gpu, host_ms=host, **more)
             if len(self.averages) < MOST_AVERAGES:
                 self.averages.append(line)
             return True
@@ -588,14 +587,9 @@ class SummaryCollector:
         if not colon or len(label) > 40:
             return False
         if label in METRICS:
-            pairs = ((name, number(value)) for name, value in _PAIR.findall(rest[:20_000]))
-            found = {
-                name.removeprefix("percentile(").rstrip(")"): value
-                for name, value in pairs
-                if value is not None
-            }
+            found = _statistics(rest[:20_000])
             if found:
-                self.metrics[label] = found
+                self.metrics[label] = dict(found)
             return bool(found)
         if label in _TOTALS:
             field, unit = _TOTALS[label]
@@ -656,6 +650,17 @@ class SummaryCollector:
         }
         generation = None if not legacy else 6 if "Host" in metrics else 4
         return PerformanceSummary(metrics=metrics, derived=True, generation=generation)
+
+
+@functools.lru_cache(maxsize=16)
+def _statistics(text: str) -> dict[str, float]:
+    """Return the statistics in a line by name; cached, as a line is tried before it is added."""
+    pairs = ((name, number(value)) for name, value in _PAIR.findall(text))
+    return {
+        name.removeprefix("percentile(").rstrip(")"): value
+        for name, value in pairs
+        if value is not None
+    }
 
 
 def _block_of(text: str) -> str | None:

@@ -155,7 +155,7 @@ def run_series(request: SeriesRequest, caller: Caller) -> None:
     with writing(output):
         make_folder(output)
     write_run_files(run, output, series=True)
-    caller.say(f"wrote the samples to {output}")
+    caller.say(f"wrote the files of the run to {output}")
 
 
 @dataclass(frozen=True)
@@ -231,9 +231,9 @@ SUBCOMMANDS: dict[str, AnyVerb] = {
     ),
     "series": Verb(
         SeriesRequest, run_series, _show_nothing, View,
-        doc="""Write times.json and the CSV files with a line for every sample.
+        doc="""Write the files of the trtexec evaluation toolkit: times.json, summary.json, CSV.
 
-        Runs of up to 100 000 samples already have them in their folder.
+        Measured runs of up to 100 000 samples already have them in their folder.
         """,
     ),
     "export": Verb(
