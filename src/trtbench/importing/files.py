@@ -546,8 +546,8 @@ def _join_named(drafts: list[Draft]) -> None:
     """Join a log with the files that its command names, at that path or next to the log."""
     owners: dict[tuple[str, str], list[Draft]] = {}
     for draft in drafts:
-        for slot, part in draft.parts.items():
-            owners.setdefault((slot, part.file.path.name), []).append(draft)
+        for slot, each in draft.parts.items():
+            owners.setdefault((slot, each.file.path.name), []).append(draft)
     for draft in drafts:
         log = draft.log
         for flag, named in log.flags.items() if log is not None else ():
