@@ -105,3 +105,38 @@ def test_a_name_is_the_heading_above_a_summary_and_no_part_of_a_sentence(
     page = "\n\n".join(("## net a", summary(0), sentence, summary(1), "## net b", summary(2)))
     names = [each.spec.model.name for each in runs_of(page, tmp_path, store)]
     assert names == ["page: net a", "page", "page: net b"]
+
+
+@pytest.mark.parametrize("prefix", ["> ", "- ", "[I] ", f"[{DAYS[0]}-05:06:07] [I] ", ""])
+def test_indentation_behind_a_prefix_splits_no_run(
+    prefix: str, tmp_path: Path, store: Store
+) -> None:
+    gpu = "GPU Compute Time: min = 3 ms, max = 5 ms, mean = 4 ms, median = 4 ms"
+    indents = ("", "    ", "\t", "  ")
+    pages = [
+        "\n".join(
+            f"{prefix}{indents[number % 4]}{line}"
+            for number, line in enumerate(["", *summary(place).splitlines(), gpu])
+        )
+        for place in range(3)
+    ]
+    page = "\n\n".join(f"## net {place}\n\n{text}" for place, text in enumerate(pages))
+    found = runs_of(page, tmp_path, store)
+    assert [each.reported["latency_median_ms"] for each in found] == [5, 6, 7]
+    assert [each.reported["gpu_compute_time_median_ms"] for each in found] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("stamp", ["", f"[{DAYS[0]}-05:06:07] [I] "], ids=["text", "log"])
+def test_statistics_that_go_on_in_the_next_line(stamp: str, tmp_path: Path, store: Store) -> None:
+    lines = [
+        "Throughput: 100 qps",
+        "Latency: min = 4 ms, max = 6 ms, mean = 5 ms, median",
+        "= 5.5 ms",
+        "         percentile(90%) = 5.7 ms, percentile(95%) = 5.8 ms, percentile(99%) = 5.9 ms",
+        "GPU Compute Time: min = 3 ms, max = 5 ms,",
+        "mean = 4 ms, median = 4.5 ms",
+        "Total Host Walltime: 3 s",
+    ]
+    (run,) = runs_of("\n".join(stamp + line for line in lines), tmp_path, store)
+    names = ("latency_median", "latency_p90", "latency_p99", "gpu_compute_time_median")
+    assert [run.reported[f"{name}_ms"] for name in names] == [5.5, 5.7, 5.9, 4.5]

@@ -121,7 +121,8 @@ _LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
 """The start of a JSON list, as opposed to the prefix of a log line."""
 _TRTEXEC_LINE = re.compile(
     r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] |&&&& [A-Z]{6,7} |=== [A-Z][\w ]{3,40} ==="
-    r"|Average o(?:n|ver) \d|Throughput: \d|(?:Latency|Time): min = )"
+    r"|Average o(?:n|ver) \d|Throughput: \d"
+    r"|(?:(?:(?:End-to-End )?Host |[HD]2[HD] )?Latency|Enqueue Time|GPU Compute Time): min = )"
 )
 _RUN_START = re.compile(
     r"&&&& RUNNING |=== Performance summary ===|Average over \d+ runs? is |[Tt]hroughput: \d"
@@ -211,9 +212,9 @@ def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.P
         printed = _TRTEXEC_LINE.search(begin)
         if printed is None:
             continue
-        if not printed.start() or len(begun) > MOST_PREFIXES:
-            return None
-        name = _CHANGING.sub("\0", begin[: printed.start()])
+        name = _program(begin[: printed.start()])
+        if not re.search(r"\w", name) or len(begun) > MOST_PREFIXES:
+            return None  # a program has a name, and not only marks
         if name != before and name in begun:
             repeated.add(name)
         begun[name] = begun.get(name, False) or _RUN_START.search(begin) is not None
@@ -222,10 +223,15 @@ def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.P
         return None
     passing = f"(?:{_CHANGING.pattern})"
     forms = [passing.join(map(re.escape, each.split("\0"))) for each in repeated]
-    names = re.compile("|".join(sorted(forms, key=len, reverse=True)))
-    counts = Counter(_CHANGING.sub("\0", match[0]) for match in map(names.match, reread()) if match)
+    names = re.compile(f"(?:{'|'.join(sorted(forms, key=len, reverse=True))}) ?")
+    counts = Counter(_program(match[0]) for match in map(names.match, reread()) if match)
     found = [name for name in begun if begun[name] and counts[name] >= FEWEST_PROGRAM_LINES]
     return (found, names) if len(found) > 1 else None
+
+
+def _program(prefix: str) -> str:
+    """Return a prefix without what changes from line to line, such as times and indentation."""
+    return _CHANGING.sub("\0", prefix.rstrip())
 
 
 def _lines_by_program(
@@ -239,7 +245,7 @@ def _lines_by_program(
         for line in reread():
             match = names.match(line)
             if match is not None:
-                name = _CHANGING.sub("\0", match[0])
+                name = _program(match[0])
                 current = name if name in programs else programs[0]
             if current == program:
                 yield line[match.end() :] if match is not None else line
@@ -641,6 +647,8 @@ class _LogReader:
         if line.level != "V" and (_has_secret(line.text) if known else may_hold_secret(raw)):
             raw = mask(raw)
             line = self.prefixes.line(raw)
+        if line.text[:1] in ("", " ", "\t") and (behind := _ANCHOR.match(line.text)):
+            line = line._replace(text=line.text[behind.end(1) :])  # indented after its prefix
         rest_of_cut = self.cut and not line.level
         self.cut = line.text.rstrip() in _CUT_LABELS
         if self.cut or rest_of_cut:

@@ -531,6 +531,13 @@ _AVERAGE = re.compile(
 )
 
 
+_WRAPPED = re.compile(
+    r"\s*(?:(?:min|max|mean|median|percentile\([\d.]{1,20}%\))\s*(?:=|$)"
+    r"|=\s|[\d.]{1,40} ?ms\b|ms\b)"
+)
+"""How a line goes on with the statistics of the line above."""
+
+
 class SummaryCollector:
     """Collects the performance summary and the trace averages of one run."""
 
@@ -539,6 +546,8 @@ class SummaryCollector:
         self.metrics: dict[str, dict[str, float]] = {}
         self.averages: list[TraceAverage] = []
         self.block: str | None = None
+        self.above: tuple[str, str] | None = None
+        """Label and text of the statistics of the line above, which may go on in the next."""
 
     @property
     def printed(self) -> bool:
@@ -548,8 +557,8 @@ class SummaryCollector:
     def takes(self, text: str) -> bool:
         """Whether a line is part of a summary, here or on its own."""
         other = SummaryCollector()
-        other.block = self.block
-        other.metrics = {k: dict(v) for k, v in self.metrics.items() if k == self.block}
+        other.block, other.above = self.block, self.above
+        other.metrics = {k: dict(v) for k, v in self.metrics.items()}
         return other.add(text)
 
     def repeats(self, text: str) -> bool:
@@ -564,6 +573,14 @@ class SummaryCollector:
 
     def add(self, text: str) -> bool:
         """Add a line; return whether it was part of a summary."""
+        above, self.above = self.above, None
+        if above is not None and _WRAPPED.match(text):
+            label, before = above
+            known, own = self.metrics[label], _statistics(text[:20_000])
+            if known.keys().isdisjoint(own) and len(before) < 20_000:
+                self.above = (label, f"{before} {text[:20_000]}")
+                self.metrics[label] = known | _statistics(self.above[1])
+                return True
         if text.startswith("Average o"):
             trace = _TRACE.match(text)
             match = trace or _AVERAGE.match(text)
@@ -589,7 +606,7 @@ class SummaryCollector:
         if label in METRICS:
             found = _statistics(rest[:20_000])
             if found:
-                self.metrics[label] = dict(found)
+                self.metrics[label], self.above = dict(found), (label, rest[:20_000])
             return bool(found)
         if label in _TOTALS:
             field, unit = _TOTALS[label]
