@@ -23,16 +23,11 @@ MOST_MEMBERS, MAX_BYTES = 10_000, 2 << 30  # limits of all archives of one comma
 
 MOST_RATIO, RATIO_FROM_BYTES = 300, 16 << 20
 """Packed logs are a tenth to a hundredth of their size; anything that expands more is refused."""
-
-SECONDS, SECONDS_PER_BYTE = 20.0, 1e-7
-"""How long an archive may take: far beyond any that is what it seems."""
+SECONDS, SECONDS_PER_BYTE = 20.0, 1e-7  # how long an archive may take: far beyond any honest one
 
 _MOST_DIRECTORY_BYTES = 64 << 20
-_TAIL_BYTES = (1 << 16) + 98
-"""The end of a zip file's directory is followed by a comment of 64 KiB at most."""
-
-_EARLIEST_S, _LATEST_S = 11 * 365 * 86400.0, 2.0**33
-"""Zip files state 1980 where the time is unknown."""
+_TAIL_BYTES = (1 << 16) + 98  # a zip file's directory is followed by a comment of at most 64 KiB
+_EARLIEST_S, _LATEST_S = 11 * 365 * 86400.0, 2.0**33  # zip files state 1980 for an unknown time
 
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, ValueError, NotImplementedError,

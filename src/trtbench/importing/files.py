@@ -42,7 +42,6 @@ T = TypeVar("T")
 MAX_TEXT_BYTES = 512 * 2**20
 """Larger logs and JSON documents are refused; files of times are read in pieces."""
 MAX_HELD_BYTES = 64 << 20
-_GLOB = re.compile(r"[*?\[]")
 _ROLE = "|".join((
     "export",
     "times|timings?|trace",
@@ -56,11 +55,9 @@ _ROLE = "|".join((
 ))  # fmt: skip
 _BEFORE = re.compile(rf"(?:{_ROLE})(?:[._-]+|\Z)", re.IGNORECASE)
 _AFTER = re.compile(rf"(?:[._-]+|\A)(?:{_ROLE})\Z", re.IGNORECASE)
-_RUN_TOGETHER = re.compile(r"[._-]export(?:Times|Profile|LayerInfo|Output)\Z", re.IGNORECASE)
-_ENDINGS = re.compile(
-    r"\.(?:json|csv|log|txt|md|out|ipynb|html?|cache|int8cache|profile)\Z", re.IGNORECASE
-)
-_MODEL_ENDINGS = re.compile(r"\.(?:engine|plan|trt|onnx|pt|pth)\Z", re.IGNORECASE)
+_RUN_TOGETHER = re.compile(r"[._-]export(?:Times|Profile|LayerInfo|Output)\Z", re.I)
+_ENDINGS = re.compile(r"\.(?:json|csv|log|txt|md|out|ipynb|html?|cache|int8cache|profile)\Z", re.I)
+_MODEL_ENDINGS = re.compile(r"\.(?:engine|plan|trt|onnx|pt|pth)\Z", re.I)
 _KINDS_BY_NAME = {
     "engine_metadata.json": "toolkit-engine-metadata",
     "run_config.json": "toolkit-run-config",
@@ -137,7 +134,7 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
         matches, named = [given], True
         if not given.exists():
             # Path.glob takes no absolute pattern.
-            names = glob.glob(str(given), recursive=True) if _GLOB.search(text) else []  # noqa: PTH207
+            names = glob.glob(str(given), recursive=True) if glob.has_magic(text) else []  # noqa: PTH207
             matches, named = [Path(each) for each in sorted(names)], False
         if not matches:
             raise InputError(f"there is no file or folder {text}", fix="check the spelling")
@@ -255,11 +252,9 @@ def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
     if kind == "log":
         with open(found.path, "rb") as stream:
             text = read_log(stream, where=where)
-        return [
-            FilePart(file=found, slot=_log_slot(run), index=i, of=len(text.runs), value=run,
-                     text=text)
-            for i, run in enumerate(text.runs)
-        ]  # fmt: skip
+        common: dict[str, Any] = {"file": found, "of": len(text.runs), "text": text}
+        runs = enumerate(text.runs)
+        return [FilePart(slot=_log_slot(run), index=i, value=run, **common) for i, run in runs]
     slot, values = kind, list[Any]([None])
     if kind == "times":
         values *= len(rows(found))
@@ -366,7 +361,6 @@ def broken_file(shown: str, kind: str, problem: InputError | OSError, *, named: 
     return Unused(path=shown, kind=kind, reason=said, named=named, broken=True)
 
 
-_WARMUP = re.compile(r"\+ *([\d.]+) *ms warm")
 _REPRODUCED = "the times reproduce the numbers that were printed"
 
 SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")
@@ -387,7 +381,7 @@ _NAMED_BY = {
 
 def warmup_ms_of(run: LogRun) -> float | None:
     """Return the requested warm-up of a run, from its options or its command."""
-    match = _WARMUP.search(run.option("Duration") or "")
+    match = re.search(r"\+ *([\d.]+) *ms warm", run.option("Duration") or "")
     if match:
         return float(match[1])
     given = run.flags.get("--warmUp", "")
@@ -566,29 +560,26 @@ def _join_named(drafts: list[Draft]) -> None:
 
 def _join_builds(drafts: list[Draft]) -> None:
     """Add the log that built an engine to the runs that load it from the path it was saved to."""
-    builds: dict[str, list[FilePart]] = {}
+
+    def made(run: LogRun, verb: str) -> tuple[str | None, ...]:
+        named = run.flags.get(f"--{verb}Engine") or run.option(f"{verb.title()} engine")
+        path = posixpath.normpath(named.replace("\\", "/")) if named else None
+        return path, run.version, run.option("Selected Device") or run.device
+
+    saved: dict[str | None, list[FilePart]] = {}
     for part in (part for draft in drafts for part in draft.parts.values()):
         if part.slot in ("log", "build_log"):
-            builds.setdefault(_engine(part.value, "Save"), []).append(part)
-    for draft in drafts:
-        loaded = _engine(draft.log, "Load") if draft.log is not None else ""
-        for part in (found := builds.get(loaded, [])) if loaded else ():
-            near = [each for each in found if each.file.path.parent == draft.folder] or found
-            # Engines belong to one version and one device: others were saved under the same name.
-            pairs = zip(_made_by(part.value), _made_by(draft.parts["log"].value), strict=True)
-            same = all(one == other or not (one and other) for one, other in pairs)
-            if same and near == [part] and part is not draft.parts["log"]:
-                draft.take(part if part.slot == "build_log" else replace(part, slot="build_log"))
-
-
-def _engine(run: LogRun, verb: str) -> str:
-    """Return the path of the engine that a run loads or saves; empty if there is none."""
-    named = run.flags.get(f"--{verb.lower()}Engine") or run.option(f"{verb} engine") or ""
-    return posixpath.normpath(named.replace("\\", "/")) if named else ""
-
-
-def _made_by(run: LogRun) -> tuple[str | None, str | None]:
-    return run.version, run.option("Selected Device") or run.device
+            saved.setdefault(made(part.value, "save")[0], []).append(part)
+    for draft in (draft for draft in drafts if draft.log is not None):
+        log = draft.parts["log"]
+        mine = made(log.value, "load")
+        found = [each for each in saved.get(mine[0], ()) if mine[0] and each is not log]
+        near = [each for each in found if each.file.path.parent == draft.folder] or found
+        # An engine belongs to one version and one device; several logs may have saved that path.
+        pairs = zip(made(near[0].value, "save"), mine, strict=True) if len(near) == 1 else ()
+        if near and pairs and all(one == other or not (one and other) for one, other in pairs):
+            of_build = near[0].slot == "build_log"
+            draft.take(near[0] if of_build else replace(near[0], slot="build_log"))
 
 
 def _join_folder(drafts: list[Draft]) -> None:

@@ -34,7 +34,6 @@ from trtbench.trtexec.version import number
 _VERSION = re.compile(r"\d{1,2}(?:\.\d{1,4}){0,3}")
 _QUANTITY = re.compile(r"([\d.]+)\s*(GHz|MHz|kHz|Hz|GiB|MiB|KiB|bits)?", re.IGNORECASE)
 _SCALE = {"ghz": 1e9, "mhz": 1e6, "khz": 1e3, "hz": 1.0, "gib": 2.0**30, "mib": 2.0**20}
-_SECONDS = re.compile(r"\s*([\d.]+)\s*s\b")
 
 NOTHING = LogRun(where="", line=1, outcome="passed")
 
@@ -56,8 +55,6 @@ _DECIDING = (
     "--useRuntime", "--weightStreamingBudget", "--allocationStrategy", "--persistentCacheRatio",
 )  # fmt: skip
 """Arguments that change what is timed and are not recorded as a condition."""
-_OF_THE_BUILD = ("typing", "tf32", "precision")
-"""Conditions that are in the log of the build, not in the log of the loaded engine."""
 _OF_TORCH: dict[str, core.Scalar] = {
     "transfers": True, "cuda_graph": False, "cuda_graph_fell_back": False, "spin_wait": True,
     "streams": 1, "protocol": "serve", "typing": "strong",
@@ -324,8 +321,8 @@ def _conditions(
         )
     if "build_log" in draft.parts:
         built = log_conditions.conditions_from_log(draft.parts["build_log"].value)
-        unknown = [key for key in _OF_THE_BUILD if conditions[key].source == "unknown"]
-        conditions |= {key: built[key] for key in unknown}
+        of_build = ("typing", "tf32", "precision")  # the log of a loaded engine does not say them
+        conditions |= {k: built[k] for k in of_build if conditions[k].source == "unknown"}
     if draft.of_torch:
         torch: toolkits.TorchBenchmark = draft.value("torch")
         conditions |= {k: core.Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
@@ -465,14 +462,13 @@ def _spec(
     floor = stated.warmup_s
     if floor is None and warmup_ms:
         floor = warmup_ms / 1e3
-    duration = _SECONDS.match(log.option("Duration") or "")
+    duration = re.match(r"\s*([\d.]+)\s*s\b", log.option("Duration") or "")
     protocol = conditions["protocol"].value
     separate = log.option("Separate profiling")
     allowed = conditions["precision"].value
     words = re.split(r"[+,\s]+", str(allowed).lower()) if allowed else []
     options = {}
-    averages = (log.option("Averages") or "").split(" ")[0]
-    if averages.isdecimal():
+    if (averages := (log.option("Averages") or "").split(" ")[0]).isdecimal():
         options["avg_runs"] = averages
     config: toolkits.RunConfig | None = draft.value("run_config")
     binary = config.trtexec_binary if config else None
@@ -530,8 +526,8 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
     model = ModelRef(path=path, format=SUFFIXES.get(ending, "unknown"))
     if engine is None:
         return model.having(format="torch") if draft.of_torch else model
-    size, modified = engine.size_bytes, engine.modified_iso
-    return model.having(sha256=engine.sha256, size_bytes=size, modified=modified)
+    known = {"size_bytes": engine.size_bytes, "modified": engine.modified_iso}
+    return model.having(sha256=engine.sha256, **known)
 
 
 def _facts(

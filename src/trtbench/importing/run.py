@@ -58,11 +58,8 @@ from trtbench.trtexec.log_values import LogRun, LogText
 from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.trtexec.times import times_json
 
-ORIGIN = "import.json"
-"""The files a run was imported from, with hashes that identify it when imported again."""
-
+ORIGIN = "import.json"  # the files of a run, with hashes that identify it when imported again
 LOG = "trtexec_stdout.log"
-
 _IDENTITY = ("times", "log", "failed_log", "profile", "torch")
 """The roles that identify a run; a new summary does not make another run."""
 
@@ -78,7 +75,6 @@ _COPIES = {
     "profile_metadata": "profile.metadata.json",
     "torch": "bench_pt_result.json",
 }
-_TEXTS = ("build_log", "build_metadata", "profile_metadata")
 
 
 def identity_of(draft: Draft) -> str:
@@ -127,8 +123,8 @@ def _store(made: Run | FailedRun, draft: Draft, *, store: Store, pictures: bool)
             elif slot == "log":  # metadata that stands for a log
                 _copy_text(path, folder / _COPIES["profile_metadata"])
             elif slot in _COPIES and part.of == 1:
-                copy = _copy_text if slot in _TEXTS else shutil.copyfile
-                copy(path, folder / _COPIES[slot])
+                is_text = slot in ("build_log", "build_metadata", "profile_metadata")
+                (_copy_text if is_text else shutil.copyfile)(path, folder / _COPIES[slot])
         if isinstance(kept, Run):
             write_samples(folder, kept.times)
             for name, content in _derived(kept, draft, folder, pictures=pictures):
@@ -205,7 +201,6 @@ def reason_of(part: FilePart, draft: Draft, ready: Sequence[Draft]) -> str:
 
 
 LOOKING = 0.4  # fraction of the work that is spent on reading files, the rest on making runs
-
 NOT_KEPT = "(not kept)"
 
 
@@ -246,8 +241,7 @@ def import_artefacts(
     """Import files, folders and globs as runs; a dry run stores nothing.
 
     Every file is part of a run, or listed as unused with a reason. The same files are not imported
-    twice unless ``again`` is set; known runs only get further tags. ``output`` is a folder for the
-    files that the trtexec evaluation toolkit writes about a single run.
+    twice unless ``again`` is set; known runs only get further tags.
     """
     if store is None and not request.dry_run:
         raise UsageError("importing needs a store", fix="give a store, or use a dry run")
@@ -292,10 +286,8 @@ def _import(
                 if target is not None:
                     known.setdefault(identity, found.record.id)
             except (InputError, OSError) as problem:
-                files = [part.file for part in draft.parts.values()]
-                unused += [
-                    broken_file(file.shown, file.kind, problem, named=file.named) for file in files
-                ]
+                for file in (part.file for part in draft.parts.values()):
+                    unused.append(broken_file(file.shown, file.kind, problem, named=file.named))
     # Every part that belongs to no run is listed, so that no file is dropped silently.
     used = {(p.file.path, p.index) for draft in ready for p in draft.parts.values()}
     used_files = {path for path, _ in used}

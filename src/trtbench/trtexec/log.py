@@ -200,10 +200,7 @@ def _split_lines(text: str) -> Iterator[str]:
 
 
 def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.Pattern[str]] | None:
-    """Return the prefixes of programs whose lines are interleaved; ``None`` for one program.
-
-    A prefix that occurs again after another one is the name of a program, not a time.
-    """
+    """Return the prefixes of programs whose lines are interleaved; ``None`` for one program."""
     repeated: set[str] = set()
     begun: dict[str, bool] = {}
     before = None
@@ -216,7 +213,7 @@ def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.P
         if not re.search(r"\w", name) or len(begun) > MOST_PREFIXES:
             return None  # a program has a name, and not only marks
         if name != before and name in begun:
-            repeated.add(name)
+            repeated.add(name)  # not a time: it occurs again after another prefix
         begun[name] = begun.get(name, False) or _RUN_START.search(begin) is not None
         before = name
     if not 1 < len(repeated) <= MOST_PROGRAMS:
@@ -493,13 +490,8 @@ def banner_from_text(text: str) -> Banner | None:
     if match is None:
         return None
     kind, tool, digits, build, command = match.groups()
-    return Banner(
-        kind=kind,
-        tool=tool.rsplit(".", 1)[-1],
-        version=version_from_digits(digits or ""),
-        build=int(build) if build else None,
-        command=(command or "").strip(),
-    )
+    version, number_of_build = version_from_digits(digits or ""), int(build) if build else None
+    return Banner(kind, tool.rsplit(".", 1)[-1], version, number_of_build, (command or "").strip())
 
 
 class CommandLines:
@@ -525,10 +517,8 @@ class CommandLines:
         return text[: cut.start()].strip() if cut else text
 
 
-_LONGEST_TITLE = 100
+_LONGEST_TITLE, _LONGEST_KNOWN = 100, 250
 _LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
-_LONGEST_KNOWN = 250
-
 _HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
 _PROFILE = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
 _WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
@@ -591,11 +581,8 @@ _CUT_LABELS = frozenset((
     "Total Host", "Total GPU", "Total GPU Compute",
 ))  # fmt: skip
 """Labels whose line was broken, so that the next line would get a wrong label."""
-_OUTCOMES: dict[str, log_values.Outcome] = {
-    "PASSED": "passed",
-    "FAILED": "failed",
-    "WAIVED": "waived",
-}
+_OUTCOMES: dict[str, log_values.Outcome]
+_OUTCOMES = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
 
 
 def read_log(data: BinaryIO | bytes | str, *, where: str) -> log_values.LogText:
@@ -618,13 +605,11 @@ class _LogReader:
         self.runs: list[log_values.LogRun] = []
         self.current = _RunReader(where=where, line=1)
         self.prefixes, self.commands = Prefixes(), CommandLines()
-        self.text_start: int | None = None
-        """The first line of other text after the numbers of the last run."""
+        self.text_start: int | None = None  # first line of other text after the last run's numbers
         self.title: str | None = None
         self.cut = False
         self.devices: dict[int, str] = {}  # devices that headings name, by the level of the heading
-        self.devices_above: set[str] = set()
-        """Devices that are named above the first numbers, for the whole text."""
+        self.devices_above: set[str] = set()  # named above the first numbers, for the whole text
         self.waiting: list[tuple[LogLine, str, int]] = []
         """Lines after the numbers of a run, which belong to the next if that has numbers too."""
 
@@ -689,20 +674,14 @@ class _LogReader:
         del self.waiting[: len(kept)]
 
     def _waiting_start(self) -> int | None:
-        """Return the first line that waits and is not what trtexec prints after its numbers.
-
-        That is a warning, of the same second, or one of few sentences.
-        """
+        """Return the first line that waits and is not what trtexec prints after its numbers."""
         last = self.current.last_stamp
-        starts = (
-            at
-            for line, _, at in self.waiting
-            if line.level == "I"
-            and line.text.strip()
-            and not line.text.startswith(_AFTER_SUMMARY)
-            and (line.stamp != last or line.library)
-        )
-        return next(starts, None)
+        for line, _, at in self.waiting:
+            said = line.level == "I" and line.text.strip()
+            of_another = line.stamp != last or line.library
+            if said and of_another and not line.text.startswith(_AFTER_SUMMARY):
+                return at
+        return None
 
     def next_run(self, line: int) -> None:
         self._keep_waiting()
@@ -805,14 +784,12 @@ class _RunReader:
         self.counts: dict[str, Any] = {}
         self.tf32_stated = self.help_printed = False
         self.last: deque[str] = deque(maxlen=log_values.TAIL)
-        self.command: str | None = None
-        """The command typed above the output; that of a banner has priority."""
+        self.command: str | None = None  # typed above the output; that of a banner has priority
         self.title: str | None = None
         self.device: str | None = None
         self.first_stamp: str | None = None
         self.last_stamp: str | None = None
-        self.closed = False
-        """A code fence ended the excerpt after its numbers: no more lines belong to it."""
+        self.closed = False  # a code fence ended the excerpt: no more lines belong to it
         self.has_summary_heading = False
         self.layer_types: Counter[str] = Counter()
 

@@ -546,8 +546,7 @@ class SummaryCollector:
         self.metrics: dict[str, dict[str, float]] = {}
         self.averages: list[TraceAverage] = []
         self.block: str | None = None
-        self.above: tuple[str, str] | None = None
-        """Label and text of the statistics of the line above, which may go on in the next."""
+        self.above: tuple[str, str] | None = None  # label and text of statistics that may go on
 
     @property
     def printed(self) -> bool:
@@ -576,10 +575,9 @@ class SummaryCollector:
         above, self.above = self.above, None
         if above is not None and _WRAPPED.match(text):
             label, before = above
-            known, own = self.metrics[label], _statistics(text[:20_000])
-            if known.keys().isdisjoint(own) and len(before) < 20_000:
+            if self.metrics[label].keys().isdisjoint(_statistics(text)) and len(before) < 20_000:
                 self.above = (label, f"{before} {text[:20_000]}")
-                self.metrics[label] = known | _statistics(self.above[1])
+                self.metrics[label] |= _statistics(self.above[1])
                 return True
         if text.startswith("Average o"):
             trace = _TRACE.match(text)
@@ -604,8 +602,7 @@ class SummaryCollector:
         if not colon or len(label) > 40:
             return False
         if label in METRICS:
-            found = _statistics(rest[:20_000])
-            if found:
+            if found := _statistics(rest):
                 self.metrics[label], self.above = dict(found), (label, rest[:20_000])
             return bool(found)
         if label in _TOTALS:
@@ -672,12 +669,8 @@ class SummaryCollector:
 @functools.lru_cache(maxsize=16)
 def _statistics(text: str) -> dict[str, float]:
     """Return the statistics in a line by name; cached, as a line is tried before it is added."""
-    pairs = ((name, number(value)) for name, value in _PAIR.findall(text))
-    return {
-        name.removeprefix("percentile(").rstrip(")"): value
-        for name, value in pairs
-        if value is not None
-    }
+    pairs = ((name, number(value)) for name, value in _PAIR.findall(text[:20_000]))
+    return {k.removeprefix("percentile(").rstrip(")"): v for k, v in pairs if v is not None}
 
 
 def _block_of(text: str) -> str | None:

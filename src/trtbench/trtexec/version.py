@@ -39,9 +39,7 @@ def version_key(version: str | None) -> tuple[int, ...] | None:
 
 def number(value: object) -> float | None:
     """Return a finite number or numeric text as a float; anything else is ``None``."""
-    if not isinstance(value, str) and (
-        isinstance(value, bool) or not isinstance(value, (int, float))
-    ):
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     try:
         found = float(value)
