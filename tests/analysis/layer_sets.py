@@ -1,12 +1,14 @@
 """Small engines of our own making: layers as an inspector writes them, with times beside them."""
 
 import json
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from trtbench.core.samples import EngineGraph, LayerProfile, LayerTime
+from trtbench.layers.diff import align
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import LayerTable
+from trtbench.layers.table import Layer, LayerTable
 from trtbench.trtexec.exports import graph_from_json
 
 WORDS = {
@@ -126,3 +128,76 @@ def int8_chain() -> LayerTable:
         ],
         [6, 5, 10, 5, 7, 10],
     )  # fmt: skip
+
+
+Op = tuple[str, list[int], int]  # name, the operations it reads, channels
+Holds = Callable[[Layer], Sequence[object]]  # what a layer computes, the main part first
+
+
+def share_right(a: LayerTable, b: LayerTable, of_a: Holds, of_b: Holds) -> float:
+    """Return the share of layers of A that are aligned with the layer that does their work."""
+    everywhere = {held for layer in b.layers for held in of_b(layer)}
+    found = [
+        of_a(a.layers[index])[0] in {held for each in others for held in of_b(b.layers[each])}
+        for own, others, _ in align(a, b)
+        for index in own
+        if everywhere & set(of_a(a.layers[index])[:1])
+    ]
+    assert len(found) >= 20
+    return sum(found) / len(found)
+
+
+def bottlenecks(blocks: int) -> list[Op]:
+    """Three stages of three convolutions each, added to what came before."""
+    ops: list[Op] = [("/stem/Conv", [-1], 32)]
+    last = 0
+    for block in range(blocks):
+        stage, shortcut, begin = 3 * block // blocks, last, last
+        at, wide = f"/layer{stage}/block{block}", 64 * 2**stage
+        for step, channels in enumerate((wide, wide, 4 * wide)):
+            ops.append((f"{at}/conv{step}/Conv", [begin], channels))
+            begin = len(ops) - 1
+            if step < 2:
+                ops.append((f"{at}/act{step}/Gelu", [begin], channels))
+                begin = len(ops) - 1
+        if block in (0, blocks // 3, 2 * blocks // 3):
+            ops.append((f"{at}/down/Conv", [last], 4 * wide))
+            shortcut = len(ops) - 1
+        ops.append((f"{at}/Add", [begin, shortcut], 4 * wide))
+        last = len(ops) - 1
+    return ops
+
+
+def made_engine(ops: Sequence[Op], draw: random.Random, naming: str) -> tuple[LayerTable, Holds]:
+    """Fuse, order and name operations by chance; also tell what each layer holds."""
+    host: dict[int, int] = {}  # the operation whose layer an operation is in
+    numbers, number = [], 9
+    for op, (name, reads, _) in enumerate(ops):
+        alone = (x for x in reads if "Conv" not in name and sum(x in y[1] for y in ops) == 1)
+        into = [x for x in alone if "Conv" in ops[host[x]][0]]
+        host[op] = host[draw.choice(into)] if into and draw.random() < 0.7 else op
+        number += draw.choice((1, 1, 4))
+        numbers.append(f"{name.split('/')[-1]}_{number}")
+    waiting = {x: [op for op in host if host[op] == x] for x in host.values()}
+    layers: list[dict[str, Any]] = []
+    holds: dict[str, list[int]] = {}
+    while waiting:
+        needs = {x: {host.get(y) for m in waiting[x] for y in ops[m][1]} - {x} for x in waiting}
+        now = draw.choice([x for x in waiting if not needs[x] & waiting.keys()][:2])
+        own = waiting.pop(now)
+        known = {"same": [ops[m][0] for m in own], "number": [numbers[m] for m in own]}
+        other_tool = [f"m/{naming.removeprefix('plain')}{ops[m][0][1:]}" for m in own]
+        name = " + ".join(known.get(naming, other_tool))
+        read = dict.fromkeys(host.get(y, -1) for m in own for y in ops[m][1])
+        source, *also = ((f"t{x}", "fp16") for x in read if x != now)
+        side = 56 // (1 + now * 3 // len(ops))
+        dims, target = (1, ops[now][2], side, side), (f"t{now}", "fp16")
+        if draw.random() < 0.2:
+            reformat = f"Reformatting CopyNode for Input Tensor 0 to {name}"
+            layers.append(other(reformat, "Reformat", source, (f"r{now}", "fp16")))
+            source = (f"r{now}", "fp16")
+        layer = conv(name, source, target, also=also, dims=dims)
+        pointwise = {"LayerType": "PointWise", "ParameterType": "PointWise", "Weights": {}}
+        layers.append(layer if "Conv" in ops[now][0] else layer | pointwise)
+        holds[name] = own
+    return join_layers(None, graph(layers)), lambda layer: holds.get(layer.name, [])

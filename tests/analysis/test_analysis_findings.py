@@ -253,6 +253,7 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence | PairFacts | Found]]] 
     ("H18", None, lambda: changed([100, 500], 1.2, seed=4)),
     ("H20", "warning", lambda: spans(host=1.2, gpu=1.0, enqueue=0.9)),
     ("H20", None, lambda: spans(host=1.1, gpu=1.0, enqueue=0.1)),
+    ("H20", None, lambda: spans(host=1.0, gpu=1.0, enqueue=0.9)),  # the GPU is never idle
     ("H21", "warning", lambda: spans(host=3.2, gpu=1.0, h2d=1.5, d2h=0.5)),
     ("H21", "note", lambda: spans(host=2.0, gpu=1.0, h2d=0.8, d2h=0.1)),
     ("H21", None, lambda: spans(host=1.3, gpu=1.0, h2d=0.1, d2h=0.1)),

@@ -1,10 +1,22 @@
 """The layers of an engine: joined, rated, added up, compared, explained, and expected to be so."""
 
 import math
+import random
 from typing import TypeVar
 
 import pytest
-from layer_sets import conv, fp16_chain, graph, int8_chain, other, profile, table
+from layer_sets import (
+    bottlenecks,
+    conv,
+    fp16_chain,
+    graph,
+    int8_chain,
+    made_engine,
+    other,
+    profile,
+    share_right,
+    table,
+)
 
 from analysis_values import run
 from trtbench.analysis.gate import judge_expectations
@@ -321,10 +333,14 @@ def test_numbered_names_of_another_export_are_aligned_by_place() -> None:
     assert {each.by for each in found.changes} == {"place"}
 
 
-def test_common_sequences_keep_order_and_are_as_long_as_can_be() -> None:
-    assert diff.common_sequence("abcde", "xbxdexx") == [(1, 1), (3, 3), (4, 4)]
-    assert diff.common_sequence("", "abc") == []
-    assert diff.common_sequence("aaa", "aa") == [(0, 0), (1, 1)]
+@pytest.mark.parametrize("naming", [("same", "same"), ("number", "number"), ("plain", "quant_")])
+@pytest.mark.parametrize("seed", range(3))
+def test_layers_meet_their_own_however_fused_and_named(naming: tuple[str, str], seed: int) -> None:
+    """Bottlenecks: residuals added in either branch or alone, in another order."""
+    draw = random.Random(seed)
+    (a, of_a), (b, of_b) = (made_engine(bottlenecks(12), draw, each) for each in naming)
+    assert share_right(a, b, of_a, of_b) >= 0.99
+    assert share_right(b, a, of_b, of_a) >= 0.99
 
 
 def test_why_names_the_layer_that_interrupts_int8() -> None:

@@ -2,14 +2,17 @@
 
 import json
 import math
+import re
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from layer_sets import Holds, share_right
 
 from trtbench.layers.diff import difference, reconcile, why
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import EngineFacts, LayerTable, summarize_precision
+from trtbench.layers.table import EngineFacts, Layer, LayerTable, summarize_precision
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
 
 TREX = "NVIDIA__TensorRT/tools/experimental/trt-engine-explorer/examples/pytorch/resnet/A100"
@@ -102,15 +105,6 @@ def test_changes_add_up_to_the_difference_of_the_files(
     assert found.explained > 0.99 or two == "qat"
 
 
-def test_convolutions_of_two_exports_meet_by_place(trex: dict[str, Files]) -> None:
-    """Node names only count and differ between the files; weights tell whether it is right."""
-    a, b = trex["fp16"].table, trex["qat"].table
-    for change in difference(a, b).changes:
-        if change.role == "compute" and len(change.a) == len(change.b) == 1:
-            left, right = a.layers[change.a[0]], b.layers[change.b[0]]
-            assert left.weights == right.weights, (left.name, right.name)
-
-
 def test_int8_resnet_of_8_6_0_stayed_fp16_but_for_one_layer(resnet: dict[str, Files]) -> None:
     truth = summarize_precision(resnet["int8"].table, asked="int8")
     types = {each.name: each.layers for each in truth.types}
@@ -151,3 +145,44 @@ def test_myelin_s_attention_meets_the_kernels_it_replaces(beside: Path) -> None:
     ]
     assert len(attention) == 12
     assert all((len(each.a), len(each.b)) == (1, 3) for each in attention)
+
+
+def read(path: Path, precision: str) -> LayerTable:
+    """Read layer information of TREx: ``resnet``, or with the way of its quantization."""
+    quantized = "" if precision.startswith("fp") else f"-{precision}"
+    path = path / precision / f"resnet{quantized}.onnx.engine.graph.json"
+    return join_layers(None, graph_from_json(path.read_bytes(), where=str(path)))
+
+
+def keras_node(layer: Layer) -> list[str]:
+    """``quant_conv2_block1_0_conv/…`` does what ``conv2_block1_0_conv/…`` does."""
+    computing = layer.role == "compute"
+    return re.findall(r"(conv\d_block\d_\d_conv|avg_pool)/", layer.name)[:computing]
+
+
+def convolutions_in_order(table: LayerTable) -> Holds:
+    """An old PyTorch export numbers nodes in the order of the model's code."""
+
+    def numbers(layer: Layer) -> list[int]:
+        return [int(x) for x in re.findall(r"\b(?:Conv|Gemm)_(\d+)", layer.name)]
+
+    every = sorted(x for each in table.layers if each.role == "compute" for x in numbers(each))
+    return lambda layer: [every.index(x) for x in numbers(layer) if layer.role == "compute"]
+
+
+@pytest.mark.parametrize(("one", "two"), [*combinations(("fp32", "fp16", "qat"), 2)])
+def test_a_resnet_of_keras_meets_its_own_by_nodes(beside: Path, one: str, two: str) -> None:
+    """QAT adds residuals in the other branch than FP16: the convolution decides, not the Add."""
+    folder = TREX.replace("pytorch/resnet/A100", "tensorflow/resnet/RTX-3090")
+    a, b = (read(beside / folder, each) for each in (one, two))
+    assert share_right(a, b, keras_node, keras_node) == 1
+    added = [each for each in difference(a, b).only_in("b") if each.role == "compute"]
+    assert not added
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [*combinations(("fp32", "fp16", "qat", "qat-residual", "qat-residual-qgap"), 2)]
+)
+def test_a_numbered_resnet_meets_its_own_by_place(beside: Path, one: str, two: str) -> None:
+    a, b = (read(beside / TREX, each) for each in (one, two))
+    assert share_right(a, b, convolutions_in_order(a), convolutions_in_order(b)) == 1

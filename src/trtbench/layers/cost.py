@@ -28,10 +28,8 @@ WEIGHT_TYPES = {
     "fp8": "fp8", "int4": "int4", "fp4": "fp4",
 }  # fmt: skip
 """Types of weights, by the inspector's name for them."""
-_PRODUCTS = ("gemm", "MatrixMultiply")
 _RUNTIME_SUFFIXES = re.compile(r"^fused |_nchwc$|_nhwc$|_quant$|_token_\d+$")
 _RUNTIME_PREFIXES = re.compile(r"^(?:Fused|QLinear|Nhwc)+")
-MAX_FUSED_NODES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +54,7 @@ class NodeCosts:
         kind = _RUNTIME_PREFIXES.sub("", kind)
         found: list[str] = []
         node = self.producers.get(name)
-        while node is not None and len(found) < MAX_FUSED_NODES:
+        while node is not None and len(found) < 8:
             found.append(node.name)
             if node.op == kind:
                 return tuple(reversed(found))
@@ -101,7 +99,7 @@ def flops_of(
     if found is not None or info is None:
         return found
     dims = info.outputs[0].dimensions if info.outputs else ()
-    if info.type in _PRODUCTS:  # 2 per output element and element of a row
+    if info.type in ("gemm", "MatrixMultiply"):  # 2 per output element and element of a row
         row = info.inputs[0].dimensions if info.inputs else ()
         return 2 * math.prod(dims) * row[-1] if row and dims and min(*row, *dims) > 0 else None
     if "ConvKernel" in info.extra or (info.type or "").startswith("CaskDeconv"):

@@ -1,12 +1,13 @@
 """Compare two engines: which layers do the same work, and which got slower or faster.
 
-Layers are aligned by ONNX nodes, then by name, then by their position between layers that are
-already aligned; one layer may correspond to several. Numbered names (``Conv_12``) are only used if
-most of them are in both engines: another export numbers its nodes differently.
+Layers are aligned by ONNX nodes (products first), then by name, then by shape, weights, source and
+order; one layer may correspond to several. Numbered names (``Conv_12``) are only used if most of
+them are in both engines: another export numbers its nodes differently.
 """
 
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -42,17 +43,16 @@ _FAMILIES = {
     "pooling": "pooling", "pointwise": "pointwise", "elementwise": "pointwise",
 }  # fmt: skip
 _NUMBERED = re.compile(r"^[A-Za-z]+_\d+$")  # ``Conv_12``: another export numbers differently
+_QUANT = re.compile(r"(?:(?<=/)|^)quant_|_quant(?:ized)?(?=[/_]|$)")  # added by quantization tools
+_QUANTIZES = re.compile(r"Quantize|QuantLinear|_quantizer\b")
+_PRODUCT = re.compile(r"(?:Conv|MatMul|Gemm|Einsum|Dense)[^/]*$")
 _CLAMPS = ("Relu", "Clip", "LeakyRelu")  # often fused into kernels whose names omit them
 
 By = Literal["origin", "name", "place", "none"]
 
-MIN_SHARED_NAMES = 0.5  # share of numbered names in both engines, below which none is used
-MAX_LAYERS_PER_NODE = 8  # a node in more layers does not align them (shapes, constants)
-MAX_GAP_LAYERS = 6  # unaligned layers between the same neighbours that are aligned as a group
 MAX_CELLS = 60_000_000  # largest table for sequence alignment: 7 700 by 7 700 layers, 120 MB
 MIN_GAIN = 1.02  # smaller speed-ups do not count
 NO_FACTS = EngineFacts()
-MIN_COMMON_WORK = 0.1  # engines with a smaller share of aligned layers are different networks
 
 
 def main_operators(layer: Layer) -> tuple[str, ...]:
@@ -67,13 +67,13 @@ class _Alignment:
 
     def __init__(self, a: LayerTable, b: LayerTable) -> None:
         self.tables = (a, b)
-        self.pairs: list[tuple[Sequence[int], Sequence[int], By]] = []
+        self.pairs: list[tuple[list[int], list[int], By]] = []
         self.pair_of: tuple[dict[int, int], dict[int, int]] = ({}, {})
 
     def add(self, a: Sequence[int], b: Sequence[int], by: By) -> None:
         for taken, members in zip(self.pair_of, (a, b), strict=True):
             taken.update(dict.fromkeys(members, len(self.pairs)))
-        self.pairs.append((a, b, by))
+        self.pairs.append(([*a], [*b], by))
 
     def compute_layers(self, side: int) -> list[Layer]:
         return [layer for layer in self.tables[side].layers if layer.role == "compute"]
@@ -91,8 +91,8 @@ class _Alignment:
             for layer in self.compute_layers(side):
                 ends = myelin_ends(layer.name)
                 between = nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
-                for node in between or layer.nodes:
-                    if "QuantizeLinear" not in node:
+                for node in dict.fromkeys(_QUANT.sub("", x) for x in between or layer.nodes):
+                    if not _QUANTIZES.search(node):
                         holding.setdefault(node, []).append(layer.index)
         distrusted = _unrelated_names(*holders)
         offset = len(self.tables[0].layers)
@@ -105,13 +105,14 @@ class _Alignment:
             return index
 
         linked: set[int] = set()
-        for node, one in holders[0].items():
-            other = holders[1].get(node)
-            if other is None or node in distrusted:
+        for node, one in sorted(holders[0].items(), key=lambda each: not _PRODUCT.search(each[0])):
+            other = [offset + index for index in holders[1].get(node, ())]
+            if not other or node in distrusted or max(len(one), len(other)) > 8:
+                continue  # a node in many layers does not align them (shapes, constants)
+            # A convolution decides, not the Add that another engine fuses into the other branch.
+            if not (_PRODUCT.search(node) or linked.isdisjoint(one) or linked.isdisjoint(other)):
                 continue
-            if max(len(one), len(other)) > MAX_LAYERS_PER_NODE:
-                continue
-            members = [*one, *(offset + index for index in other)]
+            members = [*one, *other]
             for each in members:
                 parent[root(each)] = root(members[0])
             linked.update(members)
@@ -135,27 +136,53 @@ class _Alignment:
                 self.add([layer.index], [same.pop()], "name")
 
     def align_by_position(self) -> None:
-        """Align remaining layers of the same kind and shape, consistent with existing pairs."""
+        """Align products of the same shape, weights and source in order, then what is between."""
+        looks: tuple[dict[int, tuple[object, ...]], dict[int, tuple[object, ...]]] = ({}, {})
+        for table, found in zip(self.tables, looks, strict=True):
+            source = {end: begin for begin, end, _ in reversed(edges_of(table))}  # first input
+            fed: dict[int, int | None] = {}
+            for layer in table.layers:
+                kind, at = (layer.kind or "").lower(), source.get(layer.index)
+                at = at if at is None or is_weighted(table.layers[at]) else fed[at]
+                fed[layer.index] = at  # the nearest product before it
+                shape: object = re.sub(r"\d+", "#", layer.name)
+                if layer.shape_out is not None:  # without the batch
+                    shape = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
+                before = None if at is None else found[at][1]
+                found[layer.index] = _FAMILIES.get(kind, kind) or None, shape, layer.weights, before
+        # How much of a look must agree, and whether pairs of products may cross others.
+        for detail, crossing in ((4, False), (4, True), (3, True), (2, False)):
+            if detail == 2:
+                self.join_fused()
+            pick = self.unaligned if crossing else self.compute_layers
+            sides = [[x for x in pick(side) if detail == 2 or is_weighted(x)] for side in (0, 1)]
+            tokens = [
+                [taken.get(x.index, look[x.index][:detail]) for x in layers]
+                for taken, look, layers in zip(self.pair_of, looks, sides, strict=True)
+            ]
+            for left, right in common_sequence(*tokens):
+                one, other = sides[0][left].index, sides[1][right].index
+                if one not in self.pair_of[0] and other not in self.pair_of[1]:
+                    self.add([one], [other], "place")
 
-        def signature(layer: Layer) -> tuple[object, ...]:
-            """Return family and output shape without batch, else the name without numbers."""
-            if layer.shape_out is None:
-                return (re.sub(r"\d+", "#", layer.name),)
-            kind = (layer.kind or "").lower()
-            dims = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
-            return _FAMILIES.get(kind, kind) or None, dims
-
-        if not self.unaligned(0, computing=True) or not self.unaligned(1, computing=True):
-            return
-        sides = [self.compute_layers(side) for side in (0, 1)]
-        tokens = [
-            [taken.get(layer.index, signature(layer)) for layer in layers]
-            for taken, layers in zip(self.pair_of, sides, strict=True)
-        ]
-        for left, right in common_sequence(*tokens):
-            one, other = sides[0][left].index, sides[1][right].index
-            if one not in self.pair_of[0] and other not in self.pair_of[1]:
-                self.add([one], [other], "place")
+    def join_fused(self) -> None:
+        """Add layers to the pair of their source if its other side alone has their operators."""
+        for side, table in enumerate(self.tables):
+            pair_of, passed = self.pair_of[side], dict[int, int]()
+            for begin, end, _ in edges_of(table):
+                pair, layer = pair_of.get(begin, passed.get(begin)), table.layers[end]
+                if pair is None or end in pair_of:
+                    continue
+                one, other = (
+                    Counter(x for i in own for x in each.layers[i].operators)
+                    for own, each in zip(self.pairs[pair][:2], self.tables, strict=True)
+                )
+                missing = other - one if side == 0 else one - other
+                if layer.role != "compute":
+                    passed[end] = pair
+                elif layer.operators and Counter(layer.operators) <= missing:
+                    self.pairs[pair][:2][side].append(end)
+                    pair_of[end] = pair
 
     def align_gaps(self) -> None:
         """Align groups of remaining layers between the same neighbours: their fusion changed."""
@@ -175,13 +202,12 @@ class _Alignment:
             right = runs[1].get(ends, [])
             if ends == (-1, -1) or not right:
                 continue  # without any neighbour the position says nothing
-            few = max(len(left), len(right)) <= MAX_GAP_LAYERS
             # A single Myelin region replaces all layers of the other engine at its position.
             alone = any(
                 len(own) == 1 and myelin_ends(table.layers[own[0]].name) is not None
                 for own, table in zip((left, right), self.tables, strict=True)
             )
-            if few or alone:
+            if max(len(left), len(right)) <= 6 or alone:
                 self.add(left, right, "place")
 
     def align_reformats(self) -> None:
@@ -200,7 +226,7 @@ class _Alignment:
                 self.add([one], [other], "place")
 
 
-def align(a: LayerTable, b: LayerTable) -> list[tuple[Sequence[int], Sequence[int], By]]:
+def align(a: LayerTable, b: LayerTable) -> list[tuple[list[int], list[int], By]]:
     """Align two engines: lists of layer indices of both; every layer is in exactly one pair."""
     sides = _Alignment(a, b)
     sides.align_by_origin()
@@ -220,15 +246,14 @@ def _unrelated_names(a: Iterable[str], b: Iterable[str]) -> set[str]:
     """Return the numbered names, if too few are on both sides to be of the same export."""
     left, right = ({n for n in side if _NUMBERED.match(n.split(" + ")[0])} for side in (a, b))
     smaller = min(len(left), len(right))
-    return left | right if len(left & right) < MIN_SHARED_NAMES * smaller else set()
+    return left | right if len(left & right) < 0.5 * smaller else set()
 
 
 def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Return index pairs of a longest common subsequence; very long inputs match only at ends."""
-    begin = 0
+    begin = end = 0
     while begin < min(len(a), len(b)) and a[begin] == b[begin]:
         begin += 1
-    end = 0
     while end < min(len(a), len(b)) - begin and a[-1 - end] == b[-1 - end]:
         end += 1
     codes: dict[Hashable, int] = {}
@@ -365,7 +390,7 @@ def difference(
         abs(each.delta_s) for each in changes if each.by != "none" or each.role in CONVERSIONS
     )
     work = [each for each in changes if each.role == "compute"]
-    related = sum(each.by != "none" for each in work) >= MIN_COMMON_WORK * len(work)
+    related = sum(each.by != "none" for each in work) >= 0.1 * len(work)
     lacks = {name: table.lacks for name, table in (("A", a), ("B", b)) if table.lacks}
     if not related:
         asked = "kinds and shapes would align more" if lacks else "are these different networks?"
@@ -511,33 +536,22 @@ def rows_from_groups(groups: Iterable[Group], *, by: str) -> list[Row]:
 
 def rows_from_diff(diff: EngineDiff) -> list[Row]:
     """Return one row per change, with the values of both engines."""
-    timed = diff.delta_s is not None
-    return [
-        {
-            "name_a": change.name_a,
-            "name_b": change.name_b,
-            "aligned_by": change.by,
-            "role": change.role,
-            "precision_a": change.precision_a,
-            "precision_b": change.precision_b,
-            "layers_a": len(change.a),
-            "layers_b": len(change.b),
-            "a_s": change.a_s if diff.a_s is not None and change.a else None,
-            "b_s": change.b_s if diff.b_s is not None and change.b else None,
-            "delta_s": change.delta_s if timed else None,
-            "changed": ", ".join(change.changed) or None,
-        }
-        for change in diff.changes
-    ]
+    rows = []
+    for each in diff.changes:
+        row: Row = {"name_a": each.name_a, "name_b": each.name_b, "aligned_by": each.by}
+        row |= {"role": each.role, "precision_a": each.precision_a, "precision_b": each.precision_b,
+                "layers_a": len(each.a), "layers_b": len(each.b)}  # fmt: skip
+        row["a_s"] = each.a_s if diff.a_s is not None and each.a else None
+        row["b_s"] = each.b_s if diff.b_s is not None and each.b else None
+        row["delta_s"] = each.delta_s if diff.delta_s is not None else None
+        rows.append({**row, "changed": ", ".join(each.changed) or None})
+    return rows
 
 
 CauseCode = Literal[
     "interruption", "precision", "reformat", "fusion", "memory", "kernel", "rest", "added",
     "enqueue",
 ]  # fmt: skip
-
-MEMORY_CEILING = 0.6  # share of the peak bandwidth from which memory is the limit; copies reach 0.8
-MAX_EVIDENCE = 3
 
 
 class Cause(Value, frozen=True, kw_only=True):
@@ -557,8 +571,7 @@ class Cause(Value, frozen=True, kw_only=True):
 
 def interruptions(table: LayerTable) -> dict[int, int]:
     """Map unquantized layers between quantized ones, and conversions around them, to the layer."""
-    before: list[set[int]] = [set() for _ in table.layers]
-    after: list[set[int]] = [set() for _ in table.layers]
+    before, after = ([set[int]() for _ in table.layers] for _ in range(2))
     for begin, end, _ in edges_of(table):
         after[begin].add(end)
         before[end].add(begin)
@@ -601,8 +614,8 @@ def _layer_causes(
         if "fusion" in change.changed and len(change.b) > len(change.a):
             return "fusion"
         slowest = max(layers, key=lambda each: each.seconds, default=None)
-        if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= MEMORY_CEILING:
-            return "memory"
+        if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= 0.6:
+            return "memory"  # at its ceiling: copies reach 0.8 of the peak
         return "kernel" if change.b_s > change.a_s else "rest"
 
     def shown(change: Change, code: CauseCode) -> str:
@@ -652,7 +665,7 @@ def _layer_causes(
             seconds=total,
             layers=tuple(names),
             nodes=layer.nodes if layer else (),
-            evidence=tuple(shown(change, code) for change, s in own[:MAX_EVIDENCE] if s > 0),
+            evidence=tuple(shown(change, code) for change, s in own[:3] if s > 0),
             try_=remedy,
             command=command,
         )

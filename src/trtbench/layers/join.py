@@ -39,7 +39,6 @@ _ROLES: dict[str, tables.Role] = {
     "constant": "constant", "noop": "nothing", "shape_call": "nothing", "shape": "nothing",
     "memcpy": "copy",
 }  # fmt: skip
-_REFORMATS = ("reformat", "myelinreformat", "cast", "quantize", "dequantize")
 _REFORMATTER = re.compile(r" (?:in|out)put reformatter \d+$")  # until TensorRT 8.2
 _REGION = re.compile(r"_(myl\d+)_\d+$")
 _OPERATOR = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9]*?)(?:_\d+)?$")
@@ -66,7 +65,8 @@ def _role(name: str, info: LayerInfo | None) -> tables.Role:
     if kind in _ROLES:
         return _ROLES[kind]
     named = tables.target_of_reformat(name) or _REFORMATTER.search(name)
-    if kind not in _REFORMATS and (kind or not named):
+    changes = kind in ("reformat", "myelinreformat", "cast", "quantize", "dequantize")
+    if not changes and (kind or not named):
         return "compute"
     taken, given = _edge_types(info)
     if taken and given and taken != given:
@@ -148,7 +148,6 @@ def type_from_tactic(tactic: str | None) -> str | None:
 
 
 DETAILED = "--profilingVerbosity=detailed"
-SAME_ENGINE = 0.9  # of the timed layers must be in the layer information of the same engine
 
 
 def join_layers(
@@ -162,7 +161,7 @@ def join_layers(
     notes: list[str] = []
     if graph is not None and times:
         shared = Counter(info.name for info in graph.layers) & Counter(each.name for each in times)
-        if shared.total() < SAME_ENGINE * len(times):
+        if shared.total() < 0.9 * len(times):
             notes.append(
                 "profile and layer information are of different engines and were not joined: "
                 f"only {shared.total()} of {len(times)} timed layers are among the "

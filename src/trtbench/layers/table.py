@@ -443,8 +443,6 @@ def facts_from_run(run: Run) -> EngineFacts:
 BOX_W, BOX_H = 200.0, 34.0
 GAP_X, GAP_Y = 18.0, 22.0
 COLUMN_GAP = 90.0
-SORTING_PASSES = 4
-ASPECT_RATIO = 1.7  # intended width over height of the drawing
 NOT_DRAWN = ("constant", "nothing")  # roles without a kernel; edges bypass them
 
 
@@ -496,7 +494,7 @@ def place_layers(table: LayerTable) -> Placement:
         rows[ranks[index]].append(index)
     # Sort each rank by the mean position of its neighbours above, then below, a few times.
     at = {index: float(place) for row in rows for place, index in enumerate(row)}
-    for sweep in range(SORTING_PASSES):
+    for sweep in range(4):
         steps = above if sweep % 2 == 0 else below
         for row in rows if sweep % 2 == 0 else reversed(rows):
             if len(row) > 1:
@@ -506,9 +504,9 @@ def place_layers(table: LayerTable) -> Placement:
     # Wrap ranks into columns, each as wide as its widest rank, and centre ranks in them.
     step_x, step_y = BOX_W + GAP_X, BOX_H + GAP_Y
     widest = max((len(row) for row in rows), default=1)
-    typical = len(shown) / max(1, len(rows))
+    typical = len(shown) / max(1, len(rows))  # the drawing is about 1.7 times as wide as high
     column_w = step_x * max(1.0, min(widest, 2 * typical)) + COLUMN_GAP
-    high = max(8, math.ceil(math.sqrt(len(rows) * column_w / (ASPECT_RATIO * step_y))))
+    high = max(8, math.ceil(math.sqrt(len(rows) * column_w / (1.7 * step_y))))
     corners: dict[int, tuple[float, float]] = {}
     left = 0.0
     for first in range(0, len(rows), high):

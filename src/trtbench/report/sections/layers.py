@@ -6,6 +6,8 @@ For the output of ``trtbench profile`` and ``diff`` and for reports.
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+from msgspec.structs import asdict
+
 from trtbench.core.run import Run
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.core.units import (
@@ -42,10 +44,6 @@ ORDER = 60
 TOP = 30
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
-UNMET_SHOWN = 5
-DIFF_COLUMNS = ("a_s", "b_s", "whole", "delta_s", "explained")
-WHY_COLUMNS = ("baseline_s", "candidate_s", "expected_s", "gain", "shortfall_s", "gains_s",
-               "unexplained_s")  # fmt: skip
 CAUSE_COLUMNS = ("code", "title", "explains_s", "share", "layers", "nodes", "evidence")
 MIN_CAUSE_SHARE = 0.01  # minimum share of the difference for a cause to be shown
 
@@ -251,10 +249,10 @@ def _precision_blocks(truth: PrecisionSummary) -> Iterator[doc.Block]:
     if pairs:
         yield doc.key_values("precision", pairs)
     if truth.unmet:
-        asked, more = truth.unmet[0], len(truth.unmet) - UNMET_SHOWN
+        asked, more = truth.unmet[0], len(truth.unmet) - 5
         names = "; ".join(
             f"{each.name} ({each.got}, {text_from_duration(each.seconds)})"
-            for each in truth.unmet[:UNMET_SHOWN]
+            for each in truth.unmet[:5]
         )
         tail = f"; and {more} more" if more > 0 else ""
         yield doc.Text(
@@ -330,7 +328,7 @@ def document_from_diff(
         data={
             "a": labels[0],
             "b": labels[1],
-            **{name: getattr(diff, name) for name in DIFF_COLUMNS},
+            **{x: getattr(diff, x) for x in ("a_s", "b_s", "whole", "delta_s", "explained")},
             "changes": engine_diff.rows_from_diff(diff)[:top],
             "notes": list(notes),
         },
@@ -420,7 +418,7 @@ def document_from_why(
             "baseline": labels[0],
             "candidate": labels[1],
             "whole": found.diff.whole,
-            **{name: getattr(found, name) for name in WHY_COLUMNS},
+            **{x: y for x, y in asdict(found).items() if x not in ("causes", "diff")},
             "causes": [
                 {
                     **{name: getattr(each, name) for name in CAUSE_COLUMNS},
