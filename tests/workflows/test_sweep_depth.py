@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from test_watched_runs import NVML
 from gpu_standin import plan_bytes
 from trtbench.cli import run as cli
 from trtbench.store.directory import read_record
+from trtbench.tasks import _images
 
 TESTS = Path(__file__).resolve().parents[1]
 FALLING = (
@@ -58,6 +60,31 @@ def test_one_table_and_the_pictures_of_all_models(
     assert cli(["sweep", "--resume", "out", "--format", "none"]) == 0
     again = json.loads((place / "out" / "results.json").read_text())["rows"]
     assert [row["runs"] for row in again] == [row["runs"] for row in rows]
+
+
+def test_pictures_and_findings_are_of_all_rounds(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The FPS in the picture are those of the table, and three rounds are not one launch."""
+    depth_data(place / "depth", count=2)
+    for name in ("fp16", "int8"):
+        depth_network(place / f"{name}.onnx", power=0.5 if name == "int8" else 1.0)
+    titles: list[str] = []
+    draw = _images.draw_image
+
+    def spy(*given: Any, **more: Any) -> None:
+        titles.append(given[2])
+        draw(*given, **more)
+
+    monkeypatch.setattr(_images, "draw_image", spy)
+    words = ["fp16.onnx", "int8.onnx", "--task", "depth", "--data", "depth/images", "--gt",
+             "depth/truth", "--normalize", "none", "--rounds", "3", "--format", "none"]  # fmt: skip
+    assert cli(["sweep", *words, *SHORT, "-o", "out"]) == 0
+    rows = json.loads((place / "out" / "results.json").read_text())["rows"]
+    shown = [text.splitlines()[1] for text in titles if "FPS" in text]
+    fps = [text.split(", ")[1].removesuffix(" (mean)") for text in shown]
+    assert fps == [f"{row['items']:.4g} FPS" for row in rows]
+    assert not [each for row in rows for each in row["findings"] if each.startswith("H14")]
 
 
 def test_one_image_is_what_speed_is_measured_on(place: Path) -> None:

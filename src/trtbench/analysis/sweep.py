@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from trtbench.analysis.summary import ColumnSummary, Summary
 from trtbench.core.conditions import Condition, Content, holds, unknown_names
 from trtbench.core.metrics import PERCENTILES, Better, Metric, metric
-from trtbench.core.run import Finding, Interval, Scalar, Score
+from trtbench.core.run import Finding, Scalar, Score
 from trtbench.core.spec import Value
 
 ACCURACY = "top1"
@@ -62,14 +62,6 @@ class SweepRow(Value, frozen=True, kw_only=True):
     @property
     def head(self) -> ColumnSummary | None:
         return self.column(self.summary.headline) if self.summary else None
-
-    @property
-    def headline(self) -> str | None:
-        return self.summary.headline if self.summary else None
-
-    @property
-    def interval(self) -> Interval | None:
-        return self.summary.interval if self.summary else None
 
     @property
     def label(self) -> str:

@@ -44,6 +44,8 @@ OUTPUT, ELSEWHERE = "Output", "Elsewhere"
 MAIN, BUILDING = "Options", "Building"
 GROUPS = (MAIN, MODEL, BUILDING, MEASURING, GPU, OUTPUT, ELSEWHERE)
 """Groups of options in the help of a command, in their order; a verb's own are in the first."""
+SWITCHES = {**dict.fromkeys(("on", "yes", "true", "1"), True),
+            **dict.fromkeys(("off", "no", "false", "0"), False)}  # fmt: skip
 COMMON = ("runtime", "shapes", "batch", "device", "duration", "launches", "protocol",
           "cuda_graph", "explain", "as_json")  # fmt: skip
 """Fields of several verbs that are in the first group, because they matter most."""
@@ -371,6 +373,24 @@ def profiles_from_flags(flags: Iterable[str]) -> list[dict[str, tuple[int, ...]]
                 profiles.append({})
             next(each for each in profiles if name not in each)[name] = dims
     return profiles
+
+
+def read_scalar(field: RequestField, value: Scalar) -> Any:
+    """Return a value as the type of its field: ``off`` is false, or no telemetry, or a choice."""
+    word = str(value).lower()
+    if isinstance(value, bool) and field.type is not bool:  # as YAML reads on and off
+        word = value = "on" if value else "off"
+    if field.type is bool and word in SWITCHES:
+        return SWITCHES[word]
+    if field.type is int and re.fullmatch(r"-?\d+", word, re.ASCII):
+        return int(word)
+    if field.type in (bool, int):
+        what, fix = ("not an integer", 1) if field.type is int else ("neither on nor off", "on")
+        raise UsageError(f"{field.name}={value} is {what}", fix=f"{field.name}={fix}")
+    bare = field.about.bare if isinstance(field.about, Option) else None
+    if word in field.choices or bare is None or word not in ("on", "off"):
+        return str(value) if field.type is str else value
+    return bare if word == "on" else None  # such as --telemetry without a time
 
 
 def words_from_text(value: str | Sequence[str]) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ from trtbench.requests.fields import (
     fields_of,
     option,
     output_path,
+    read_scalar,
     seconds,
 )
 
@@ -186,10 +187,7 @@ class BuildRequest(RecipeFields, PythonFields, ConversionTimeoutFields, WaitFiel
 
 def build_settings(pairs: Pairs) -> dict[str, Any]:
     """Return the fields of a build from pairs such as ``workspace=4GiB``."""
-    import msgspec
-
     known = {each.name: each for each in fields_of(RecipeFields) if isinstance(each.about, Option)}
-    words = {"on": "true", "yes": "true", "off": "false", "no": "false"}
     found: dict[str, Any] = {}
     for key, value in pairs.items():
         text, field = str(value), known.get(key.replace("-", "_"))
@@ -200,17 +198,8 @@ def build_settings(pairs: Pairs) -> dict[str, Any]:
         kind = field.about.kind
         if kind is not None and kind.read is not None:
             found[field.name] = kind.read((text,))
-        elif field.type is bool or field.type is int:
-            try:
-                text = words.get(text.lower(), text)
-                found[field.name] = msgspec.convert(text, field.type, strict=False)
-            except msgspec.ValidationError:
-                is_switch = field.type is bool
-                what = "neither on nor off" if is_switch else "not an integer"
-                fix = f"{field.name}={'on' if is_switch else 1}"
-                raise UsageError(f"{field.name}={value} is {what}", fix=fix) from None
         else:
-            found[field.name] = (text,) if field.item is not None else text
+            found[field.name] = (text,) if field.item is not None else read_scalar(field, text)
     return found
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,7 @@ from trtbench.models.inputs import is_open
 from trtbench.models.onnx_model import input_specs, load_onnx
 from trtbench.models.torch_models import is_library_model
 from trtbench.requests import measure
-from trtbench.requests.fields import File, Option, fields_of
+from trtbench.requests.fields import File, Option, fields_of, read_scalar
 from trtbench.requests.measure import BenchRequest, SweepRequest, scalars
 from trtbench.requests.models import RecipeFields, build_settings
 from trtbench.tasks import TASKS
@@ -39,11 +40,11 @@ EngineShapes = Literal["static", "dynamic"]
 Dims = Mapping[str, Scalar]
 Shapes = dict[str, tuple[int, ...]]
 
-FLAGS = tuple(
-    field.name
+FLAGS = {
+    field.name: field
     for field in fields_of(BenchRequest)
     if isinstance(field.about, Option) and field.about.axis
-)
+}
 """Flags of ``trtbench bench`` that can be an axis of a sweep."""
 PREFIXES = ("opt.", "build.", "shape.")
 """Options of the runtime, fields of a build (``build.optimization_level``), dimensions."""
@@ -205,10 +206,8 @@ def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
     axes = ("models", *AXES, "input_shape")
     plain = {key: as_list(value) if key in axes else value for key, value in table.items()}
     if isinstance(options := plain.get("options", {}), Mapping):
-        loading = {key: plain.pop(key) for key in SOURCE if key in plain}
-        switches = {k: ("on" if v else "off") if isinstance(v, bool) else v
-                    for k, v in loading.items()}  # fmt: skip
-        every = {**{f"opt.{key}": value for key, value in switches.items()}, **flatten(options)}
+        loading = {f"opt.{key}": plain.pop(key) for key in SOURCE if key in plain}
+        every = {**loading, **flatten(options)}
         plain["options"] = {key: as_list(value) for key, value in every.items()}
     try:
         matrix = msgspec.convert(plain, type=Matrix)
@@ -221,8 +220,29 @@ def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
             if "unknown field" in reason
             else "docs/sweep.md describes each key",
         ) from None
+    read = partial(_read_value, where=where)
+    matrix = matrix.having(
+        options={k: tuple(dict.fromkeys(read(k, v) for v in x)) for k, x in matrix.options.items()},
+        exclude=tuple({k: read(k, v) for k, v in each.items()} for each in matrix.exclude),
+    )
     check_matrix(matrix, where=where)
     return matrix
+
+
+def _read_value(name: str, value: Any, where: str) -> Scalar:
+    """Return a value of an axis as its field reads it, a switch as on or off."""
+    prefix, _, key = name.partition(".")
+    try:
+        if name in FLAGS:
+            value = read_scalar(FLAGS[name], value)
+            BenchRequest(model=name, **{name: value})
+        elif prefix == "build" and key not in SET_BY_SWEEP:
+            RecipeFields(**build_settings({key: str(value)}))
+    except errors.UsageError as problem:
+        message = f"{where}: {name} = {value}: {problem.message}"
+        fix = (problem.fix or "").replace(f"--{name.replace('_', '-')} ", f"--axis {name}=")
+        raise errors.UsageError(message, facts=problem.facts, fix=fix or None) from None
+    return ("on" if value else "off") if value is None or isinstance(value, bool) else value
 
 
 def _read_table(path: Path) -> Mapping[str, object]:
@@ -244,7 +264,7 @@ def _read_table(path: Path) -> Mapping[str, object]:
 
 def check_matrix(matrix: Matrix, *, where: str) -> None:
     """Raise an error for unknown axes and values out of range."""
-    for name, values in matrix.options.items():
+    for name in matrix.options:
         if name not in (*FLAGS, MACHINE) and not name.startswith(PREFIXES):
             known = (*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME")
             raise errors.UsageError(
@@ -252,18 +272,9 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
                 facts={"options": " ".join(known)},
                 fix=errors.suggest(name, FLAGS),
             )
-        if not name.startswith("build."):
-            continue
-        key = name.removeprefix("build.")
-        if key in SET_BY_SWEEP:
+        if name.startswith("build.") and name.removeprefix("build.") in SET_BY_SWEEP:
             message = f"{where}: {name} is set by the sweep itself"
             raise errors.UsageError(message, fix="--precision, --batch, ...")
-        for value in values:
-            try:
-                RecipeFields(**build_settings({key: str(value)}))
-            except errors.UsageError as problem:
-                message = f"{where}: {name} = {value}: {problem.message}"
-                raise errors.UsageError(message, facts=problem.facts, fix=problem.fix) from None
     axes = [len(getattr(matrix, name)) for name in ("models", *AXES)]
     count = math.prod(max(1, each) for each in (*axes, *map(len, matrix.options.values())))
     if count > MOST_CASES:

@@ -24,7 +24,7 @@ from trtbench.models.identity import model_ref, precision_of_engine
 from trtbench.models.inputs import batch_place
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import factory_code, hub_code_sha256, is_library_model
-from trtbench.requests.fields import fields_of, seconds
+from trtbench.requests.fields import read_scalar, seconds
 from trtbench.requests.measure import BenchRequest
 from trtbench.requests.run_spec import first_choice, refuse_other_precision, run_spec, why_unusable
 from trtbench.requests.settings import Config
@@ -108,10 +108,6 @@ class PlannedCase:
     shapes: Shapes  # of its inputs, if given
     refused: str | None = None  # why it cannot be measured here
     judged: tuple[str, int] | None = None  # the evaluation step, and its position there
-
-    @property
-    def name(self) -> str:
-        return self.case.name
 
     @property
     def source(self) -> str:
@@ -352,7 +348,6 @@ class SweepPlan:
     def bench_spec(self, place: int, model: Path | str | ModelRef) -> RunSpec:
         """Return the spec to measure a case; with accuracy on a GPU, telemetry is on by default."""
         case, matrix = self.cases[place].case, self.matrix
-        words = {field.name for field in fields_of(BenchRequest) if field.type is str}
         flags: dict[str, Any] = {}
         if matrix.inputs is not None:
             flags["inputs"] = matrix.inputs
@@ -360,9 +355,7 @@ class SweepPlan:
                 flags |= {"task": matrix.task, "settings": matrix.task_settings}
         for key, value in case.settings.items():
             if key != MACHINE and not key.startswith(PREFIXES):
-                flags[key] = str(value) if key in words else value  # such as a clock of 1500
-        if flags.get("telemetry") in ("off", False):
-            del flags["telemetry"]
+                flags[key] = read_scalar(matrices.FLAGS[key], value)
         spec = self._spec(place, model, flags)
         on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
         if not on_gpu or matrix.data is None or "telemetry" in case.settings:
@@ -386,7 +379,8 @@ class SweepPlan:
     def eval_spec(self, place: int, model: Path | str) -> RunSpec:
         """Return the spec to evaluate a case: any batch size, without measurement settings."""
         options = output_options(self.cases[place].case)
-        flags = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
+        own = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
+        flags = {key: read_scalar(matrices.FLAGS[key], value) for key, value in own.items()}
         return self._spec(place, model, {**flags, "profile": False}).having(batch=None)
 
     def _spec(self, place: int, model: Path | str | ModelRef, flags: dict[str, Any]) -> RunSpec:

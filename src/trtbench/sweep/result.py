@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.accuracy.evaluate import EVAL_JSON, EVAL_MD, size_of_model
-from trtbench.analysis.findings import SEVERITIES
 from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.sweep import SweepRow, mark_pareto_front
 from trtbench.core.errors import writing
 from trtbench.core.results import ShortView
-from trtbench.core.run import Environment, FailedRun, Finding, Run, Score
+from trtbench.core.run import Environment, FailedRun, Run, Score
 from trtbench.core.safety import file_name_from_text, read_bytes
-from trtbench.core.samples import IterationTimes, join_launches, times_from_columns
+from trtbench.core.samples import times_from_columns
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.files import make_subfolder, write_output
 from trtbench.report.renderers.md import markdown
@@ -26,7 +25,7 @@ from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, j
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.sweep.matrix import Case
-from trtbench.sweep.run import Sweep, SweepEvaluation, measured_precision
+from trtbench.sweep.run import Sweep, SweepEvaluation, measured_precision, merge_rounds
 from trtbench.workflows.report import write_report
 
 FORMATS = ("html", "png")
@@ -114,33 +113,6 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         failed=tuple(failed),
         judged=tuple(sweep.judged),
     )
-
-
-def merge_rounds(runs: Sequence[Run], *, drop: str) -> Run:
-    """Merge the rounds of a case as launches of one run, without the tag ``drop``."""
-    parts: list[IterationTimes] = []
-    for times in (run.times for run in runs):
-        if times.launch is None:
-            parts.append(times)
-            continue
-        columns = dict(times.columns())
-        parts += [
-            times_from_columns({name: each[times.launch == k] for name, each in columns.items()})
-            for k in np.unique(times.launch)
-        ]
-    worst: dict[tuple[str, str | None], Finding] = {}
-    for finding in (each for run in runs for each in run.findings):
-        key = (finding.code, finding.concerns)
-        worst[key] = min(
-            worst.get(key, finding), finding, key=lambda each: SEVERITIES.index(each.severity)
-        )
-    first = runs[0].record
-    record = first.having(
-        launches=tuple(facts for run in runs for facts in run.record.launches),
-        findings=tuple(worst.values()),
-        tags=tuple(tag for tag in first.tags if tag != drop),
-    )
-    return replace(runs[0], record=record, times=join_launches(parts))
 
 
 def _measured_row(row: SweepRow, case: Case, run: Run) -> SweepRow:

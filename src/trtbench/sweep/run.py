@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from trtbench.accuracy.check import EvalSide
 from trtbench.accuracy.evaluate import run_evaluation, scores_of, write_evaluation
+from trtbench.analysis.findings import SEVERITIES, findings_from_run
 from trtbench.analysis.onnx_graph import RANDOM_DATA
 from trtbench.analysis.summary import summary_from_run
 from trtbench.convert.build import build_spec, run_build
@@ -29,8 +31,9 @@ from trtbench.convert.calibration import resolved_items
 from trtbench.convert.conversions import VIA, run_export, run_quantize
 from trtbench.convert.steps import Cache, Step, StepResult, digest, step_result
 from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, UnavailableError
-from trtbench.core.run import LAUNCHES_ASKED, UNKNOWN, FailedRun, Run, precision_in
+from trtbench.core.run import LAUNCHES_ASKED, UNKNOWN, FailedRun, Finding, Run, precision_in
 from trtbench.core.safety import file_name_from_text, mask
+from trtbench.core.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.core.spec import RunSpec, Value
 from trtbench.core.units import text_from_seconds
 from trtbench.executors.contract import AGAIN, HERE
@@ -189,7 +192,7 @@ class Sweep:
             if doing is not None:
                 self._doing, self._since = doing, now
             for place in sorted(self.failures.keys() - self._told):
-                text = f"failed: {self.plan.cases[place].name}: {self.failures[place].text}"
+                text = f"failed: {self.plan.cases[place].case.name}: {self.failures[place].text}"
                 self._execution.listen(Event(kind="note", text=text))
             self._told |= self.failures.keys()
             ahead = [step.expected_s(self._past) for step in self._left]
@@ -345,7 +348,7 @@ class Sweep:
             if place in self.failures:
                 return
             rounds, key = self.outline.matrix.rounds, self.plan.cases[place].key
-            name = self.plan.cases[place].name
+            name = self.plan.cases[place].case.name
             self._report(f"round {number + 1}/{rounds}: {name}" if rounds > 1 else name)
             run_id, began = new_id(), time.monotonic()
             self.journal.add("begin", key, number, run=run_id)
@@ -367,7 +370,7 @@ class Sweep:
                 self.case_s = (time.monotonic() - self._measuring_since) / self._measured
                 self.found[place] = (run.id, median_s)
                 median = "–" if median_s is None else text_from_seconds(median_s)
-                text = f"done: {self.plan.cases[place].name}: {median} ({run.id})"
+                text = f"done: {self.plan.cases[place].case.name}: {median} ({run.id})"
                 self._execution.listen(Event(kind="note", text=text))
         finally:
             with self._watching:
@@ -490,8 +493,8 @@ class Sweep:
         """
         plan, case = self.plan, self.plan.cases[place].case
         smallest = min(runs, key=lambda run: run.record.items_per_query, default=None)
-        items = smallest.record.known_items if smallest else None
-        head = smallest and summary_from_run(smallest).head
+        same = [run for run in runs if smallest and run.record.spec == smallest.record.spec]
+        rate = summary_from_run(merge_rounds(same)).items_per_s if same else None
         label = case.label
         if plan.matrix.names == "vanilla":
             ran = measured_precision(case, smallest) if smallest else case.precision
@@ -505,7 +508,7 @@ class Sweep:
             spec=plan.eval_spec(place, model),
             python=self._config.python_for(case.runtime),
             label=label,
-            latency_s=head.mean / items if head and items else None,
+            latency_s=1 / rate if rate else None,
         )
 
     def _evaluate(self, step: Step, sides: Sequence[EvalSide]) -> StepResult:
@@ -552,6 +555,30 @@ class Sweep:
         )
         write_evaluation(found, folder)
         return made if found.failed else self._kept.keep(step, made)
+
+
+def merge_rounds(runs: Sequence[Run], *, drop: str = "") -> Run:
+    """Merge the rounds of a case as launches of one run, without the tag ``drop``.
+
+    Rules check the facts of each round on the samples of all.
+    """
+    parts: list[IterationTimes] = []
+    for times in (run.times for run in runs):
+        which = np.zeros(len(times)) if times.launch is None else times.launch
+        parts += [
+            times_from_columns({name: column[which == k] for name, column in times.columns()})
+            for k in np.unique(which)
+        ]
+    whole, first = join_launches(parts), runs[0].record
+    launches = tuple(facts for run in runs for facts in run.record.launches)
+    worst: dict[tuple[str, str | None], Finding] = {}
+    pools = (replace(x, record=x.record.having(launches=launches), times=whole) for x in runs)
+    found = (finding for pool in pools for finding in findings_from_run(pool))
+    for finding in sorted(found, key=lambda each: SEVERITIES.index(each.severity)):
+        worst.setdefault((finding.code, finding.concerns), finding)
+    tags = tuple(tag for tag in first.tags if tag != drop)
+    record = first.having(launches=launches, findings=tuple(worst.values()), tags=tags)
+    return replace(runs[0], record=record, times=whole)
 
 
 def measured_precision(case: Case, run: Run) -> str | None:

@@ -144,7 +144,7 @@ def plan(request: SweepRequest, view: PlanView, caller: Caller) -> None:
         draw(document_from_plan(plan, kinds))
         return
     cases = [
-        {"case": each.case, "name": each.name, "steps": each.chain, "refused": each.refused}
+        {"case": each.case, "name": each.case.name, "steps": each.chain, "refused": each.refused}
         for each in plan.cases
     ]
     steps = list(plan.steps.values())

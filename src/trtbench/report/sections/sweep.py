@@ -362,7 +362,7 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> doc.Do
     rounds = f", {plan.matrix.rounds} rounds" if plan.matrix.rounds > 1 else ""
     blocks.append(doc.Text(f"{len(plan.cases)} cases{rounds}:"))
     rows = [each for each in plan.cases if not each.refused]
-    blocks.append(doc.table("cases", rows, [doc.column("case", "Case", "name", fit="wrap")]))
+    blocks.append(doc.table("cases", rows, [doc.column("case", "Case", "case.name", fit="wrap")]))
     for reason, count in Counter(plan.refused.values()).items():
         blocks.append(doc.Text(f"{count} cannot be measured: {reason}", "unclear"))
     known = [each.seconds for each in kinds if each.seconds is not None]
@@ -463,12 +463,11 @@ def csv_from_rows(rows: Sequence[SweepRow]) -> str:
     tail = ("interval_low", "interval_high", "launches", "on_front", "reason", "remark", "runs")
 
     def line(row: SweepRow) -> list[object]:
-        values, interval = quantities_of(row), row.interval
+        values, summary = quantities_of(row), row.summary
         return [
             *(values.get(name) for name in names),
-            interval.low if interval else None,
-            interval.high if interval else None,
-            row.summary.launches if row.summary else None,
+            *((found.low, found.high) if summary and (found := summary.interval) else (None, None)),
+            summary.launches if summary else None,
             int(row.on_front),
             row.reason,
             row.remark,
