@@ -679,8 +679,8 @@ _CAUSES = {
     ),
     "reformat": (
         "{count} conversions of layout and type",
-        "let neighbours agree in type: quantize both inputs of every Add and Concat, or leave "
-        "small islands out",
+        "use one type for neighbouring layers: quantize both inputs of every Add and Concat, or "
+        "leave small groups unquantized",
         "trtbench quantize MODEL.onnx --precision {asked} --exclude 'NODE*'",
     ),
     "fusion": (

@@ -45,7 +45,7 @@ OPTIONS = {
     "load_inputs": "raw inputs as NAME:FILE, comma separated (default: random)",
     "plugins": "plugin libraries, comma separated",
     "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
-    "typing": "strong: the types of the ONNX file hold (default: as the version does)",
+    "typing": "strong: use the types of the ONNX file (default: as the version does)",
 }
 CONDITIONS = ("avg_runs", "percentile", "sleep_time", "typing")
 TRAVELS = {"plugins": "files", "load_inputs": "files"}

@@ -239,7 +239,7 @@ def _measurement_flags(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[st
         name = "--infStreams" if abilities.has("--infStreams") else "--streams"
         flags.append(f"{abilities.require(name, what='several streams')}={spec.streams}")
     if spec.profile_index:
-        what = "another optimization profile than the first"
+        what = "an optimization profile other than the first"
         flags.append(f"{abilities.require('--useProfile', what=what)}={spec.profile_index}")
     return flags
 

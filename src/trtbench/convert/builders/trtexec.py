@@ -37,7 +37,7 @@ TAKES_ARGUMENTS = True
 OPTIONS = {
     "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
     "version": "TensorRT version to write commands for where trtexec is not installed",
-    "typing": "strong: the types of the ONNX file hold",
+    "typing": "strong: use the types of the ONNX file",
     "calibration_items": "how many items to calibrate with at most (default: 256)",
     "sparsity": "disable, enable or force",
     "avg_timing": "how often a tactic is timed",

@@ -484,9 +484,11 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> doc.Documen
     rows.append(("unexplained", "", "", ladder.unexplained_s, None, "", ""))
     rows.append((labels[1], "", "", None, ladder.b_s, "", f"median {ladder.metric_b}"))
 
+    unit = units.common_unit(abs(row[3] or 0.0) for row in rows)
+
     def difference_cell(row: Sequence[Any]) -> doc.Cell:
         shown = row[1] or row[3] is not None
-        return doc.Cell(row[3], units.text_from_difference(row[3]) if shown else "")
+        return doc.Cell(row[3], units.text_from_difference(row[3], unit=unit) if shown else "")
 
     def reached_cell(row: Sequence[Any]) -> doc.Cell | doc.Time:
         return doc.Cell(None, "") if row[4] is None else doc.Time(row[4])
