@@ -380,5 +380,13 @@ def test_rows_of_the_toolkits_comparison_in_their_order() -> None:
     assert cells["h2d_p99"] == ("h2d_p99", "", "", "", "", "")
     assert cells["host_median"][5] == "host time against latency"
     assert len(COMPARISON_HEADER) == len(cells["dtype"])
+    thrice = IterationTimes(host=np.full(12, 0.002), launch=np.repeat([0, 1, 2], 4))
+    several = {
+        row.metric: row for row in comparison_rows(pt, run(thrice, spec=spec(precision="tf32")))
+    }
+    assert (several["total_host_walltime_s"].engine_over_pt_ratio, several["tf32"].engine) == (
+        1,
+        "On",
+    )
     back = {row.metric: row.cells() for row in comparison_rows(engine, pt)}
     assert back["gpu_min"] == ("gpu_min", "0.000000", "1.000000", "1.000000", "", "")

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import runpy
 import shlex
 import signal
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import pytest
 from command import Say
 
+from models import save_text
 from trtbench.core.run import FailedRun, Run
 from trtbench.requests.fields import fields_of
 from trtbench.requests.measure import BenchRequest
@@ -73,6 +75,14 @@ def test_several_launches_keep_their_files_apart(trtexec: Any, say: Say) -> None
     assert {"trtexec_stdout.log", "trtexec_stdout.1.log"} < names
     assert len(run.times.by_launch("latency")) == 2
     assert len(json.loads((run.path / "times.json").read_bytes())) == len(run.times)
+    walls = [each.wall_s or 0.0 for each in run.record.launches]
+    assert run.record.reported["total_host_walltime_s"] == pytest.approx(sum(walls) / 2)
+    # A run that cannot be compared with it: values of both, their difference and ratio.
+    save_text(Path("m.onnx"), "net (float[1, 4] x) => (float[1, 4] y) { y = Relu(x) }")
+    say("bench", "m.onnx", "--iterations", "40", "--tag", "host")
+    said = say("compare", "tag:host", run.id)
+    assert said.status == 3
+    assert re.search(r"\nhost_median( +[\d.]+ .?s){3} +[\d.e+-]+x", said.out), said.out
 
 
 @pytest.mark.process

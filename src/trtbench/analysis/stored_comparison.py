@@ -265,6 +265,11 @@ def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
     words, numbers = [], []
     for run in runs:
         inputs, tf32 = run.record.inputs, known_value(run.record.conditions.get("tf32"))
+        known = run.record.conditions.get("precision")
+        stated = known_value(known) or run.record.spec.precision
+        implied = known is not None and known.source == "implied"
+        if tf32 is None and stated in ("fp32", "tf32") and not implied:
+            tf32 = stated == "tf32"  # said of an engine that was built elsewhere
         on = "On" if str(tf32).lower() in ("on", "true", "1") else "Off"
         dtype = precision_of(run.record) or next((each.dtype for each in inputs), None)
         words.append((dtype, "Unknown" if tf32 is None else on))
@@ -273,7 +278,8 @@ def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
         if not isinstance(rate, (int, float)):
             rate = statistics.summary_from_run(run).queries_per_s
         if not isinstance(wall, (int, float)):
-            wall = None if run.times.host is None else float(np.sum(run.times.host))
+            host = None if run.times.host is None else run.times.by_launch("host")
+            wall = None if not host else float(np.mean([part.sum() for part in host]))
         numbers.append([None if each is None else float(each) for each in (rate, wall)])
     (dtypes, tf32s), (rates, walls) = zip(*words, strict=True), zip(*numbers, strict=True)
     rows = [

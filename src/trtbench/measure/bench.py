@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple, NoReturn, TypeVar
 
 from trtbench.analysis.findings import findings_from_run
@@ -637,7 +638,7 @@ def record_from_launches(
         outputs=first.outputs,
         launches=tuple(each.outcome.facts for each in launches),
         conditions=conditions,
-        reported=first.reported,
+        reported=merge_reported([each.outcome.reported for each in launches]),
         notes=tuple(dict.fromkeys([*notes, *build_notes])),
         facts={
             **merge_evidence([each.outcome.evidence for each in launches]),
@@ -660,6 +661,17 @@ def merge_evidence(evidence: list[dict[str, Scalar]]) -> dict[str, Scalar]:
         numbers = [value for value in values if isinstance(value, (bool, int, float))]
         worst = min if key in _LESS_IS_WORSE else max
         merged[key] = worst(numbers) if numbers else next(iter(values), None)
+    return merged
+
+
+def merge_reported(printed: list[dict[str, Scalar]]) -> dict[str, Scalar]:
+    """Merge what several launches printed: extremes of extremes, means of other numbers."""
+    merged = dict(printed[0])
+    for key in merged:
+        values = (each.get(key) for each in printed)
+        numbers = [value for value in values if isinstance(value, (int, float))]
+        if len({*numbers}) > 1:
+            merged[key] = (min if "_min_" in key else max if "_max_" in key else fmean)(numbers)
     return merged
 
 

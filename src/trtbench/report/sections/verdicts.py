@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtbench.analysis.builds import Draw, Lottery
 from trtbench.analysis.gate import gate_answer
-from trtbench.analysis.stored_comparison import CERTAIN, Ladder
+from trtbench.analysis.stored_comparison import CERTAIN, Ladder, comparison_rows
 from trtbench.analysis.verdict import in_cycles, launches_hint
 from trtbench.core import units
 from trtbench.core.properties import model_name, title_of_record
@@ -264,10 +264,35 @@ def _comparison(
         facts.append(("detectable", f"smallest detectable difference {size} (80 % power)"))
     yield verdict_table(verdicts, id=f"verdicts_{number}")
     yield from undecided_reasons(verdicts[1:])  # the first is in the answer
+    if verdicts[0].kind == "incomparable":
+        yield from _plain_values(compared, number)
     yield from statistics_blocks(sides, id=f"statistics_{number}")
     yield from finding_blocks((*errors, *compared.comparison.findings), explain=explain)
     if verbose:
         yield doc.key_values(f"sides_{number}", [*titles, *_design_facts(compared), *facts])
+
+
+def _plain_values(compared: Compared, number: int) -> Iterator[doc.Block]:
+    """Yield values, differences and ratios of what both sides have, without a verdict."""
+    rows = []
+    for row in comparison_rows(compared.baseline, compared.candidate):
+        values = (row.pt, row.engine, row.engine_minus_pt)
+        _, _, statistic = row.metric.rpartition("_")
+        if row.engine_minus_pt is not None and statistic in ("qps", "mean", "median", "p99"):
+            show = units.text_from_rate if statistic == "qps" else _text_from_ms
+            ratio = row.engine_over_pt_ratio
+            factor = units.MISSING if ratio is None else f"{ratio:.3g}x"
+            rows.append((row.metric, *(show(each) for each in values), factor))  # type: ignore[arg-type]
+    titles = ("Metric", "Baseline", "Candidate", "Difference", "Ratio")
+    kinds = [doc.column(each.lower(), each, n, "right") for n, each in enumerate(titles)]
+    columns = [doc.column("metric", get=0), *kinds[1:]]
+    if rows:
+        caption = "Values only, no verdict; a side without host time has its latency as host."
+        yield doc.table(f"values_{number}", rows, columns, caption=caption)
+
+
+def _text_from_ms(value: float) -> str:
+    return units.text_from_seconds(value / 1e3)
 
 
 def _side_names(compared: Compared) -> list[str]:
