@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 from models import tiny_model
@@ -75,6 +76,10 @@ def test_what_the_page_on_laptops_promises_needs_no_extra(light: Path, made: Pat
     assert trtbench(light, ("import", "a.log", "b.log")).returncode == 0
     first, second = (entry.id for entry in Store(light / "store").index.find())
     tiny_model(light / "model.onnx")
+    whole = onnx.load(str(light / "model.onnx"))
+    saved = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(whole, str(light / "lacking.onnx"), **saved)
+    (light / "w.bin").unlink()
     here = made / "trtexec-10.9.0"
     kinds = ("log", "times.json", "profile.json", "layerinfo.json")
     done = trtbench(
@@ -88,11 +93,13 @@ def test_what_the_page_on_laptops_promises_needs_no_extra(light: Path, made: Pat
         ("profile", str(here / "loaded.profile.json")),
         ("inspect", str(here / "net.engine")),
         ("inspect", "model.onnx"),
+        ("inspect", "lacking.onnx"),
         ("compare", second, first),
         ("gate", first, "--metric", "latency.median<5ms"),
     )
     assert done.returncode == 0, done.stderr
     assert "MatMul" in done.stdout
+    assert done.stdout.count("it cannot be loaded: the weights in w.bin are missing") == 1
     assert "pip install 'trtbench[onnx]'" in done.stdout
     for name in ("imported/report.md", "imported/per_layer_times.csv", "out/report.html"):
         text = (light / name).read_text()

@@ -50,7 +50,7 @@ def plan(precision: Any, abilities: Abilities, **changes: Any) -> PrecisionPlan:
         (None, [OLD], {"carried": {"fp16"}}, "weak", "fp16+fp32", "FP16", None),
         (None, [OLD], {"carried": {"int8"}}, "weak", "int8+fp32", "INT8", None),
         ("int8", WEAK, {"scales": True}, "weak", "int8+fp32", "INT8", None),
-        ("int8", STRONG, {"scales": True}, "strong", "int8", "", "quantize "),
+        ("int8", STRONG, {"data": True}, "strong", "int8", "", "quantize "),
         ("fp8", NEW, {"carried": {"fp8"}}, "strong", "fp8", "", None),
         ("best", [OLD], {}, "weak", "fp16+fp32", "FP16", None),
         ("best", [TEN], {}, "weak", "fp16+bf16+fp32", "FP16 BF16", None),

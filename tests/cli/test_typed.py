@@ -41,6 +41,7 @@ HELP = "add --help to the command to see its flags"
         ("compare a.onnx b.onnx --builds 3 --executor ray", "leave out --executor"),
         ("bench m.onnx --need gpu=H100", "--executor ray, or ssh"),
         ("bench m.onnx --hosts h.toml", "--executor ssh"),
+        ("quantize m.onnx --precision fp8 --via onnxruntime", "leave --via out"),
         # axes of sweeps, flags of tasks
         ("sweep m.onnx --protocol pipeline", "--axis protocol=VALUE"),
         ("sweep m.onnx --classes names.txt", "--task classification --classes ..."),

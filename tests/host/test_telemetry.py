@@ -119,6 +119,8 @@ def test_a_pass_tells_energy_per_query() -> None:
         told = passed.energy(samples, count=10, gpu="NVIDIA H200")
     assert told["idle_power_w"] == pytest.approx(350.0)
     assert told["energy_per_query_j"] == pytest.approx(told["energy_counter_j"] / 10)
+    above = told["energy_per_query_j"] - 350.0 * told["energy_window_s"] / 10
+    assert told["energy_above_idle_j"] == pytest.approx(above)
     assert told["energy_part_time_sensor"] is True
     assert told["energy_window_s"] >= 0.05
     assert told["energy_update_s"] is not None

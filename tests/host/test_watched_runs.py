@@ -1,6 +1,7 @@
 """Whole runs on the stand-in GPU with a stand-in NVML in the parent: clocks, telemetry, energy."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,6 +161,7 @@ def test_a_pass_with_telemetry_tells_energy_per_query_and_per_item(machine: Mach
     line = next(line for line in out.splitlines() if line.startswith("energy"))
     assert "J per batch" in line
     assert "J per item" in line
+    assert re.search(r"-?[\d.e-]+\s+J per\s+batch\s+above the\s+idle\s+[\d.]+\s+W", out), out
     [shown] = [line for line in out.splitlines() if line.startswith("GPU ") and "SM" in line]
     assert "GPU 75.0 %" in shown, out
     assert "SM clock 1 500 MHz, Power 200 W" in shown.replace("\u00a0", " "), out

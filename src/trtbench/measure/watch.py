@@ -169,9 +169,10 @@ class SampledLaunch:
         used = used if used is not None else integral
         if grown is None or used is None or not count:
             return found
-        source = self._source
+        source, idle_j = self._source, (self._idle_w or 0.0) * grown.at_s
         return found | {
             "energy_per_query_j": used / count,
+            "energy_above_idle_j": None if self._idle_w is None else (used - idle_j) / count,
             "energy_window_s": grown.at_s,
             "energy_update_s": source.energy_period_s()
             if isinstance(source, telemetry.NvmlSource)

@@ -116,8 +116,9 @@ def metrics_from_run(run: Run) -> dict[str, float]:
         values = [getattr(each, field) for each in launches]
         known = [float(value) for value in values if value is not None]
         found[field] = sum(known) / len(known) if known else None
-    joules = run.record.facts.get("energy_per_query_j")
-    found["energy_per_query_j"] = joules if isinstance(joules, (int, float)) else None
+    for key in ("energy_per_query_j", "energy_above_idle_j", "idle_power_w"):
+        joules = run.record.facts.get(key)
+        found[key] = joules if isinstance(joules, (int, float)) else None
     scores = run.extra.get("scores")
     if isinstance(scores, dict):
         found |= {f"score_{metric}": float(score.value) for metric, score in scores.items()}

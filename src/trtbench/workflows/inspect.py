@@ -109,6 +109,8 @@ def inspect(
 
 
 def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
+    missing = [n for n in identity.external_files(path) if not (path.parent / n).is_file()]
+    notes = [f"it cannot be loaded: the weights in {n} are missing" for n in missing]
     if util.find_spec("onnx") is None:
         outline = outline_of(path)
         counted = Counter(node.operator for node in outline.nodes).most_common()
@@ -118,7 +120,7 @@ def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
             facts={"opset": outline.opset, "nodes": len(outline.nodes)},
             inputs=outline.inputs,
             summary=InspectionTable(columns=("operator", "count"), rows=tuple(counted)),
-            notes=("parameters and operations need onnx: pip install 'trtbench[onnx]'",),
+            notes=(*notes, "parameters and operations need onnx: pip install 'trtbench[onnx]'"),
         )
     model = read_onnx(path, shapes=shapes, batch=batch)
     found = inspection_from_onnx(model, cost_from_model(model), path=str(path))
@@ -128,10 +130,8 @@ def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
         if first := next((first for first, limit in OPSETS if opset <= limit), None):
             version = ".".join(map(str, first))
             facts["parsed_by"] = f"TensorRT {version} and later, by its documentation"
-    missing = [name for name in model.external_files if not (path.parent / name).is_file()]
     if not missing and (reason := parser_obstacle(path, model)) is not None:
         facts["parsed_by"] = f"not by TensorRT as it is: {reason}"
-    notes = [f"it cannot be loaded: the weights in {n} are missing" for n in missing]
     notes += found.notes
     sidecar = identity.read_sidecar(path)
     if sidecar is not None and sidecar.sha256 != identity.model_ref(path, whole=False).sha256:

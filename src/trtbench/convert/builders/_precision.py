@@ -77,7 +77,7 @@ def precision_plan(
             step = f"cast the model to {wanted}: {reason}"
         elif wanted in QUANTIZED and wanted not in carried:
             step = f"quantize the model to {wanted} with Q/DQ nodes: {reason}"
-            if not scales:
+            if spec.calibration is None:  # a cache has scales of another kind
                 problem = f"{wanted} needs data to quantize the model with: {reason}"
     elif wanted == "best":
         found |= {name for name in HALF if abilities.has(f"BuilderFlag.{FLAGS[name]}")}
