@@ -266,10 +266,11 @@ def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
     for run in runs:
         inputs, tf32 = run.record.inputs, known_value(run.record.conditions.get("tf32"))
         known = run.record.conditions.get("precision")
-        stated = known_value(known) or run.record.spec.precision
-        implied = known is not None and known.source == "implied"
-        if tf32 is None and stated in ("fp32", "tf32") and not implied:
-            tf32 = stated == "tf32"  # said of an engine that was built elsewhere
+        if tf32 is None and (
+            known is None or known.source != "implied"
+        ):  # said of a foreign engine
+            stated = str(known_value(known) or run.record.spec.precision)
+            tf32 = {"fp32": False, "tf32": True}.get(stated)
         on = "On" if str(tf32).lower() in ("on", "true", "1") else "Off"
         dtype = precision_of(run.record) or next((each.dtype for each in inputs), None)
         words.append((dtype, "Unknown" if tf32 is None else on))
@@ -299,17 +300,12 @@ def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
 
 
 def _row(metric: str, pt: float | None, engine: float | None, *, note: str | None) -> CompareRow:
+    row = CompareRow(metric=metric, pt=pt, engine=engine)
     if pt is None or engine is None or math.isnan(pt) or math.isnan(engine):
-        return CompareRow(metric=metric, pt=pt, engine=engine)
-    ratio = engine / pt if abs(pt) > NEARLY_ZERO else None
-    return CompareRow(
-        metric=metric,
-        pt=pt,
-        engine=engine,
-        engine_minus_pt=engine - pt,
-        engine_over_pt_ratio=ratio,
-        note=note or "" if ratio is not None else "",
-    )
+        return row
+    row = row.having(engine_minus_pt=engine - pt)
+    is_zero = abs(pt) <= NEARLY_ZERO
+    return row if is_zero else row.having(engine_over_pt_ratio=engine / pt, note=note or "")
 
 
 def _metrics(run: Run, column: str) -> tuple[dict[str, float], dict[str, str]]:

@@ -263,8 +263,7 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
 def quant_spec(request: QuantizeRequest) -> results.QuantSpec:
     path, precision = Path(request.model), request.precision
     means = request.via or VIA[precision]
-    other = means == "onnxruntime" and precision != "int8"
-    if other or (means == "cast") != (VIA[precision] == "cast"):
+    if means != VIA[precision] and (means, precision) != ("modelopt", "int8"):
         raise UsageError(f"{means} cannot produce {precision}", fix="leave --via out")
     if means == "modelopt" and request.method == "percentile":
         raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")

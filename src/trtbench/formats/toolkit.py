@@ -219,18 +219,13 @@ def layers_from_csv(text: str) -> LayerProfile | None:
             known.append((str(row.get("name")), numbers))
     counts = {int(row["calls"]) for _, row in known if row.get("calls")}
     count = counts.pop() if len(counts) == 1 else None
-    layers = tuple(
-        LayerTime(
-            name=name,
-            total_s=row["avg_time_ms"] / 1e3 * (count or 1),
-            average_s=row["avg_time_ms"] / 1e3,
-            min_s=row["min_time_ms"] / 1e3 if "min_time_ms" in row else None,
-            max_s=row["max_time_ms"] / 1e3 if "max_time_ms" in row else None,
-            share=row["percent_of_total"] / 100 if "percent_of_total" in row else None,
-        )
-        for name, row in known
-    )
-    return LayerProfile(count=count, layers=layers) if layers else None
+    fields = {"min_s": ("min_time_ms", 1e3), "max_s": ("max_time_ms", 1e3)}
+    fields |= {"share": ("percent_of_total", 100.0), "average_s": ("avg_time_ms", 1e3)}
+    layers = []
+    for name, ms in known:
+        own = {field: ms[key] / scale for field, (key, scale) in fields.items() if key in ms}
+        layers.append(LayerTime(name=name, total_s=own["average_s"] * (count or 1), **own))
+    return LayerProfile(count=count, layers=tuple(layers)) if layers else None
 
 
 TOP_LAYERS = 10

@@ -16,7 +16,7 @@ from trtbench.layers import diff
 from trtbench.layers import table as tables
 from trtbench.layers.cost import costs_from_model, peak_of, with_rates
 from trtbench.layers.join import join_layers
-from trtbench.measure.bench import command_for_layer_times, demand_layer_times
+from trtbench.measure.bench import command_for_layer_times
 from trtbench.models.identity import source_of
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.document import Document
@@ -111,11 +111,10 @@ def engine_from_run(run: Run, *, model: Path | None = None, gpu: str | None = No
 
 def draw_layers(run: Run | None, path: Path, *, top: int | None) -> Path:
     """Draw the slowest layers of a run as bars in a PNG file."""
-    if run is None:
-        raise UsageError("there are no layer times to draw", fix="add the file of --exportProfile")
-    layers = demand_layer_times(run).layers
-    assert layers is not None
-    return write_output(path, png_bytes(layers_figure(layers, top=top)), named=True)
+    if run is None or run.layers is None:
+        fix = command_for_layer_times(run) if run else "add the file of --exportProfile"
+        raise UsageError("there are no layer times to draw", fix=fix)
+    return write_output(path, png_bytes(layers_figure(run.layers, top=top)), named=True)
 
 
 def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[files.FoundFile]]:

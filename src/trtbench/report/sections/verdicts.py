@@ -274,25 +274,18 @@ def _comparison(
 
 def _plain_values(compared: Compared, number: int) -> Iterator[doc.Block]:
     """Yield values, differences and ratios of what both sides have, without a verdict."""
-    rows = []
+    titles, rows = ("Metric", "Baseline", "Candidate", "Difference", "Ratio"), []
     for row in comparison_rows(compared.baseline, compared.candidate):
-        values = (row.pt, row.engine, row.engine_minus_pt)
-        _, _, statistic = row.metric.rpartition("_")
-        if row.engine_minus_pt is not None and statistic in ("qps", "mean", "median", "p99"):
-            show = units.text_from_rate if statistic == "qps" else _text_from_ms
-            ratio = row.engine_over_pt_ratio
-            factor = units.MISSING if ratio is None else f"{ratio:.3g}x"
-            rows.append((row.metric, *(show(each) for each in values), factor))  # type: ignore[arg-type]
-    titles = ("Metric", "Baseline", "Candidate", "Difference", "Ratio")
-    kinds = [doc.column(each.lower(), each, n, "right") for n, each in enumerate(titles)]
-    columns = [doc.column("metric", get=0), *kinds[1:]]
+        if row.engine_over_pt_ratio and row.metric.endswith(("qps", "mean", "median", "p99")):
+            values: list[Any] = [row.pt, row.engine, row.engine_minus_pt]
+            texts = [units.text_from_rate(each) for each in values]
+            if not row.metric.endswith("qps"):
+                texts = [units.text_from_seconds(each / 1e3) for each in values]
+            rows.append((row.metric, *texts, f"{row.engine_over_pt_ratio:.3g}x"))
     if rows:
+        columns = [doc.column(each.lower(), each, n, "right") for n, each in enumerate(titles)]
         caption = "Values only, no verdict; a side without host time has its latency as host."
         yield doc.table(f"values_{number}", rows, columns, caption=caption)
-
-
-def _text_from_ms(value: float) -> str:
-    return units.text_from_seconds(value / 1e3)
 
 
 def _side_names(compared: Compared) -> list[str]:
