@@ -409,9 +409,9 @@ def facts_from_run(run: Run) -> EngineFacts:
     clocks = [sample.sm_clock_hz for sample in run.telemetry if sample.sm_clock_hz]
     locked = gpu.sm_clock_hz if gpu and gpu.clocks_locked else None
     printed = reported_statistics(record, "gpu")
-    p99, mean = printed.get("p99"), printed.get("mean", 0.0)
+    p99, mean, std = printed.get("p99"), printed.get("mean", 0.0), None
     if spread is not None and len(spread) > 1:
-        p99, mean = float(np.percentile(spread, 99)), float(spread.mean())
+        p99, mean, std = map(float, (np.percentile(spread, 99), spread.mean(), spread.std()))
     walls = [launch.wall_s or 0.0 for launch in record.launches]
     rate = len(run.times) / sum(walls) if walls and all(walls) and len(run.times) else None
     medians: dict[str, float | None] = {"queries_per_s": reported_rate(record) or rate}
@@ -423,9 +423,7 @@ def facts_from_run(run: Run) -> EngineFacts:
             else reported_statistics(record, name).get("median")
         )
     facts = EngineFacts(
-        jitter=float(spread.std()) / mean
-        if mean and spread is not None and len(spread) > 1
-        else None,
+        jitter=std / mean if mean and std is not None else None,
         tail=p99 / mean if p99 is not None and mean else None,
         profiled_gpu_s=median(profiled) if profiled else None,
         sm_clock_hz=fmean(clocks) if clocks else locked,

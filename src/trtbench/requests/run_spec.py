@@ -179,7 +179,7 @@ def run_spec(
         rate_hz=None if asked.rate is None else fields.hertz(asked.rate),
         telemetry_s=telemetry_s,
         lock_clocks=clock,
-        profile=module.DEFAULT_PROFILE or asked.top is not None
+        profile=bool(asked.top or module.DEFAULT_PROFILE)
         if asked.profile is None
         else asked.profile,
     )
