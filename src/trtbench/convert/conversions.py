@@ -487,8 +487,7 @@ def task_items(
     order = np.random.default_rng(seed).permutation(len(source.names))[:limit]
     if not len(order):
         raise InputError(
-            f"there is no calibration data in {data}",
-            fix="give a folder of images, or an .npz",
+            f"there is no calibration data in {data}", fix="give a folder of images, or an .npz"
         )
     prepared = [source.prepare(source.load(int(index))) for index in order]
     rows = {}

@@ -353,9 +353,8 @@ def summary(run: Run) -> ToolkitSummary:
 def _enqueue_step_s(run: Run) -> float | None:
     """Return the resolution of enqueue times from rounded stamps; ``None`` if it is fine."""
     column = run.times.enqueue
-    if column is None or not len(column):
-        return None
-    return coarse_step_s(run.record, float(np.median(column)))
+    some = None if column is None or not len(column) else float(np.median(column))
+    return None if some is None else coarse_step_s(run.record, some)
 
 
 def _block(run: Run, name: str) -> StatisticsBlock | None:
@@ -446,10 +445,8 @@ def torch_benchmark(run: Run) -> TorchBenchmark | None:
 def report(run: Run) -> dict[str, object]:
     """Return the content of ``report.json``: summary, slowest layers, output comparison."""
     top = layer_rows(run.layers)[:TOP_LAYERS] if run.layers else []
-    content: dict[str, object] = {"summary": summary(run), "top_layers": top}
-    if "output_comparison" in run.extra:
-        content["output_comparison"] = run.extra["output_comparison"]
-    return content
+    compared = {k: each for k, each in run.extra.items() if k == "output_comparison"}
+    return {"summary": summary(run), "top_layers": top, **compared}
 
 
 def report_keys(runs: Sequence[Run]) -> dict[str, object]:

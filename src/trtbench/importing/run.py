@@ -47,11 +47,7 @@ from trtbench.requests.settings import cached_from_run
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import new_id, write_record, write_samples
 from trtbench.store.store import Store
-from trtbench.trtexec.conditions import (
-    TACTICS,
-    build_metadata_from_log,
-    tactics_from_trace,
-)
+from trtbench.trtexec.conditions import TACTICS, build_metadata_from_log, tactics_from_trace
 from trtbench.trtexec.exports import profile_json
 from trtbench.trtexec.log import HARD_BREAK, encoding_of, read_text
 from trtbench.trtexec.log_values import LogRun, LogText
@@ -387,11 +383,7 @@ def _in_archive(
 
 
 def _make(
-    draft: Draft,
-    log: LogRun,
-    stated: making.Stated,
-    store: Store | None,
-    known: str | None,
+    draft: Draft, log: LogRun, stated: making.Stated, store: Store | None, known: str | None
 ) -> tuple[Imported, Run | None]:
     """Make one run and store it, unless it was imported before."""
     run_id = NOT_KEPT

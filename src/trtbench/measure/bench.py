@@ -668,8 +668,7 @@ def merge_reported(printed: list[dict[str, Scalar]]) -> dict[str, Scalar]:
     """Merge what several launches printed: extremes of extremes, means of other numbers."""
     merged = dict(printed[0])
     for key in merged:
-        values = (each.get(key) for each in printed)
-        numbers = [value for value in values if isinstance(value, (int, float))]
+        numbers = [v for each in printed if isinstance(v := each.get(key), (int, float))]
         if len({*numbers}) > 1:
             merged[key] = (min if "_min_" in key else max if "_max_" in key else fmean)(numbers)
     return merged

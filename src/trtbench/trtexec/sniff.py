@@ -116,9 +116,8 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
     timed = [key for key in keys if column_and_unit(key)[0] and (said or column_and_unit(key)[1])]
     listed = (re.search(rf'"{re.escape(key)}"\s*:\s*\[', text) for key in timed)
     rows = _ROWS.search(text)
-    if timed and (rows or any(listed)):
-        return "times"
-    if rows and rows[1] != "{" and (named or _TIMED.match(text, rows.start(1))):
+    bare = rows and rows[1] != "{" and (named or _TIMED.match(text, rows.start(1)))
+    if bare or (timed and (rows or any(listed))):
         return "times"
     if _SERIES.match(text) and re.search(r"profil|layer", name, re.IGNORECASE):
         return "profile"

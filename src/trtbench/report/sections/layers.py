@@ -293,11 +293,7 @@ def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block
 
 
 def document_from_diff(
-    diff: EngineDiff,
-    labels: tuple[str, str],
-    *,
-    top: int | None,
-    notes: Sequence[str] = (),
+    diff: EngineDiff, labels: tuple[str, str], *, top: int | None, notes: Sequence[str] = ()
 ) -> doc.Document:
     """Describe the differences between two engines."""
     pairs = [

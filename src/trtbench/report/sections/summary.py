@@ -303,8 +303,7 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         items = record.known_items
         each = f", {joules / items:.4g} J per item" if items else ""
         above, idle = (record.facts.get(key) for key in ("energy_above_idle_j", "idle_power_w"))
-        if isinstance(above, float) and isinstance(idle, float):
-            each += f", {above:.4g} J per batch above the idle {idle:.4g} W"
+        each += "" if above is None else f", {above:.4g} J per batch above the idle {idle:.4g} W"
         yield "energy", f"{joules:.4g} J per batch{each} (from {source})"
     if record.spec.model.size_bytes:
         digest = (record.spec.model.sha256 or "unknown")[:12]
