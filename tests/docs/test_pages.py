@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -89,42 +90,69 @@ def rows(page: Path) -> list[list[str]]:
 NAMED = [page for page in PAGES if page.name != "index.md"]
 
 
+# fmt: off
 CLAIMS = {
     "-1 3 224 224` | `trtbench build": ("new.engine.graph.json",),
     "Latency-all": ("Top-1", "Top-5", "Latency-all", "Latency-model", "Size", "Parameters"),
     "`Close` is that share": ("Close",),
     "MAE and Disg": ("model.int8.onnx MAE", "model.int8.onnx disagree"),
-    "--histograma": ("report/latency_hist.png",),
-    "(LaTeX)": ("report-latex/report.tex",),
-    "layers and parameters": ("nodes", "parameters"),
-    "batches, precisions": ("batch 1", "batch 8"),
+    "--histograma": ("report/latency_hist.png",), "(LaTeX)": ("report-latex/report.tex",),
+    "layers and parameters": ("nodes", "parameters"), "batches, precisions": ("batch 1", "batch 8"),
     "abs_rel, sq_rel": ("abs_rel", "sq_rel", "rmse", "d1", "d3", "silog", "log10"),
     "MAE, RMSE, largest": ("mae", "rmse", "max"),
     "(figures)": ("benchmark_results/latency_hist.png", "benchmark_results/speed_benchmark.png"),
     "`*.graph.json`": tuple(f"results-here/{n}.json" for n in ("graph", "profile", "times")),
-    "build.metadata.json`,": ("new.engine.build.metadata.json", "outcome"),
-    "| power |": ("GPU",),
-    "worst/*.npz": ("checked/worst/*.npz",),
-    "--fp-to-fp16": ("half.onnx", "Close"),
+    "build.metadata.json`,": ("new.engine.build.metadata.json", "outcome"), "| power |": ("GPU",),
+    "worst/*.npz": ("checked/worst/*.npz",), "--fp-to-fp16": ("half.onnx", "Close"),
     "M=1, M=2, M=5": ("3 cases", "M=1", "M=2", "M=5"),
-    "best class is the same": ("same best class",),
-    "| `trex draw`": ("engine.svg",),
-    "`plan.df`": (",",),
-    "latency by precision": ("fp32", "fp16"),
-    "ConvLinter": ("reformat", "do not compute in FP16"),
-    "--junit": ("layers.xml",),
+    "best class is the same": ("Same best class",), "| `trex draw`": ("engine.svg",),
+    "`plan.df`": (",",), "latency by precision": ("fp32", "fp16"),
+    "ConvLinter": ("reformat", "do not compute in FP16"), "--junit": ("layers.xml",),
     "--outdir artifacts/m": ("artifacts/m/summary.json", "artifacts/m/times.json"),
     "parse_trtexec_times": ("parsed/summary.json", "parsed/latency_series.csv"),
     "--topk 30": ("layers.csv",),
     "generate_report.py": ("report/report.html", "report/report.md", "report/report.json"),
-    "--output-name": ("compared/pair.csv",),
-    "exportTimes=": ("run/times.json",),
+    "--output-name": ("compared/pair.csv",), "exportTimes=": ("run/times.json",),
     "how do two differ": ("latency", "throughput"),
+    "onnx_transform.py": ('"source": "torchvision:resnet18"', "-1"), "build_trt.py": ("--fp16",),
+    "img_preprocess": ("inputs.npz", '"precision": "int8"'),
+    "--build_op_lvl 5": ("--builderOptimizationLevel=5",),
+    "(on the data set)": ("16 items of inputs.npz",), "memory watch": ("per batch of 8",),
+    "(speed)": ("2 000 samples, 2 launches",), "with an interval": ("99 %: ",),
+    "(GPU utilisation)": ("cuda:0", "telemetry"),
+    "throttle check": ("meaning", "evidence", "remedy"),
+    "--gt truth.npy": ("Depth on a.png", "abs_rel"), "least-squares scaling": ("the best fit",),
+    "all of it, in one command": ("depth · onnxruntime · fp32", "eval"),
+    "export_trt_int8.py": ("entropy2", "photos"), "float16` (export)": ('"half": true',),
+    "(build), `--timing-cache-path`": ("engine_cache", "--fp16", "--timingCacheFile="),
+    "(profile) |": ("--warmUp=5000", "--iterations=100"),
+    "--input-shape 1 3 224 224` |": ("--shapes=input:1x3x8x8",),
+    "for several models": ("model · trtexec · fp16", "build"),
+    "| 1000 random inputs from a seed": ("on 1000 random inputs, uniform, seed 0",),
+    "--rtol 1e-3` | all elements": ("<= 0.001 + 0.001 |r|",),
+    "--check-error-stat": ("PASS", "max_abs<=100"), "--val-range": ("from 0 to 1",),
+    "mark all": ("loses most accuracy", "Restored"), "(NaN, Inf)": ("PASS", "nan==0 and inf==0"),
+    "--calibration-cache`": ("scales.cache",), "inspect model model.onnx": ("GlobalAveragePool",),
+    "without TensorRT |": ("8.6.1",), "inspect capability": ("parsed by", "TensorRT 8.5 and later"),
+    "--warm-up 10": ("200 samples",),
+    "--workspace 12 ": ("--fp16", "--memPoolSize=workspace:12288"),
+    "group_sum_attr": ("Convolution", "Share"), "get_layers_by_type": ("1 of 5 layers",),
+    "compare_engines_layer": ("/fc/Gemm", "origin"),
+    "every statistic with its name": ("loaded.log + times, graph",),
+    "images:1x3x8x8": ("--shapes=images:1x3x8x8",),
+    "--trtexec PATH": ("/opt/tensorrt/bin/trtexec --loadEngine",),
+    "bench_pt_yolo": ('"imgsz": "640"', '"channels": "1"', '"iterations": 2000', '"fp16"'),
+    "--no_tf32": ('"precision": "fp32"',), "without running it": ("--useCudaGraph",),
+    "trtbench's own loop": ("protocol pipeline", "CUDA graph"),
 }
-"""What a row with these words says: files that its command leaves, or words that it prints."""
+# fmt: on
+"""What a row with these words says: files, flags for trtexec, or words that its command prints."""
+PRINTED = {"build": "built by", "bench": "median", "profile": "Share", "check": "SQNR",
+           "compare": "Verdict", "eval": "Latency-all", "import": "imported"}  # fmt: skip
+"""What every command of a verb prints, if it does its work."""
 
 
-def untrue(row: list[str], folder: Path, environment: dict[str, str]) -> str | None:
+def untrue(row: list[str], page: str, folder: Path, environment: dict[str, str]) -> str | None:
     """Run the command of a row; gives what is not as the row says."""
 
     def shell(words: str) -> subprocess.CompletedProcess[str]:
@@ -132,18 +160,31 @@ def untrue(row: list[str], folder: Path, environment: dict[str, str]) -> str | N
         return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True)
 
     command, line = row[1].strip("`"), f"| {' | '.join(row)} |"
-    done = shell(command)
+    began, done, verb = time.time(), shell(command), command.split()[1]
     if done.returncode or "incomparable" in done.stdout:
         return f"{command}\n{done.stdout[-500:]}{done.stderr}"
+    seen = done.stdout + done.stderr
     claims = [each for words, own in CLAIMS.items() if words in line for each in own]
-    lacking = [each for each in claims if each not in done.stdout and not [*folder.glob(each)]]
-    first = f"{row[0]}``".split("`")[1]  # others are alternatives
-    flags = re.findall(r"--[a-z]+[A-Z]\w+(?:=\d+)?", first.replace("--dumpLayer", "--exportLayer"))
-    if flags and "-r trtexec" in command and " compare " not in command:
-        planned = shell(
-            re.sub(r"( --dry-run)?( -- .*)?$", r" --dry-run\2", command, count=1)
-        ).stdout
-        lacking += [each for each in flags if each not in planned and each != "--disableProfile"]
+    first = f"{row[0]}``".split("`")[1].replace("--dumpLayer", "--exportLayer")  # without others
+    value = r"(?:=[\w:,+]+(?![\w.:,+/]))?"
+    if "-r trtexec" in command and verb in ("bench", "build", "profile"):
+        own = rf"--\w+{value}" if page == "trtexec" else rf"--[a-z]+[A-Z]\w+{value}"
+        claims += re.findall(own, first) + command.partition(" -- ")[2].split()
+        plan = re.sub(r"( --dry-run)?( -- .*)?$", r" --dry-run\2", command, count=1)
+        seen += shell(plan).stdout if any(each[:2] == "--" for each in claims) else ""
+    wanted = "" if re.search("--(dry-run|csv|by|draw) ?", command) else PRINTED.get(verb, "")
+    written = re.findall(r" -o (\S+)", command) if "--dry-run" not in command else []
+    if written and verb == "build":
+        written += [written[0] + end for end in (".json", ".build.log", ".graph.json")]
+    lacking = [
+        each
+        for each in [*claims, wanted]
+        if each not in seen and not [*folder.glob(each)] and each != "--disableProfile"
+    ]
+    for each in written:
+        paths = [folder / each, *(folder / each).rglob("*")]
+        if not any(path.is_file() and path.stat().st_mtime >= began - 1 for path in paths):
+            lacking.append(f"a new {each}")
     return f"{command}: without {', '.join(lacking)}" if lacking else None
 
 
@@ -154,7 +195,7 @@ def test_every_row_of_a_page_does_what_it_says(
     page: Path, folder: Path, environment: dict[str, str]
 ) -> None:
     assert rows(page)
-    found = [untrue(row, folder, environment) for row in rows(page)]
+    found = [untrue(row, page.stem, folder, environment) for row in rows(page)]
     assert not any(found), "\n".join(filter(None, found))
 
 
