@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import analysis_values as values
 from models import conv_model, tiny_model
+from trtbench.analysis.summary import summary_from_run
+from trtbench.analysis.sweep import SweepRow, mark_pareto_front
 from trtbench.cli import run as cli
 from trtbench.store.directory import read_record
 
@@ -56,3 +60,17 @@ def test_booleans_of_yaml_are_words_where_words_are_meant(place: Path) -> None:
     assert cli(["sweep", "sweep.yaml", "--format", "none", "-o", "out"]) == 0
     spec = read_record(place / "store" / "runs" / rows_of(place / "out")[0]["runs"][0]).spec
     assert (spec.cuda_graph, spec.warmup.until_steady) == ("off", False)
+
+
+def row(runtime: str, people: int, ms: float | None) -> SweepRow:
+    times = None if ms is None else values.launches_of([np.full(20, ms / 1e3)])
+    return SweepRow(model="net", runtime=runtime, batch=1, options={"shape.M": people},
+                    summary=times and summary_from_run(values.run(times)))  # fmt: skip
+
+
+def test_baselines_stars_and_speedups_are_of_equal_shapes() -> None:
+    rows = [row("torch", 1, 4), row("torch", 2, 6), row("torch", 5, None),
+            row("tensorrt", 1, 1), row("tensorrt", 2, 3), row("tensorrt", 5, 8)]  # fmt: skip
+    found = mark_pareto_front(rows)
+    assert [each.speedup for each in found] == [1, 1, None, 4, 2, None]
+    assert [each.on_front for each in found] == [False, False, False, True, True, False]

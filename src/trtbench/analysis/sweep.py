@@ -12,7 +12,7 @@ ACCURACY = "top1"
 QUANTITIES = (
     "median", "mean", "min", "max", "std", "cov", "gpu", "gpu_mean", "gpu_max", "throughput",
     "items", "size", "layers", "parameters", "top1", "top5", "batch", "model", "precision",
-    "runtime", "engine", "per_item",
+    "runtime", "engine", "per_item", "speedup",
 )  # fmt: skip
 """Quantities for conditions, besides percentiles, scores and the options of the sweep."""
 
@@ -58,6 +58,12 @@ class SweepRow(Value, frozen=True, kw_only=True):
     scores: dict[str, Score] = {}
     findings: tuple[Finding, ...] = ()
     on_front: bool = False
+    speedup: float | None = None  # of the median, against the first row of equal batch and shapes
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """Batch and shapes; rows in which they are equal are compared."""
+        return self.batch, *(v for k, v in self.options.items() if k.startswith("shape."))
 
     @property
     def head(self) -> ColumnSummary | None:
@@ -85,7 +91,7 @@ def quantities(rows: Sequence[SweepRow]) -> list[str]:
 
 def quantities_of(row: SweepRow) -> dict[str, Content]:
     """Return the quantities of a row by name; 70 % is 0.7."""
-    own = ("model", "precision", "runtime", "engine", "batch", "layers", "parameters")
+    own = ("model", "precision", "runtime", "engine", "batch", "layers", "parameters", "speedup")
     found: dict[str, Content] = {name: getattr(row, name) for name in own}
     found["size"] = row.size_bytes
     for name, value in row.options.items():
@@ -116,10 +122,8 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items")
     met = []
     every, measured = compares_models(rows), [each for each in rows if each.summary]
     for row in (each for each in rows if each.reason is None):
-        # The baseline is the first row with the same model and batch, else with the same model;
-        # if the sweep compares models, the model does not matter.
         same = [each for each in measured if every or each.model == row.model]
-        baseline = next((each for each in same if each.batch == row.batch), next(iter(same), None))
+        baseline = next((each for each in same if each.alike == row.alike), None)
         values = quantities_of(row)
         verdict = holds(condition, values, baseline=quantities_of(baseline) if baseline else None)
         if verdict:
@@ -150,10 +154,15 @@ def compares_models(rows: Sequence[SweepRow]) -> bool:
 
 
 def mark_pareto_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
-    """Mark the rows on the Pareto front of latency, throughput and accuracy of their model."""
-    chosen: set[int] = set()
-    for model in [None] if compares_models(rows) else dict.fromkeys(row.model for row in rows):
-        places = [k for k, row in enumerate(rows) if model in (None, row.model) and row.summary]
+    """Mark speed-ups and the Pareto front of latency, throughput and accuracy of rows alike."""
+    chosen, speedups = set[int](), dict[int, float]()
+    keys = [(None if compares_models(rows) else row.model, *row.alike) for row in rows]
+    for key in dict.fromkeys(keys):
+        places = [k for k, row in enumerate(rows) if keys[k] == key and row.summary]
+        base = rows[keys.index(key)].head  # unknown if it failed
+        speedups |= {k: base.median / x.median for k in places if base and (x := rows[k].head)}
+        if len(places) < 2:
+            continue
         points = [
             {n: v for n, v in quantities_of(rows[k]).items() if not isinstance(v, str)}
             for k in places
@@ -165,7 +174,7 @@ def mark_pareto_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
         if score and way and all(point.get(score) is not None for point in points):
             better[score] = way
         chosen |= {places[k] for k in pareto_front(points, better=better)}
-    return [row.having(on_front=k in chosen) for k, row in enumerate(rows)]
+    return [x.having(on_front=k in chosen, speedup=speedups.get(k)) for k, x in enumerate(rows)]
 
 
 def _declared(name: str, rows: Sequence[SweepRow]) -> Metric:

@@ -58,7 +58,7 @@ _METRICS = (
     *_same("low", "count", "max_abs"),
     *_same("high", "level", "sqnr"),
     *_same("high", None, "sqnr_db", "cosine", "close", "equality", "argmax_match",
-          "top5_agreement", "psnr", "ssim"),
+          "top5_agreement", "psnr", "ssim", "speedup"),
     *_same("low", None, "nan", "inf", "nonfinite", "shape_mismatch", "argmax_mismatch", "mean_abs",
           "max_rel", "mean_rel", "rel_l2", "bias", "kl", "kl_max", "lpips", "fid"),
     # of tasks

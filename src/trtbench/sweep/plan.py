@@ -109,11 +109,6 @@ class PlannedCase:
     refused: str | None = None  # why it cannot be measured here
     judged: tuple[str, int] | None = None  # the evaluation step, and its position there
 
-    @property
-    def source(self) -> str:
-        """The measured model: the key of the last step, or the given model."""
-        return self.chain[-1] if self.chain else self.case.model
-
 
 class SweepPlan:
     """The cases of a sweep and the steps they share."""

@@ -156,10 +156,6 @@ class Journal:
         self.notes += [f"the run {run} is missing or damaged and is measured again" for run in lost]
         self.lines = [line for line in self.lines if line.run not in lost]
 
-    def forget_failures(self) -> None:
-        """Remove failures, so that they are tried again; the file is not changed."""
-        self.lines = [line for line in self.lines if line.what != "failed"]
-
     def _read(self) -> list[JournalLine]:
         try:
             data = read_bytes(self._path)

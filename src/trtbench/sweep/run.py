@@ -134,7 +134,7 @@ def run_sweep(
                 journal.add("done", line.case, line.round, run=line.run)
         journal.forget_lost(lambda run: not store.holds(run))
         if retry_failed:
-            journal.forget_failures()
+            journal.lines = [line for line in journal.lines if line.what != "failed"]
         sweep.prepare()
         sweep.measure()
         sweep.judge()
@@ -394,7 +394,7 @@ class Sweep:
 
         execution = replace(self._execution, listen=listen)
         if not self.plan.elsewhere:
-            model = self._input(planned.source)
+            model = self._input([case.model, *planned.chain][-1])
             spec = self.plan.bench_spec(place, model)
             python = self._config.python_for(case.runtime)
             execution = replace(execution, python=python, run_id=run_id)
@@ -503,7 +503,7 @@ class Sweep:
             label = plan.model_name(place)
         elif sum(plan.cases[each].case.label == case.label for each in firsts) > 1:
             label = f"{label} batch {case.batch}"
-        model = self._input(plan.cases[place].source)
+        model = self._input([case.model, *plan.cases[place].chain][-1])
         return EvalSide(
             spec=plan.eval_spec(place, model),
             python=self._config.python_for(case.runtime),

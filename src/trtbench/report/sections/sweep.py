@@ -409,6 +409,8 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[doc.Column]:
         yield doc.column("batch")
     yield doc.column("case", "Case", lambda x: x.label + (" ★" if x.on_front else ""), fit="wrap")
     yield doc.column("median_s", get=median)
+    if any(row.speedup not in (None, 1.0) for row in rows):
+        yield doc.column("speedup", "Speed-up", kind=".3g")
     yield doc.column("latency_s", "Latency", lambda row: mean_and_max(row.head), "right", rank=5)
     if any(row.column("gpu") for row in rows):
         yield doc.column(
@@ -432,8 +434,7 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[doc.Text]:
         words = "Latency: mean / maximum per batch as the host sees it"
         yield doc.Text(words + ("; GPU: the same for GPU time." if gpu else "."))
     if any(row.on_front for row in rows):
-        of = "the table" if compares_models(rows) else "the model"
-        yield doc.Text(f"★ no other row of {of} beats it in all of latency, throughput, accuracy.")
+        yield doc.Text("★ no other row of equal batch and shapes beats it in speed and accuracy.")
     for row in rows:
         if row.reason is not None:
             yield doc.Text(f"failed: {_case_name(row)}: {row.reason}", "bad")
