@@ -27,6 +27,7 @@ from trtbench.layers import diff
 from trtbench.layers import table as tables
 from trtbench.layers.cost import gpu_peaks, peak_of, with_rates
 from trtbench.layers.join import count_layer_types, join_layers, type_from_tactic
+from trtbench.workflows.engines import EngineSource, select_layers
 
 Known = TypeVar("Known", diff.Reconciliation, diff.Why)
 
@@ -143,7 +144,9 @@ def test_blocks_are_prefixes_of_names() -> None:
     assert tables.block_of("layer3.1.conv1", depth=1) == "layer3"
 
 
-@pytest.mark.parametrize("by", ["kind", "precision", "role", "node", "block", "/a/*,/b/*"])
+@pytest.mark.parametrize(
+    "by", ["kind", "operator", "precision", "role", "node", "block", "/a/*,/b/*"]
+)
 def test_groups_count_every_second_once(by: str) -> None:
     joined = int8_chain()
     groups = tables.groups_of(joined, by)
@@ -162,6 +165,11 @@ def test_groups_by_pattern_and_top() -> None:
     }
     assert len(tables.groups_of(joined, "node", top=2)) == 2
     assert [each.name for each in joined.layers if tables.matches(each, "Gelu")] == ["/act/Gelu"]
+    engine = EngineSource(label="", table=joined, facts=tables.EngineFacts())
+    for pattern, count in (("convolution", 3), ("GELU", 1), ("/a/*", 1)):
+        assert len(select_layers(engine, pattern=pattern, sort="order", top=None)) == count
+    groups = {each.name: each.layers for each in tables.groups_of(joined, "operator")}
+    assert groups == {"Conv": 3, "Gelu": 1, "(quantize)": 2}
     with pytest.raises(UsageError, match="grouped by"):
         tables.groups_of(joined, "colour")
 

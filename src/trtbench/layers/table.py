@@ -175,7 +175,7 @@ def _parts(name: str) -> list[str]:
     return parts
 
 
-GROUP_KEYS = ("kind", "precision", "role", "node", "block", "region", "stream", "bound")
+GROUP_KEYS = ("kind", "operator", "precision", "role", "node", "block", "region", "stream", "bound")
 """Fields that layers can be grouped by; ``block`` takes a depth (``block:2``)."""
 
 UNKNOWN = "unknown"
@@ -213,6 +213,8 @@ def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Gr
             return [blocks.most_common(1)[0][0]]
         if by == "node":
             return layer.nodes or [other or layer.name]
+        if by == "operator":
+            return layer.operators or [other or layer.kind or UNKNOWN]
         if by not in GROUP_KEYS:
             return [next((each for each in patterns if matches(layer, each)), "the rest")]
         value = getattr(layer, by)
@@ -350,11 +352,6 @@ def is_weighted(layer: Layer) -> bool:
     return layer.role == "compute" and (kind in WEIGHTED or bool(layer.weights))
 
 
-ENQUEUE_BOUND = 0.8  # enqueue time over GPU time from which on trtexec warns, too
-HIDDEN = 0.5  # below this share launches are done long before the GPU is
-BUSY = 0.97  # share of the time in which the GPU computes, from which on it waits for nothing
-
-
 class EngineFacts(Value, frozen=True, kw_only=True):
     """Median times of one inference, and the conditions of the measurement."""
 
@@ -390,9 +387,9 @@ class EngineFacts(Value, frozen=True, kw_only=True):
         if not self.enqueue_s or not self.gpu_s:
             return None
         share = self.enqueue_s / self.gpu_s
-        if share < HIDDEN or (self.busy or 0.0) >= BUSY:
+        if share < 0.5 or (self.busy or 0.0) >= 0.97:  # launched in time, or never idle
             return False
-        return True if share >= ENQUEUE_BOUND else None
+        return True if share >= 0.8 else None  # from which on trtexec warns, too
 
 
 def facts_from_run(run: Run) -> EngineFacts:

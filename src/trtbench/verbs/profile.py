@@ -78,9 +78,9 @@ class LayerRowFields(fields.VerbRequest):
     """Which layers are shown, and in which order."""
 
     by: str | None = option(
-        None, "Group by kind, precision, role, node, block or '/a/*'.", metavar="KEY"
+        None, "Group by kind, operator, precision, role, node, block, '/a/*'.", metavar="KEY"
     )
-    filter: str | None = option(None, "Only matching layers or nodes.", metavar="PATTERN")
+    filter: str | None = option(None, "Only matching layers, nodes or kinds.", metavar="PATTERN")
     sort: Literal["time", "order", "roofline"] | None = option(
         None, "Slowest first, as they run, or by roofline (default: time; in Python: order)."
     )

@@ -169,7 +169,7 @@ def _engine(
         batch = run.record.batch if run else None
         try:
             network = read_onnx(model, shapes=shapes, batch=batch)
-        except UsageError:  # other input names: use the shapes of the model
+        except (InputError, UsageError):  # other input names: use the shapes of the model
             network = read_onnx(model, batch=batch)
         costs = costs_from_model(network, graph)
     table = join_layers(run.layers if run else None, graph, costs=costs)
@@ -215,7 +215,9 @@ def select_layers(
     engine: EngineSource, *, pattern: str | None, sort: str, top: int | None
 ) -> tuple[tables.Layer, ...]:
     """Return the layers that match the pattern, sorted, at most ``top``."""
-    layers = tuple(x for x in engine.table.layers if not pattern or tables.matches(x, pattern))
+    low = (pattern or "").lower()  # a part of a kind or operator is enough, in any case
+    every = ((x, " ".join((x.kind or "", *x.operators)).lower()) for x in engine.table.layers)
+    layers = tuple(x for x, kinds in every if low in kinds or tables.matches(x, pattern or "*"))
     if pattern and not layers:
         raise UsageError(
             f"no layer or node matches {pattern!r}", fix="patterns can use * and ?: '/layer3/*'"

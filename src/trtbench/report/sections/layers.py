@@ -176,6 +176,7 @@ def _group_table(groups: Sequence[Group], *, by: str, id: str = "groups") -> doc
         doc.column("group", "Group", "name", fit="shorten"),
         doc.column("layers", "Layers", kind=".4g"),
         doc.column("time_s", "Time", "seconds", "time"),
+        doc.column("each_s", "Each", lambda x: x.seconds and x.seconds / x.layers, "time", rank=1),
         doc.column("share", "Share", kind="share"),
         doc.column("precisions", "Computes in", rank=2),
         doc.column("flops", "GFLOP", gigaflop, "right", rank=3),
