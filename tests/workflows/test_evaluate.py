@@ -269,7 +269,6 @@ def test_what_a_file_tells_is_refused_before_any_model_runs(
     tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str],
     shape: int, known: str, reason: str,
 ) -> None:  # fmt: skip
-    """What is only known after a model has run leaves the others' results as they are."""
     data, out = tmp_path / "rows.npz", tmp_path / "out"
     np.savez(data, images=np.eye(8, dtype=np.float32), labels=np.arange(8))
     text = "g (float[N, {}] x) => (float[N{}] y) {{ y = MatMul(x, W) }}"
