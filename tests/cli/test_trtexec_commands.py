@@ -82,7 +82,7 @@ def test_several_launches_keep_their_files_apart(trtexec: Any, say: Say) -> None
     say("bench", "m.onnx", "--iterations", "40", "--tag", "host")
     said = say("compare", "tag:host", run.id)
     assert said.status == 3
-    assert re.search(r"\nhost_median( +[\d.]+ .?s){3} +[\d.e+-]+x", said.out), said.out
+    assert re.search(r"\n *host_median( +[\d.]+ .?s){3} +[\d.e+-]+x", said.out), said.out
 
 
 @pytest.mark.process
