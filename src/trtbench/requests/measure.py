@@ -326,7 +326,7 @@ OpenShapes = Annotated[Mapping[str, Sequence[int | str]], OPEN_SHAPES]
 class AxisFields(fields.VerbRequest):
     """The axes of a sweep."""
 
-    preset: str | None = option(None, "classification, depth, pose or stgcn.", metavar="NAME")
+    preset: str | None = option(None, "classification, depth, pose, stgcn, trtexec", metavar="NAME")
     precision: Values = option((), "fp32,fp16,int8; as-is keeps the file's precision.")
     batch: Values = option((), "Batch sizes: 1,32,64.")
     runtime: Values = option((), "Runtimes: onnxruntime,tensorrt.", ("-r", "--runtime"))
