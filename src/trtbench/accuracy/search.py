@@ -1,9 +1,8 @@
 """Finds the nodes that lose a low-precision model's accuracy, and the fewest to keep precise.
 
 Two graphs of one network are divided at boundaries that both have and fusion does not cross,
-matched by the names of tensors, then of nodes. Both models run over the same items. Models with
-some groups of parts restored, that is, computed as in the reference, are tried, and the smallest
-set of groups that meets a condition is kept.
+matched by the names of tensors, then of nodes. Models with some groups of parts restored (computed
+as in the reference) are tried, and the smallest set of groups that meets a condition is kept.
 """
 
 from __future__ import annotations

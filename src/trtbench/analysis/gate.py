@@ -23,16 +23,8 @@ from trtbench.core.units import (
     text_from_rate,
     text_from_seconds,
 )
+from trtbench.layers import table as tables
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import (
-    EngineFacts,
-    Layer,
-    LayerTable,
-    facts_from_run,
-    hides_nodes,
-    matches,
-    total_s,
-)
 
 Outcome = Literal["pass", "fail", "unclear"]
 
@@ -143,7 +135,9 @@ def _evaluate(
     rule: GateRule, summary: Summary | None, verdicts: Mapping[str, Verdict], run: Run | None
 ) -> GateResult:
     if rule.relation == "expect" and run is not None:
-        return judge_expectation(rule, join_layers(run.layers, run.graph), facts_from_run(run))
+        return judge_expectation(
+            rule, join_layers(run.layers, run.graph), tables.facts_from_run(run)
+        )
     if rule.relation == "slowdown":
         first = next(iter(verdicts.values()), None)
         headline = verdicts.get(summary.headline, first) if summary else first
@@ -323,13 +317,15 @@ def rule_from_expectation(text: str) -> GateRule:
 
 
 def judge_expectations(
-    texts: Sequence[str], table: LayerTable, facts: EngineFacts
+    texts: Sequence[str], table: tables.LayerTable, facts: tables.EngineFacts
 ) -> tuple[GateResult, ...]:
     rules = [rule_from_expectation(text) for text in texts]
     return tuple(judge_expectation(rule, table, facts) for rule in rules)
 
 
-def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> GateResult:
+def judge_expectation(
+    rule: GateRule, table: tables.LayerTable, facts: tables.EngineFacts
+) -> GateResult:
     expectation = expectation_from_text(rule.text)
     converting = [layer for layer in table.layers if layer.converts]
     row: dict[str, float | None] = {
@@ -338,7 +334,7 @@ def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> 
         "gpu": facts.gpu_s,
         "host": facts.host_s,
         "latency": facts.latency_s,
-        "conversions": total_s(converting) if table.timed else None,
+        "conversions": tables.total_s(converting) if table.timed else None,
         "jitter": facts.jitter,
         "tail": facts.tail,
     }
@@ -356,7 +352,7 @@ def judge_expectation(rule: GateRule, table: LayerTable, facts: EngineFacts) -> 
     if met is None:
         missing = ", ".join(unknown_names(expectation, row))
         needs = "a profile and detailed layer information"
-        if any(hides_nodes(layer) for layer in table.layers):
+        if any(tables.hides_nodes(layer) for layer in table.layers):
             needs += ", and --onnx MODEL.onnx for what a ForeignNode contains"
         message = [f"{missing} is unknown: it needs {needs}"]
     outcome: Outcome = "unclear" if met is None else "pass" if met else "fail"
@@ -371,20 +367,20 @@ def _key(condition: str) -> str:
     return "name" if any(sign in condition for sign in "*?/") else ""
 
 
-def _value(function: str, arguments: str, table: LayerTable) -> float | None:
+def _value(function: str, arguments: str, table: tables.LayerTable) -> float | None:
     """Evaluate a function; ``None`` if it needs kinds or types and only names are known."""
     conditions = [part.strip() for part in arguments.split(",") if part.strip()]
     keys = {_key(each) for each in conditions}
     if not table.detailed and keys & {"kind", "precision", "bound", "asked"}:
         return None
-    hidden = table.lacks or any(hides_nodes(layer) for layer in table.layers)
+    hidden = table.lacks or any(tables.hides_nodes(layer) for layer in table.layers)
     if hidden and keys & {"", "operator"}:  # an operator may be inside a layer of another name
         return None
 
-    def meets(layer: Layer, condition: str) -> bool:
+    def meets(layer: tables.Layer, condition: str) -> bool:
         key, wanted = _key(condition), condition.partition("=")[2].strip() or condition
         if key == "name":
-            return matches(layer, wanted)
+            return tables.matches(layer, wanted)
         word, operators = wanted.lower(), [each.lower() for each in layer.operators]
         if key not in ("", "operator"):
             return word == str(getattr(layer, key) or "").lower()
@@ -395,8 +391,8 @@ def _value(function: str, arguments: str, table: LayerTable) -> float | None:
         return float(len(found))
     total = table.total_s
     if total is None or function == "time":
-        return None if total is None else total_s(found)
-    return total_s(found) / total if total else None
+        return None if total is None else tables.total_s(found)
+    return tables.total_s(found) / total if total else None
 
 
 class Suite(NamedTuple):

@@ -1,11 +1,8 @@
 """Verdicts on stored runs that were measured apart, limited by the drift of the machine.
 
-The machine changes between runs: adjacent launches of one model differed by 40 % at the 99th
-percentile on a shared virtual machine, and a correct launch-level test on consecutive blocks
-called 11 % of equal pairs different. So intervals are widened by a drift bound, from stored runs
-if there are enough, else from the constants below.
-
-Also the evaluation toolkit's comparison, and what explains the difference of two runs.
+The machine changes between runs, so intervals are widened by a drift bound, from stored runs if
+there are enough, else from the constants below. Also the evaluation toolkit's comparison, and
+what explains the difference of two runs.
 """
 
 import math
@@ -44,7 +41,6 @@ ENQUEUE_DRIFT = 0.30  # GPU work launched kernel by kernel differs by 10 to 30 %
 GRAPH_DRIFT = 0.01  # CUDA graphs repeat within 0.2 %; five times that on other days
 ONE_LAUNCH = "one launch on a side has no interval over launches"
 MIN_SESSIONS = 5  # stored sessions needed before their spread replaces these constants
-
 
 Sides = tuple[list[float], list[float]]  # one value per launch of both runs
 

@@ -9,14 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from trtbench.analysis import comparability
 from trtbench.analysis import stored_comparison as stored
 from trtbench.analysis import verdict as judge
-from trtbench.analysis.comparability import (
-    CLOCK_TOLERANCE,
-    blocking_reasons,
-    differences,
-    inputs_reason,
-)
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import PairFacts
 from trtbench.analysis.findings.rules import less_accurate, many_comparisons
@@ -133,7 +128,7 @@ def refused_pair(pair: tuple[Planned, Planned], accept: Collection[str]) -> str 
     one, other = (
         side.record.inputs if isinstance(side, Run) else planned_inputs(side[0]) for side in pair
     )
-    return inputs_reason(one, other, accept=accept)
+    return comparability.inputs_reason(one, other, accept=accept)
 
 
 def compare_pair(
@@ -292,7 +287,7 @@ def comparison_from_runs(
             baseline, candidate, drift=drift, accept=accept, margin=margin
         )
         return with_findings(comparison, baseline, candidate, accept)
-    found = differences(baseline.record, candidate.record, accept=accept)
+    found = comparability.differences(baseline.record, candidate.record, accept=accept)
     headline = judge.metric_of_both(baseline.times, candidate.times, found)
     refused = judge.refused_headline(baseline.times, candidate.times, found, design=design)
     one, other = baseline.id, candidate.id
@@ -306,7 +301,7 @@ def comparison_from_runs(
     head, *further = comparison.verdicts
     for name in judge.shared_columns(baseline.times, candidate.times):
         coarse = stored.coarse_reason(name, baseline, candidate)
-        blocked = blocking_reasons(found, metric=name) or coarse
+        blocked = comparability.blocking_reasons(found, metric=name) or coarse
         if name != headline and blocked is None:
             pairs = turns.paired_columns(baseline, candidate, name)
             effects = [judge.pair_effect(a, b, design=design) for a, b in pairs]
@@ -378,7 +373,7 @@ def with_findings(
     in_cycles: VerdictKind | None = None
     if one and other and gpu is not None:  # a difference in clocks is not one of the engines
         seen = judged = gpu.having(clock_ratio=other / one)
-        if abs(other / one - 1) > CLOCK_TOLERANCE:
+        if abs(other / one - 1) > comparability.CLOCK_TOLERANCE:
             judged = judge.confirm_in_cycles(seen)
         if judged is not seen and (cycles := judge.in_cycles(seen)):
             in_time, in_cycles = seen.kind, cycles.kind

@@ -2,8 +2,7 @@
 
 INT8 is made by ONNX Runtime's quantizer with options that TensorRT's parser accepts, or by NVIDIA
 ModelOpt, which also makes FP8. ModelOpt pins old releases of onnx and onnxruntime, so it runs in a
-separate interpreter; without data it would calibrate on random numbers without a warning, so here
-it always gets data.
+separate interpreter.
 """
 
 from __future__ import annotations

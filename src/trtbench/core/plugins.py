@@ -19,7 +19,6 @@ from trtbench.core.safety import read_bytes
 if TYPE_CHECKING:
     from importlib import metadata
 
-
 T = TypeVar("T")
 
 CONTRACT = "contract"  # the module that declares what the plug-ins of its folder must offer

@@ -62,7 +62,6 @@ def csv_cell(value: object) -> object:
 _FORMULA = re.compile(r"(^|[;\t\n\r])([\s\"]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
 """Includes full-width signs, and a sign after a character that may end a cell."""
 
-
 MAX_BYTES = 2**30  # of a file that is read as a whole; models are read in pieces
 MAX_TEXT_BYTES = 2**20  # files that people write by hand: settings, sweeps, lists of hosts
 MAX_DEPTH = 64  # nested brackets; files of trtexec and trtbench have fewer than ten
@@ -319,7 +318,6 @@ _KNOWN = re.compile(
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,4000}?(?:-----END [A-Z ]{0,30}KEY-----|\Z)"
 )
 
-
 _SUSPECT = (
     *("://", "secret", "token", "key", "credential", "pwd", "sig", "auth"),
     *("bearer", "basic", "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
@@ -328,7 +326,6 @@ _SUSPECT = (
     *("passw", "passphrase", "passcode", "_pass", "?pass", "&pass", "sshpass"),
 )
 """Every secret that is found here contains one of these, in lower case; most lines have none."""
-
 
 _remembered: dict[str, str] = {}
 """Texts that are secret because a URL that was parsed has them, and what is written instead."""

@@ -16,7 +16,6 @@ Column = NDArray[np.float64]
 DURATIONS = ("host", "latency", "enqueue", "h2d", "gpu", "d2h", "end_to_end")
 """Columns that are durations, in the order in which tables show them."""
 
-
 ASSUMED_DRIFT = "an assumed drift"
 
 

@@ -1,10 +1,9 @@
 """Creates the CUDA context of a worker in a thread, while the worker imports its libraries.
 
 A GPU creates one context at a time, 0.1 s each: workers that start together would all wait for it
-after importing. The parent names the device in an environment variable; errors are ignored here,
-because opening the device reports them. CUDA reads the environment in this thread, and a change by
-another thread may crash the process: variables that numpy's import would set are set before. A
-worker that must wait until others have ended creates its context later.
+after importing. Errors are ignored here, because opening the device reports them. CUDA reads the
+environment in this thread, and a change by another thread may crash the process: variables that
+numpy's import would set are set before.
 """
 
 import ctypes

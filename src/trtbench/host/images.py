@@ -24,7 +24,6 @@ from trtbench.host.arrays import DAMAGE, read_archive, read_npy
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
 """Accepted formats, whatever the file name; for EPS, Pillow would start Ghostscript."""

@@ -1,7 +1,6 @@
 """Samples and counters of a GPU, read from outside the measured process, and its locked clock.
 
-Every quantity is queried separately; those that a device does not report are absent. A query takes
-from microseconds to milliseconds (energy), so there are none while latency is measured. On a
+Quantities that a device does not report are absent; none is read while latency is measured. On a
 Jetson, where NVML reports almost nothing, tegrastats is read.
 
 A locked clock outlives the process that set it, so another process waits for the end of this one:

@@ -1,17 +1,9 @@
 """TensorRT and TensorRT-RTX: abilities of the installed version, loggers, calibrators, caches.
 
-Supports TensorRT 8.6 to 11 and TensorRT-RTX 1.x. Abilities of a version are looked up by name in
-its module, never guessed from the number; the table of versions is for versions that are not
-installed (a plan for another machine). A test compares it with the bindings of every version.
-
-TensorRT calls objects of classes derived from its own (loggers, monitors, allocators), which are
-therefore created for the module in use. They keep plain values only and never raise, because an
-exception would pass through native code. There is no error recorder: the logger gets all errors
-too, and a recorder written in Python crashes TensorRT-RTX 1.7 when a network is freed.
-
-The scales of a calibration cache are valid only for the same model, data, batch and algorithm,
-which are stored in ``<cache>.json``. Only the CUDA driver is asked whether there is a GPU: TensorRT
-may crash instead of raising if the driver is missing.
+Abilities are looked up by name in the module; the table of versions is for versions that are not
+installed (a plan for another machine). TensorRT calls objects of classes derived from its own,
+created for the module in use; they never raise, because an exception would pass through native
+code. There is no error recorder: one written in Python crashes TensorRT-RTX 1.7.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ _DAMAGE = (
     RuntimeError, OverflowError, MemoryError,
 )  # fmt: skip
 
-
 Member = tuple[str, "Path | None", str]
 """A file of an archive: its name there, if any, and its path or why it was skipped."""
 

@@ -455,8 +455,7 @@ def place_layers(table: LayerTable) -> Placement:
 
     The rank of a layer is its longest path from an input; within a rank, layers are sorted by the
     mean position of their neighbours (Sugiyama's method). Long chains are wrapped into columns.
-    The time is linear in layers and edges: libraries take seconds for 3 000 layers (grandalf) or
-    do not support every Python version (fast-sugiyama).
+    The time is linear in layers and edges.
     """
     # The layers to draw and their edges; edges bypass layers that run no kernel.
     sources: dict[int, list[int]] = {}

@@ -15,16 +15,8 @@ from trtbench.analysis.onnx_graph import (
     preparation_from_text,
     stamp_from_metadata,
 )
+from trtbench.core import run as records
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, UnavailableError, writing
-from trtbench.core.run import (
-    Fact,
-    RunRecord,
-    Scalar,
-    matches_precision,
-    name_from_types,
-    precision_in,
-    precision_of,
-)
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.files import scratch_directory
@@ -39,7 +31,7 @@ LARGEST_COUNTED_BYTES = 1 << 30
 """A larger file is not read just to count its operations."""
 
 
-def build_of_engine(model: ModelRef) -> tuple[tuple[str, ...], dict[str, Scalar]]:
+def build_of_engine(model: ModelRef) -> tuple[tuple[str, ...], dict[str, records.Scalar]]:
     """Return notes and facts on the build of an engine, from the record beside it."""
     record = identity.record_of_engine(model)
     if record is None:
@@ -69,17 +61,17 @@ def planned_inputs(spec: RunSpec) -> tuple[TensorSpec, ...]:
         return ()
 
 
-def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
+def conditions_of_model(model: ModelRef) -> dict[str, records.Fact]:
     """Return the known conditions of a model: an engine's by its record, ONNX by its types."""
     if model.format == "onnx":  # the precision that a conversion recorded, if the types fit it
         recorded = recorded_precision(model)
         try:
             held = outline_of(Path(model.path)).held or frozenset({"fp32"})
         except InputError:
-            return {"precision": Fact(value=recorded)} if recorded else {}
-        if recorded is not None and matches_precision(recorded, held):
-            return {"precision": Fact(value=recorded)}
-        return {"precision": Fact(value=name_from_types(held), source="implied")}
+            return {"precision": records.Fact(value=recorded)} if recorded else {}
+        if recorded is not None and records.matches_precision(recorded, held):
+            return {"precision": records.Fact(value=recorded)}
+        return {"precision": records.Fact(value=records.name_from_types(held), source="implied")}
     record = identity.record_of_engine(model)
     if record is None:
         return {}
@@ -100,9 +92,11 @@ def recorded_precision(model: ModelRef) -> str | None:
     return sidecar.precision if sidecar and sidecar.sha256 == model.sha256 else None
 
 
-def check_precision_against_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
+def check_precision_against_layers(
+    record: records.RunRecord, graph: EngineGraph | None
+) -> records.RunRecord:
     """Return the record with the precision of the layers, if they contradict the recorded one."""
-    label, types = precision_of(record), computing_types(graph)
+    label, types = records.precision_of(record), computing_types(graph)
     if not types or label is None:
         return record
     ran = contradicting_types(label, types)
@@ -110,24 +104,26 @@ def check_precision_against_layers(record: RunRecord, graph: EngineGraph | None)
         known = record.conditions["precision"].having(source="stated")
         return record.having(conditions={**record.conditions, "precision": known})
     return record.having(
-        conditions={**record.conditions, "precision": Fact(value=ran, source="implied")},
+        conditions={**record.conditions, "precision": records.Fact(value=ran, source="implied")},
         facts={**record.facts, "claimed_precision": label},
     )
 
 
-def precision_of_pass(spec: RunSpec, stated: dict[str, Fact]) -> str | None:
+def precision_of_pass(spec: RunSpec, stated: dict[str, records.Fact]) -> str | None:
     """Return the precision in which a model was run over data; ``None`` if unknown."""
     known = joined_conditions(conditions_of_model(spec.model), stated)
-    return precision_in(known, asked=spec.precision)
+    return records.precision_in(known, asked=spec.precision)
 
 
-def joined_conditions(known: dict[str, Fact], stated: dict[str, Fact]) -> dict[str, Fact]:
+def joined_conditions(
+    known: dict[str, records.Fact], stated: dict[str, records.Fact]
+) -> dict[str, records.Fact]:
     """Update the known conditions of a model with those of a session; unknown ones are skipped."""
     fresh = {key: fact for key, fact in stated.items() if key not in known or _is_known(fact)}
     return {**known, **fresh}
 
 
-def _is_known(fact: Fact) -> bool:
+def _is_known(fact: records.Fact) -> bool:
     return fact.value is not None and fact.source != "unknown"
 
 
@@ -135,12 +131,12 @@ def random_data_notes_of_onnx(path: Path) -> tuple[str, ...]:
     return notes_from_metadata(_metadata(path))
 
 
-def preparation_of_onnx(path: Path) -> dict[str, Scalar]:
+def preparation_of_onnx(path: Path) -> dict[str, records.Scalar]:
     """Return how the calibration images of an ONNX file were prepared; empty if unknown."""
     return preparation_from_text(stamp_from_metadata(_metadata(path)).get(PREPARATION))
 
 
-def preparation_of_model(model: ModelRef) -> dict[str, Scalar]:
+def preparation_of_model(model: ModelRef) -> dict[str, records.Scalar]:
     """Return how the calibration images of a model were prepared; empty if unknown."""
     if model.format == "onnx":
         return preparation_of_onnx(Path(model.path))
@@ -156,7 +152,7 @@ def _metadata(path: Path) -> dict[str, str]:
     return {entry.key: entry.value for entry in entries}
 
 
-def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Scalar]:
+def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, records.Scalar]:
     """Count the operations and bytes of weights of one query; empty if the ONNX file is missing.
 
     The ONNX file of an engine is the one that its record names, if that is unchanged.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trtbench.store.directory import Entry
     from trtbench.workflows.doctor import Check, Diagnosis
 
-
 MOST_UNUSED = 200  # unused files that are listed; the others are only counted, but --json lists all
 
 

@@ -31,16 +31,8 @@ from trtbench.core.samples import Column, IterationTimes, times_from_columns
 from trtbench.core.spec import Arrivals, Length, RunSpec, Warmup
 from trtbench.core.units import text_from_rate, text_from_seconds
 from trtbench.models.inputs import assumption
+from trtbench.runtimes import _session as sessions
 from trtbench.runtimes._gpu_query import Pipeline, SerialQuery
-from trtbench.runtimes._session import (
-    Session,
-    are_finite,
-    given_shapes,
-    inputs_error,
-    items_per_query,
-    raise_if_out_of_memory,
-    resolve_inputs,
-)
 
 _NS = 1e-9
 
@@ -62,7 +54,7 @@ _FLOOR_PROBES = 2000
 class PreparedSession:
     """A session that has run once and is ready to be timed."""
 
-    session: Session
+    session: sessions.Session
     step: Step
     load_s: float
     first_s: float
@@ -77,13 +69,13 @@ class PreparedSession:
         """Return the outcome with whether outputs are finite, by one more query after the timed."""
         if "outputs_finite" in outcome.evidence:
             return outcome
-        finite = are_finite(self.session.fetch())
+        finite = sessions.are_finite(self.session.fetch())
         found = {} if finite is None else {"outputs_finite": finite}
         return outcome.having(evidence={**outcome.evidence, **found})
 
 
 def bench_session(
-    open_session: Callable[[RunSpec], Session],
+    open_session: Callable[[RunSpec], sessions.Session],
     spec: RunSpec,
     *,
     stage: Stage,
@@ -151,14 +143,16 @@ def check_protocol(spec: RunSpec) -> None:
         )
 
 
-def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> PreparedSession:
+def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) -> PreparedSession:
     """Load a model, bind its inputs and run it once."""
     began = time.perf_counter()
     session = open_session(spec)
     load_s = time.perf_counter() - began
     try:
         is_random = spec.inputs.source is None
-        resolved, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
+        resolved, arrays = sessions.resolve_inputs(
+            session.inputs, spec, limits=session.index_limits
+        )
         session.bind(arrays)
         began = time.perf_counter()
         try:
@@ -166,12 +160,14 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
         except TrtbenchError:
             raise
         except Exception as problem:  # runtimes share no base class for their exceptions
-            raise_if_out_of_memory(problem)
-            raise inputs_error(problem, resolved, is_random=is_random) from None
+            sessions.raise_if_out_of_memory(problem)
+            raise sessions.inputs_error(problem, resolved, is_random=is_random) from None
         first_s = time.perf_counter() - began
         session.observe()
         step = session.step()
-        note = assumption(given_shapes(session.inputs, spec), resolved) if is_random else None
+        note = (
+            assumption(sessions.given_shapes(session.inputs, spec), resolved) if is_random else None
+        )
         filled = [array for array in arrays.values() if array.size > 1]
         constant = bool(filled) and all((array == array.flat[0]).all() for array in filled)
         outcome = BenchOutcome(
@@ -184,7 +180,7 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
             evidence={
                 **session.evidence,
                 "inputs_constant": constant,  # every input has only one value, like a blank image
-                **items_per_query(session.inputs, resolved, batch=spec.batch),
+                **sessions.items_per_query(session.inputs, resolved, batch=spec.batch),
             },
         )
     except BaseException:
@@ -532,7 +528,6 @@ def load_evidence(
         "achieved_hz": count / max(took, span),
         "late_share": float(np.mean(lag > limit)),
         "queue_grows": full and is_queue_growing(wait, service=float(np.median(service))),
-        "busy_share": float(service.sum() / max(took, span)),
         "abandoned": abandoned,
     }
     columns: dict[str, Column] = {

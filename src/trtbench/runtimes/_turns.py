@@ -1,12 +1,9 @@
 """Measures two sides in turn: both in one process, or in two processes that hand over the turn.
 
 The idle side is kept quiet: sessions of one process share a pool of threads, or stop theirs when a
-query ends, and two processes measure on the same core, with their other threads on other cores.
-Blocks of queries of one side, in the same launch, show whether this works. The order within each
-pair is random and known to both sides beforehand, so one byte is enough to hand over the turn.
-
-On a GPU, single queries in turn would take twice as long, because the GPU is cold after each change
-of process; there, bursts of queries and series of queries take turns.
+query ends, and two processes measure on the same core, with their other threads on other cores. On
+a GPU, single queries in turn would take twice as long, because the GPU is cold after each change of
+process; there, bursts of queries and series of queries take turns.
 """
 
 from __future__ import annotations

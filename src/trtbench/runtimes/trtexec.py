@@ -52,7 +52,6 @@ TRAVELS = {"plugins": "files", "load_inputs": "files"}
 
 LOG = "trtexec_stdout.log"
 
-
 available = programs.trtexec_missing
 check = check_run
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
     from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
-
 BUSY_S = 30
 """Seconds that a writer waits for another one, and that connecting to a database may take."""
 IN_MEMORY = "sqlite://"

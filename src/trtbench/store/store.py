@@ -11,44 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.core.errors import (
-    InputError,
-    StoreError,
-    TrtbenchError,
-    UsageError,
-    write_error,
-    writing,
-)
+from trtbench.core import errors
 from trtbench.core.run import AnyRecord, FailedRun, Run, Scores, lowest_type, precision_of
 from trtbench.core.safety import check_id, check_name, check_tag
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.host import files as host_files
 from trtbench.models.identity import kept_value
-from trtbench.store.directory import (
-    DAMAGED,
-    RECORD,
-    SAMPLES,
-    SCORES,
-    Cached,
-    Entry,
-    ReadOnlyIndexError,
-    entry_from_record,
-    new_id,
-    partial_directory,
-    read_headline,
-    read_record,
-    read_run,
-    remove_contents,
-    run_directories,
-    write_record,
-)
+from trtbench.store import directory as directories
 from trtbench.store.place import RemoteRuns, address_from_text, place_from_text
 
 if TYPE_CHECKING:
     from trtbench.store.index import Index
 
-Describe = Callable[[Run], Cached | None]
+Describe = Callable[[Run], directories.Cached | None]
 """Computes the numbers of a run that the index caches; the store itself knows no analysis."""
 
 LAST = "last"
@@ -94,13 +70,13 @@ class Store:
         self._describe, self._notify = describe, notify
         self._index: Index | None = None
         self._opening = threading.Lock()
-        self._waiting: list[Entry] | None = None
+        self._waiting: list[directories.Entry] | None = None
         try:
             for folder in (self.runs, self._place.index_folder or self.runs):
                 host_files.make_folder(folder)
         except OSError as problem:
             if not self.root.is_dir():
-                raise write_error(self.runs, problem) from None
+                raise errors.write_error(self.runs, problem) from None
         remote = self._place.remote
         self._remote = RemoteRuns(remote, folder=self.runs) if remote is not None else None
         host_files.remove_abandoned(self.runs)
@@ -135,13 +111,13 @@ class Store:
         except OSError:
             return []
         missing = [self.runs / each for each in sorted(names - index.ids())]
-        folders = [each for each in missing if os.access(each / RECORD, os.F_OK)]
+        folders = [each for each in missing if os.access(each / directories.RECORD, os.F_OK)]
         if not folders:
             return []
         found, damaged = self._read_entries(folders, self._describe)
         try:
             index.put_all(found.values())
-        except ReadOnlyIndexError:
+        except directories.ReadOnlyIndexError:
             return [f"{len(folders)} runs are missing from the index, which is read-only"]
         added = len(found.keys() - damaged.keys())
         lines = [f"{counted(added, 'missing run')} added to the index"] if added else []
@@ -151,33 +127,39 @@ class Store:
         self,
         folders: Iterable[Path],
         describe: Describe | None,
-        known: Mapping[str, Entry] | None = None,
-    ) -> tuple[dict[str, Entry], dict[str, str]]:
+        known: Mapping[str, directories.Entry] | None = None,
+    ) -> tuple[dict[str, directories.Entry], dict[str, str]]:
         """Return the entries of run directories by id, oldest first, and why some are damaged."""
         before = {entry.path: entry for entry in (known or {}).values()}
-        found: list[Entry] = []
-        marked: list[Entry] = []
+        found: list[directories.Entry] = []
+        marked: list[directories.Entry] = []
         damaged: dict[str, str] = {}
         for folder in folders:
             path = self._entry_path(folder)
             try:
-                run = read_headline(folder)
+                run = directories.read_headline(folder)
                 record: AnyRecord = run.record if isinstance(run, Run) else run
                 cached = describe(run) if isinstance(run, Run) and describe is not None else None
-                found.append(entry_from_record(record, path=path, cached=cached))
+                found.append(directories.entry_from_record(record, path=path, cached=cached))
                 continue
-            except TrtbenchError as problem:
+            except errors.TrtbenchError as problem:
                 reason = problem.message
             entry = before.get(path)
             if entry is None and _is_id(folder.name):
-                entry = Entry(
-                    id=folder.name, kind=DAMAGED, created="", model="cannot be read", runtime="",
-                    path=path,
+                entry = directories.Entry(
+                    id=folder.name, kind=directories.DAMAGED, created="", model="cannot be read",
+                    runtime="", path=path,
                 )  # fmt: skip
             damaged[entry.id if entry else folder.name] = reason
-            files = [path for path in (folder / RECORD, folder / SAMPLES) if path.exists()]
+            files = [
+                path
+                for path in (folder / directories.RECORD, folder / directories.SAMPLES)
+                if path.exists()
+            ]
             if entry and all(os.access(path, os.R_OK) for path in files):
-                entry = entry.having(kind=DAMAGED)  # else another user may be able to read it
+                entry = entry.having(
+                    kind=directories.DAMAGED
+                )  # else another user may be able to read it
             marked += [entry] if entry else []
         # The order of creation is taken from the recorded times.
         found.sort(key=lambda entry: (entry.created, entry.id))
@@ -191,7 +173,7 @@ class Store:
         if remote is not None:
             remote.mark_pending(run_id)
         try:
-            with partial_directory(target, tidy=self._waiting is None) as folder:
+            with directories.partial_directory(target, tidy=self._waiting is None) as folder:
                 yield folder
         finally:
             if remote is not None and not target.is_dir():
@@ -207,9 +189,11 @@ class Store:
         """Return the directory of a new run: in the store, or the folder that the user named."""
         return output.absolute() if output is not None else self.runs / run_id
 
-    def add(self, record: AnyRecord, *, path: Path, cached: Cached | None = None) -> Entry:
+    def add(
+        self, record: AnyRecord, *, path: Path, cached: directories.Cached | None = None
+    ) -> directories.Entry:
         """Add a complete run directory to the index."""
-        entry = entry_from_record(record, path=self._entry_path(path), cached=cached)
+        entry = directories.entry_from_record(record, path=self._entry_path(path), cached=cached)
         if self._waiting is None:
             self.index.put_all([entry])
             return entry
@@ -240,22 +224,22 @@ class Store:
         if self._remote is not None and folder.parent.resolve() == self.runs.resolve():
             self._remote.send(folder.name, changes_only=True)
 
-    def path(self, entry: Entry) -> Path:
+    def path(self, entry: directories.Entry) -> Path:
         """Return the directory of an entry, fetched from shared storage if necessary."""
         folder = self._folder(entry)
         if self._remote is not None and folder.parent == self.runs:
             return self._remote.fetch(folder.name)
         return folder
 
-    def _folder(self, entry: Entry) -> Path:
+    def _folder(self, entry: directories.Entry) -> Path:
         """Return the directory that an entry names; raises if a relative path leaves the store."""
         if Path(entry.path).is_absolute():
             return host_files.original_path(Path(entry.path))
         try:
             return self.root / check_name(entry.path, what="folder of a run")
-        except InputError as problem:
+        except errors.InputError as problem:
             fix = "trtbench runs reindex"
-            raise StoreError(problem.message, facts={"run": entry.id}, fix=fix) from None
+            raise errors.StoreError(problem.message, facts={"run": entry.id}, fix=fix) from None
 
     def resolve(self, name: str) -> Path:
         """Return the directory of a run: by path, id, start of an id, ``last`` or ``tag:NAME``."""
@@ -263,7 +247,7 @@ class Store:
             return Path(name).absolute()
         return self.path(self.entry(name))
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> directories.Entry:
         """Return an entry by id, start of an id, ``last`` or ``tag:NAME``."""
         if name == LAST:
             found = self.index.find(limit=1, by_creation=True)
@@ -273,32 +257,32 @@ class Store:
             found = self.index.find(id_prefix=name, limit=2)
             found = [entry for entry in found if entry.id == name] or found
         if len(found) > 1:
-            raise UsageError(
+            raise errors.UsageError(
                 f"several runs begin with {name!r}",
                 facts={"for example": ", ".join(entry.id for entry in found)},
                 fix="type more of the id",
             )
         if not found:
-            raise UsageError(f"there is no run {name!r}", fix="trtbench runs")
+            raise errors.UsageError(f"there is no run {name!r}", fix="trtbench runs")
         return found[0]
 
     def load(self, name: str) -> Run | FailedRun:
         """Read a run: by path, id, start of an id, ``last`` or ``tag:NAME``."""
         if name != LAST and Path(name).is_dir():
-            return read_run(Path(name).absolute())
+            return directories.read_run(Path(name).absolute())
         entry = self.entry(name)
         folder = self.path(entry)
         if folder.is_dir():
-            run = read_run(folder)
+            run = directories.read_run(folder)
             _check_same_run(entry, run.id, folder)
             return run
         if self._place.is_shared and self._remote is None and entry.host != platform.node():
-            raise StoreError(
+            raise errors.StoreError(
                 "the run's directory is on another machine",
                 facts={"machine": entry.host, "path": folder},
                 fix="set runs in trtbench.toml to a folder or URL that all machines reach",
             )
-        raise StoreError(
+        raise errors.StoreError(
             "the run's directory is gone", facts={"path": folder}, fix="trtbench runs reindex"
         )
 
@@ -306,8 +290,8 @@ class Store:
         """Return whether a run is in the store and can be read."""
         try:
             entry = self.entry(run_id)
-            return entry.id == run_id and read_headline(self.path(entry)).id == run_id
-        except TrtbenchError:
+            return entry.id == run_id and directories.read_headline(self.path(entry)).id == run_id
+        except errors.TrtbenchError:
             return False
 
     def remove(self, name: str) -> tuple[Path, tuple[str, ...]]:
@@ -320,26 +304,30 @@ class Store:
                 self._remote.remove(check_id(folder.name))
             elif os.path.lexists(folder):
                 try:
-                    found = read_record(folder).id
-                except InputError:  # damaged: its path identifies it
+                    found = directories.read_record(folder).id
+                except errors.InputError:  # damaged: its path identifies it
                     found = folder.name if folder == self.runs / entry.id else "no run"
                 _check_same_run(entry, found, folder)
-                left = remove_contents(folder)
+                left = directories.remove_contents(folder)
         except OSError as problem:
-            raise StoreError(f"{folder} cannot be removed", facts={"reason": problem}) from None
+            raise errors.StoreError(
+                f"{folder} cannot be removed", facts={"reason": problem}
+            ) from None
         self.index.remove(entry.id)
         return folder, left
 
-    def tag(self, name: str, *, add: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Entry:
+    def tag(
+        self, name: str, *, add: tuple[str, ...] = (), drop: tuple[str, ...] = ()
+    ) -> directories.Entry:
         """Change the tags of a run, in its record and in the index."""
         for each in add:
             check_tag(each)
 
-        def change(entry: Entry) -> Entry:
+        def change(entry: directories.Entry) -> directories.Entry:
             folder = self.path(entry)
-            record = read_record(folder)
+            record = directories.read_record(folder)
             tags = tuple(sorted((set(record.tags) | set(add)) - set(drop)))
-            write_record(folder, record.having(tags=tags))
+            directories.write_record(folder, record.having(tags=tags))
             self.publish(folder)
             return entry.having(tags=tags)
 
@@ -351,7 +339,7 @@ class Store:
         known = {entry.id: entry for entry in self.open(adopt=False).find()}
         refused: dict[str, str] = {}
         if self._remote is None:
-            folders = list(run_directories(self.runs))
+            folders = list(directories.run_directories(self.runs))
         else:
             for run_id in self._remote.pending():
                 self._remote.send(run_id)
@@ -359,12 +347,12 @@ class Store:
             for run_id in self._remote.ids():
                 try:
                     folders.append(self._remote.fetch(run_id))
-                except InputError as problem:  # of this run alone; the others are read
+                except errors.InputError as problem:  # of this run alone; the others are read
                     refused[run_id] = problem.message
         for entry in known.values():  # run directories outside the store
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(errors.StoreError):
                 folder = self._folder(entry)
-                if folder.parent != self.runs and (folder / RECORD).is_file():
+                if folder.parent != self.runs and (folder / directories.RECORD).is_file():
                     folders.append(folder)
         found, damaged = self._read_entries(folders, describe, known)
         damaged |= refused
@@ -383,17 +371,19 @@ class Store:
             unfinished=tuple(folder.name for folder in unfinished),
         )
 
-    def _is_gone(self, entry: Entry) -> bool:
+    def _is_gone(self, entry: directories.Entry) -> bool:
         """Return whether the run of an entry no longer exists; unreadable runs still exist."""
         try:
             folder = self._folder(entry)
-        except StoreError:  # the path leads out of the store
+        except errors.StoreError:  # the path leads out of the store
             return True
         try:
-            may_be = folder.is_dir() and (folder.name == entry.id or (folder / RECORD).exists())
-            if may_be and read_record(folder).id == entry.id:
+            may_be = folder.is_dir() and (
+                folder.name == entry.id or (folder / directories.RECORD).exists()
+            )
+            if may_be and directories.read_record(folder).id == entry.id:
                 return False
-        except (TrtbenchError, PermissionError):
+        except (errors.TrtbenchError, PermissionError):
             return False
         # A folder that is missing here may be on another machine.
         inside = not Path(entry.path).is_absolute()
@@ -407,9 +397,9 @@ class Store:
             return str(host_files.utf8_path(path))
 
 
-def _check_same_run(entry: Entry, found: str, folder: Path) -> None:
+def _check_same_run(entry: directories.Entry, found: str, folder: Path) -> None:
     if found != entry.id:
-        raise StoreError(
+        raise errors.StoreError(
             "the index points to the folder of another run",
             facts={"run": entry.id, "folder": folder, "run in it": found},
             fix="trtbench runs reindex",
@@ -419,20 +409,20 @@ def _check_same_run(entry: Entry, found: str, folder: Path) -> None:
 def _is_id(name: str) -> bool:
     try:
         return bool(check_id(name))
-    except InputError:
+    except errors.InputError:
         return False
 
 
 def output_folder(store: Store, given: str | Path | None, verb: str) -> Path:
     """Return the folder for the files of a result: the given one, or a new one in the store."""
-    return Path(given) if given else store.root / "results" / f"{verb}-{new_id()}"
+    return Path(given) if given else store.root / "results" / f"{verb}-{directories.new_id()}"
 
 
 def results_folder(store: Store, sha256: str, *, precision: str | None = None) -> Path:
     """Create and return the folder for scores and checks of a model with this hash."""
     lowest, name = lowest_type(precision), check_id(sha256, what="hash of a model")
     folder = store.root / JUDGED / (f"{name}-{lowest}" if lowest else name)
-    with writing(folder):
+    with errors.writing(folder):
         return host_files.make_folder(folder)
 
 
@@ -451,7 +441,7 @@ def results_folders(run: Run, store: Store, *, beside: bool = True) -> Sequence[
 def stored_scores(run: Run, store: Store) -> Scores | None:
     """Return scores of a run's model, in the same precision, from before the run; or ``None``."""
     for folder in results_folders(run, store, beside=False):
-        kept = kept_value(folder / SCORES, Scores)
+        kept = kept_value(folder / directories.SCORES, Scores)
         sha256 = run.record.spec.model.sha256
         if kept is not None and kept.sha256 == sha256 and kept.why_not_for(run.record) is None:
             return kept

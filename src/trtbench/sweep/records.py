@@ -94,7 +94,6 @@ class JournalLine(Value, frozen=True, kw_only=True, omit_defaults=True):
     at: str
     run: str | None = None
     reason: str | None = None
-    seconds: float | None = None
 
 
 class Journal:

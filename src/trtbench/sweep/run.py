@@ -350,7 +350,7 @@ class Sweep:
             rounds, key = self.outline.matrix.rounds, self.plan.cases[place].key
             name = self.plan.cases[place].case.name
             self._report(f"round {number + 1}/{rounds}: {name}" if rounds > 1 else name)
-            run_id, began = new_id(), time.monotonic()
+            run_id = new_id()
             self.journal.add("begin", key, number, run=run_id)
             try:
                 run = self.bench(place, run_id)
@@ -361,8 +361,7 @@ class Sweep:
                 self.failures[place] = Failure("bench", plans.error_line(problem))
                 return
             remark = self.remarks.get(place) if self.plan.elsewhere else None
-            seconds = time.monotonic() - began
-            self.journal.add("done", key, number, run=run.id, reason=remark, seconds=seconds)
+            self.journal.add("done", key, number, run=run.id, reason=remark)
             cached = cached_from_run(run)
             median_s = cached.median_s if cached else None
             with self._watching:

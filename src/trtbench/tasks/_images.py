@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 INTEGER_TYPES = ("uint8", "int16", "uint16", "int32", "int64")  # take pixels from 0 to 255
 LETTERBOX_SCALING = "linear, not antialiased"  # how letterboxed images are scaled
 SINGULAR = {"images": "image", "classes": "class", "have": "has", "truths": "truth"}

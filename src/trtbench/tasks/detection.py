@@ -41,7 +41,6 @@ ROW_VALUES = 6  # four sides, a score and a class
 COCO = 80
 TABLE_VALUES = {"yolov8": 5, "yolov5": 6}  # least number of values per box
 
-
 CLASS_MAPS = ("index", "from-one", "id", "coco")
 COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)  # numbers below 91 not in use
 COCO_IDS = tuple(number for number in range(91) if number not in COCO_UNUSED)
@@ -349,7 +348,6 @@ DECODERS: dict[str, tuple[Callable[[DetectorOutputs], Candidates | None], str]] 
 """By family: its decoder, which returns ``None`` for other outputs, and what it expects."""
 NAMES = tuple(DECODERS)  # a decoder is stored by its index here
 
-
 FLAGS = (
     Flag(name="annotations", help="COCO instances (JSON), or a folder of YOLO labels "
          "(default: labels/ next to images/, or next to each image)."),
@@ -380,7 +378,6 @@ FLAGS = (
          help="Order of colour channels."),
     normalize_flag("none"),
 )  # fmt: skip
-
 
 open_source = _boxes.DetectionImages
 

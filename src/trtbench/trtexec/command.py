@@ -6,11 +6,8 @@ How the fields of a ``RunSpec`` become flags:
   last one. ``gpu`` adds no transfers and a CUDA graph, and overrides these two fields.
   ``serve``, ``server`` and ``first`` are refused.
 - ``cuda_graph="auto"`` is the same as ``"on"``: trtexec falls back by itself and logs it.
-- the warm-up is a time; trtexec cannot warm up for a number of iterations or until steady.
 - ``batch`` is never passed: the caller sets the shapes of dynamic inputs.
-- ``stop`` holds minimums, as the flags of trtexec do; a missing one is trtexec's default.
 - ``precision`` is for weakly typed networks, TensorRT 5 to 10. ``fp32`` turns TF32 off.
-- the options of the runtime: see ``RUN_OPTIONS`` and ``BUILD_OPTIONS``.
 """
 
 import math

@@ -145,7 +145,6 @@ _NAME_KEYS = ("name", "layerName", "layer_name", "layer")
 _NESTED_KEYS = ("layers", "profile", "layer_times", "per_layer", "perLayer")
 _MAX_DEPTH = 6
 
-
 _Record = tuple[str, dict[str, float]]  # the name of a layer, and its statistics in milliseconds
 _LayerTable = tuple["int | None", list[_Record]]  # the number of iterations, and the layers
 

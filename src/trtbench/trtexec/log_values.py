@@ -530,7 +530,6 @@ _AVERAGE = re.compile(
     rf"(?:, ([\d.]{{1,20}})% percentile time is {_V}(?: ms)?)?\))?"
 )
 
-
 _WRAPPED = re.compile(
     r"\s*(?:(?:min|max|mean|median|percentile\([\d.]{1,20}%\))\s*(?:=|$)"
     r"|=\s|[\d.]{1,40} ?ms\b|ms\b)"

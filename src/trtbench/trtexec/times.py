@@ -105,7 +105,6 @@ _SPACE = re.compile(rb"[ \t\r\n\0]*")
 _NUMBERS = re.compile(rb'[ \t\r\n\0]*\[\s*[-\d."]')  # a list without rows
 _BRACES = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
-
 Words = NDArray[np.uint64]
 
 _PAIR = re.compile(rb'"([^"\\:]+)"\s*:\s*([^\s,{}\[\]":]+)')

@@ -83,7 +83,6 @@ FLAG_VERSIONS: dict[str, tuple[str, str | None]] = {
     for flag in flags.split()
 }
 
-
 OTHER_FLAGS = {
     "--consistency", "--deploy", "--heuristic", "--int4", "--model", "--output", "--preview",
     "--restricted", "--safe", "--threads", "--uff",

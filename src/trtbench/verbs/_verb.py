@@ -32,7 +32,6 @@ P = ParamSpec("P")
 R = TypeVar("R", bound=VerbRequest)
 T = TypeVar("T")
 
-
 PATIENCE_S = 2.0  # a Python function that takes less shows no progress
 
 

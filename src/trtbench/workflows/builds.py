@@ -2,8 +2,8 @@
 
 Two networks are compared by pairs of builds. The builds of a pair share a timing cache, so that
 layers which both networks have get the same kernels; the spread over pairs then shows the effect
-of kernel selection, which the verdict takes into account.
-Different versions of TensorRT, or builders, cannot share a timing cache, so builds are not paired.
+of kernel selection, which the verdict takes into account. Different versions of TensorRT, or
+builders, cannot share a timing cache, so their builds are not paired.
 """
 
 import sys
@@ -42,7 +42,6 @@ BUILDING = 0.6  # share of the progress bar for building; the rest is for measur
 LAUNCHES, DURATION = 3, "1s"  # defaults for every compared engine
 PAIRED = "pairs of builds, each pair with its own timing cache"
 UNPAIRED = "independent builds"
-
 
 Built = tuple[Artefact, str | None]  # an engine, and the interpreter that built it
 

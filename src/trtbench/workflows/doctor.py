@@ -220,7 +220,6 @@ def _check_store(location: str | None) -> Check:
 
 TIMEOUT_S = 60.0  # importing a large library from a cold disk takes up to half a minute
 
-
 Answer = dict[str, str | None]
 
 

@@ -33,7 +33,6 @@ PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
 KEPT_PICTURES = ("depth_comparison.png",)
 EXTRA_FILES = {"output_comparison": "output_diff.json", "checks": "checks.json"}
 
-
 BUILD_METADATA = "build.metadata.json"  # from the build log of an imported run
 
 

@@ -13,14 +13,8 @@ from typing import NamedTuple
 from trtbench.analysis.history import Segmentation, segment
 from trtbench.analysis.summary import Summary, summary_from_samples
 from trtbench.core import run as core
+from trtbench.core import samples
 from trtbench.core.results import Comparison, VerdictKind
-from trtbench.core.samples import (
-    Column,
-    EngineGraph,
-    IterationTimes,
-    LayerProfile,
-    TelemetrySample,
-)
 from trtbench.core.spec import Value
 from trtbench.layers.cost import peak_of
 
@@ -58,13 +52,13 @@ class Evidence:
     """One run, and everything known about it."""
 
     record: core.RunRecord
-    times: IterationTimes
+    times: samples.IterationTimes
     summary: Summary
-    parts: Sequence[Column] = ()  # samples of the headline, by launch
+    parts: Sequence[samples.Column] = ()  # samples of the headline, by launch
     segments: Sequence[Segmentation] = ()
-    telemetry: tuple[TelemetrySample, ...] = ()
-    layers: LayerProfile | None = None
-    graph: EngineGraph | None = None
+    telemetry: tuple[samples.TelemetrySample, ...] = ()
+    layers: samples.LayerProfile | None = None
+    graph: samples.EngineGraph | None = None
 
     @property
     def gpu(self) -> core.Gpu | None:

@@ -19,14 +19,7 @@ from trtbench.analysis.findings.evidence import (
     rule,
 )
 from trtbench.analysis.summary import modes, value_step
-from trtbench.core.properties import (
-    PROPERTIES,
-    is_set_by_arguments,
-    options_of,
-    protocol_of,
-    variable_of,
-    variables_of,
-)
+from trtbench.core import properties
 from trtbench.core.results import Unreadable
 from trtbench.core.run import (
     RunRecord,
@@ -85,7 +78,7 @@ def missing_sync(e: Evidence | Batches, at: Limits) -> Iterator[Hit]:
     if host is None or gpu is None:
         return
     spans = e.device_s(gpu)
-    overlaps = protocol_of(e.record) == "serve" and host < spans - at["slack_us"] * 1e-6
+    overlaps = properties.protocol_of(e.record) == "serve" and host < spans - at["slack_us"] * 1e-6
     if overlaps or host < at["identity"] * gpu:
         message = "the host clock stopped before the GPU had finished"
         yield Hit(message, {"host_ms": host * 1e3, "device_ms": spans * 1e3}, remedy)
@@ -418,7 +411,7 @@ def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
     if e.record.provenance != "measured":
         return
     constant = e.recorded("inputs_constant")
-    files = {"load_inputs", "loadInputs"} & options_of(e.record).keys()
+    files = {"load_inputs", "loadInputs"} & properties.options_of(e.record).keys()
     read = e.record.spec.inputs.source or files
     if constant or not read:
         what = "constant" if constant else "random"
@@ -437,7 +430,7 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
         message = f"{late:.1%} of the requests were sent late, which adds to their latency"
         remedy = "keep a core free for the sender: fewer --threads, no other work"
         yield Hit(message, {"late_share": late}, remedy, "host", severity="warning")
-    protocol = protocol_of(e.record)
+    protocol = properties.protocol_of(e.record)
     if protocol in ("serve", "pipeline", "gpu") and e.fact("offered_hz") is None:
         message = "each query waited for the one before: queueing in a busy service adds latency"
         yield Hit(message, {"protocol": protocol}, "--protocol server --rate 100/s")
@@ -562,7 +555,7 @@ class Contradiction(NamedTuple):
 def contradictions(record: RunRecord) -> list[Contradiction]:
     """List the requested settings that differ from what ran, or for which that is unknown."""
     spec = record.spec
-    checked = [each.name for each in PROPERTIES if each.checked]
+    checked = [each.name for each in properties.PROPERTIES if each.checked]
     ran = {tensor.name: "x".join(map(str, tensor.shape)) for tensor in record.inputs}
     found: list[tuple[str, Scalar, Scalar]] = [
         ("batch", spec.batch, record.batch),
@@ -576,10 +569,10 @@ def contradictions(record: RunRecord) -> list[Contradiction]:
             value = None  # without transfers both are the same but for the CUDA graph
         if key == "cuda_graph":  # a failed capture has a rule of its own
             value = False if value == "off" else None
-        if not is_set_by_arguments(record, key):
+        if not properties.is_set_by_arguments(record, key):
             found.append((key, value, known_value(record.conditions.get(key))))
     options = mask_values(spec.options)
-    found += [(key, value, options_of(record)[key]) for key, value in options.items()]
+    found += [(key, value, properties.options_of(record)[key]) for key, value in options.items()]
     silent = checked if record.provenance == "measured" else [*checked, "batch", "precision"]
     return [
         Contradiction(what, str(asked), None if value is None else str(value))
@@ -658,8 +651,10 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
     threads or memory.
     Source: the documentation of CUDA, cuDNN, oneDNN, OpenMP, ONNX Runtime and PyTorch. Means:
     another shell, with other variables, measures another number."""
-    facts = variables_of(e.record)
-    known = [(each, f"{name}={facts[name]}") for name in facts if (each := variable_of(name))]
+    facts = properties.variables_of(e.record)
+    known = [
+        (each, f"{name}={facts[name]}") for name in facts if (each := properties.variable_of(name))
+    ]
     for decides in (True, False):
         found = [(each, text) for each, text in known if each.changes_results is decides]
         if found:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 ORDER = 80
 
-
 PARTS = (
     ("load", "load_s", "Load", 4),
     ("preprocess", "preprocess_s", "Preprocess", 2),

@@ -28,7 +28,6 @@ from trtbench.trtexec.log_values import BuildTrace, LayerTuning
 
 ORDER = 90
 
-
 PROTOCOLS = {
     "serve": "one query at a time: each is sent after the previous one has finished",
     "pipeline": "two queries in flight on separate copy and compute streams",

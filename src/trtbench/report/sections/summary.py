@@ -20,20 +20,7 @@ from trtbench.core.units import (
 )
 from trtbench.layers.table import facts_from_run
 from trtbench.report import document as doc
-from trtbench.report.run_facts import (
-    QUANTITIES,
-    REPORTED,
-    column_title,
-    device_names,
-    headline,
-    number_name,
-    quantile,
-    summary_of,
-    title_of_key,
-    typical,
-    value_text,
-    with_protocols,
-)
+from trtbench.report import run_facts
 from trtbench.report.sections.findings import MEANINGS, TITLES, by_severity
 
 ORDER = 10
@@ -46,16 +33,16 @@ TONES: dict[str, doc.Tone] = {"error": "bad", "warning": "unclear", "note": "pla
 
 
 def make(runs: Sequence[Run]) -> doc.Section | None:
-    heads = [summary_of(run).head for run in runs]
+    heads = [run_facts.summary_of(run).head for run in runs]
     unit = common_unit(head.typical for head in heads if head)
     samples = text_from_count(sum(len(run.times) for run in runs))
     models = len({model_name(run.record) for run in runs})
     of = f" of {counted(models, 'model')}" if models > 1 else ""
-    text = with_protocols(f"{counted(len(runs), 'run')}{of}, {samples} samples.", runs)
+    text = run_facts.with_protocols(f"{counted(len(runs), 'run')}{of}, {samples} samples.", runs)
 
     def half_width(run: Run) -> doc.Cell:
         """Return half the interval of the median; it needs at least two launches."""
-        summary = summary_of(run)
+        summary = run_facts.summary_of(run)
         interval = summary.head.median_interval if summary.head else None
         if interval is None or interval.high <= 0 or summary.launches < 2:
             return doc.Cell()
@@ -66,26 +53,31 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
         doc.column("model", "Model", lambda run: model_name(run.record)),
         doc.column("precision", get=lambda run: precision_of(run.record)),
         doc.column("batch", get="record.batch"),
-        doc.column("median_s", get=headline(typical)),
+        doc.column("median_s", get=run_facts.headline(run_facts.typical)),
         doc.column("median_half_width", "± (95 %)", half_width, "right"),
-        doc.column("p99_s", "p99", headline(lambda head: quantile(head.quantile(0.99))), "right"),
-        doc.column("items_per_s", get=lambda run: summary_of(run).items_per_s),
+        doc.column(
+            "p99_s",
+            "p99",
+            run_facts.headline(lambda head: run_facts.quantile(head.quantile(0.99))),
+            "right",
+        ),
+        doc.column("items_per_s", get=lambda run: run_facts.summary_of(run).items_per_s),
         doc.column("runtime", get="record.spec.runtime"),
-        doc.column("column", "Time", headline(column_title)),
+        doc.column("column", "Time", run_facts.headline(run_facts.column_title)),
         doc.column("protocol", get=lambda run: protocol_name(run.record)),
-        doc.column("launches", "Launches", lambda run: summary_of(run).launches, "right"),
+        doc.column("launches", "Launches", lambda run: run_facts.summary_of(run).launches, "right"),
         doc.column("samples", "Samples", lambda run: len(run.times), "count"),
         doc.column("size_bytes", get="record.spec.model.size_bytes"),
         doc.column("id"),
     ]
-    devices = device_names(runs)
+    devices = run_facts.device_names(runs)
     if len(set(devices.values())) > 1:
         columns.insert(1, doc.column("device", get=lambda run: devices[run.id]))
     caption = (
         "A p99 is shown if there are enough independent samples. "
         "An interval of one launch does not apply to other launches."
     )
-    caption += f" {REPORTED}" if any(head and head.reported for head in heads) else ""
+    caption += f" {run_facts.REPORTED}" if any(head and head.reported for head in heads) else ""
     listed = doc.table("summary", runs, columns, caption=caption, unit=unit)
     return doc.optional_section("summary", "Summary", [doc.Text(text), listed])
 
@@ -98,7 +90,7 @@ def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -
 
     ``explain`` adds the meaning, the evidence and the remedy of every finding.
     """
-    title, head = title_of_record(run.record), summary_of(run).head
+    title, head = title_of_record(run.record), run_facts.summary_of(run).head
     if brief and head is not None:
         title, blocks = _answer(run, head)
     else:
@@ -114,11 +106,11 @@ def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -
 
 def _answer(run: Run, head: ColumnSummary) -> tuple[str, list[doc.Block]]:
     """Return the result of a run in one line; then spread, conditions, and names of findings."""
-    summary, times, pairs = summary_of(run), [], []
+    summary, times, pairs = run_facts.summary_of(run), [], []
     numbers = [each for each in summary.columns if each.column == "gpu" != head.column]
     unit = common_unit([(numbers or [head])[0].typical])
     for each in [*numbers, head]:
-        name, bounds = number_name(each.column), each.median_interval
+        name, bounds = run_facts.number_name(each.column), each.median_interval
         times.append(f"{text_from_duration(each.typical, bounds=bounds, unit=unit)} {name}")
         low, high, tail = (each.quantile(q).value for q in (0.1, 0.9, 0.99))
         which = "p10 to p90"
@@ -168,7 +160,7 @@ def statistics_blocks(
     rows = [
         (side, found)
         for side, run in sides.items()
-        for found in summary_of(run).columns
+        for found in run_facts.summary_of(run).columns
         if found.count or found.reported
     ]
     unit = common_unit(found.typical for _, found in rows)
@@ -178,7 +170,7 @@ def statistics_blocks(
 
     def percentile(q: float, rank: int) -> doc.Column:
         def value(row: tuple[str, ColumnSummary]) -> doc.Cell | doc.Time:
-            return quantile(row[1].quantile(q))
+            return run_facts.quantile(row[1].quantile(q))
 
         return doc.column(f"p{100 * q:g}_s", f"p{100 * q:g}", value, "right", rank=rank)
 
@@ -198,8 +190,8 @@ def statistics_blocks(
     side = doc.column("run", get=0) if every else doc.column("side", "Side", 0, fit="shorten")
     columns = (
         *([side] if every or len(sides) > 1 else ()),
-        doc.column("column", "Time", lambda row: column_title(row[1]), fit="shorten"),
-        doc.column("median_s", get=lambda row: typical(row[1])),
+        doc.column("column", "Time", lambda row: run_facts.column_title(row[1]), fit="shorten"),
+        doc.column("median_s", get=lambda row: run_facts.typical(row[1])),
         time("mean", "Mean", 4),
         time("std", "Std", 7),
         time("min", "Min", 5),
@@ -215,10 +207,10 @@ def statistics_blocks(
         only = ("fps", "effective_samples", "effective_p99")
         columns = tuple(each for each in columns if each[0].key not in only)
     if rows:
-        caption = REPORTED if any(found.reported for _, found in rows) else None
+        caption = run_facts.REPORTED if any(found.reported for _, found in rows) else None
         yield doc.table(id, rows, columns, caption=caption, unit=unit)
     for side_name, run in sides.items():
-        if not summary_of(run).columns:
+        if not run_facts.summary_of(run).columns:
             yield doc.Text(f"{side_name}: no samples" if side_name else "no samples")
 
 
@@ -228,10 +220,13 @@ def finding_blocks(findings: Iterable[Finding], *, explain: bool = False) -> Ite
     if ordered and not explain:
         yield doc.FindingList(tuple(map(doc.FindingGroup, ordered)))
     for each in ordered if explain else ():
-        beside = f" ({number_name(each.concerns)})" if each.concerns else ""
+        beside = f" ({run_facts.number_name(each.concerns)})" if each.concerns else ""
         name = TITLES.get(each.code, each.message)
         yield doc.Text(f"{each.severity} {each.code}{beside}: {name}", TONES[each.severity])
-        evidence = (f"{title_of_key(k)} {value_text(k, v)}" for k, v in each.evidence.items())
+        evidence = (
+            f"{run_facts.title_of_key(k)} {run_facts.value_text(k, v)}"
+            for k, v in each.evidence.items()
+        )
         facts = {"found": each.message, "meaning": MEANINGS.get(each.code)}
         facts |= {"evidence": ", ".join(evidence), "remedy": each.remedy}
         yield doc.key_values("finding", ((key, text) for key, text in facts.items() if text))
@@ -243,7 +238,7 @@ def finding_names(findings: Sequence[Finding], *, beside: str | None) -> str:
     # Changed settings come first.
     for each in sorted(findings, key=lambda each: each.code != CHANGED_SETTING):
         known = None if each.code == CHANGED_SETTING else TITLES.get(each.code)
-        time = f"{number_name(beside)}: " if beside and each.concerns == beside else ""
+        time = f"{run_facts.number_name(beside)}: " if beside and each.concerns == beside else ""
         if each.severity == "warning":
             groups.setdefault(time, {})[known or each.message] = None
     notes = sum(each.severity == "note" for each in findings)
@@ -253,7 +248,7 @@ def finding_names(findings: Sequence[Finding], *, beside: str | None) -> str:
 
 def facts_of(run: Run) -> Iterator[tuple[str, str]]:
     """Yield throughput, repeatability, startup, memory, GPU, model and origin of a run."""
-    record, summary = run.record, summary_of(run)
+    record, summary = run.record, run_facts.summary_of(run)
     if summary.queries_per_s is not None:
         rates = [text_from_rate(summary.queries_per_s, what="batches")]
         if summary.items_per_s is not None:
@@ -289,7 +284,7 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         yield "memory", f"{text_from_bytes(taken)} of GPU memory after the first inference"
     means = (
         f"{each.title} {text_from_number(fmean(values))} {each.unit}"
-        for each in QUANTITIES
+        for each in run_facts.QUANTITIES
         if (values := [v for v in each.values(run.telemetry) if v is not None])
     )
     if words := ", ".join(means):

@@ -15,14 +15,8 @@ import numpy as np
 from trtbench.analysis.load import point_from_runs
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.analysis.sweep import Chosen, SweepRow, compares_models, quantities, quantities_of
+from trtbench.core import properties
 from trtbench.core.codec import json_from_value
-from trtbench.core.properties import (
-    PROPERTIES,
-    model_name,
-    network_name,
-    series_key,
-    title_of_record,
-)
 from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, precision_of
 from trtbench.core.units import (
     common_unit,
@@ -56,7 +50,6 @@ if TYPE_CHECKING:
 ORDER = 70
 NEAR_ANSWER, WIDE_DOUBT = 0.05, 0.1  # parts of the rate that a search found
 
-
 MOST_CURVES = 8
 MOST_FIGURES = 8
 STATISTIC = "p99"
@@ -81,8 +74,8 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
         if summary_of(run).head and summary_of(run).items_per_s and run.record.batch:
             # Engines with a fixed batch size are one file per batch size of the same network; if
             # the precision is unknown, only the file tells networks apart.
-            network = network_name(run.record) if precision_of(run.record) else None
-            key = series_key(run.record, leave_out=("batch",), model=network)
+            network = properties.network_name(run.record) if precision_of(run.record) else None
+            key = properties.series_key(run.record, leave_out=("batch",), model=network)
             groups.setdefault(key, []).append(run)
     series = {
         key: sorted(members, key=lambda run: run.record.items_per_query)
@@ -97,7 +90,7 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
         x = [run.record.items_per_query for run in same]
         y = [summary_of(run).items_per_s for run in same]
         curve = line(name or key[0], f"run:{runs.index(same[0])}", x, y, "both")
-        networks.setdefault(network_name(same[0].record), []).append(curve)
+        networks.setdefault(properties.network_name(same[0].record), []).append(curve)
     taken: set[str] = set()
     for network, lines in list(networks.items())[:MOST_FIGURES]:
         id = f"inference_throughput_vs_batch_size_{unique_stem(network, taken=taken)}"
@@ -113,17 +106,19 @@ def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
     taken: set[str] = set()
     for run in runs:
         if run.load is not None:
-            name = f"{model_name(run.record)}, {run.load.slo.text}"
-            stem = unique_stem(f"{model_name(run.record)} {run.load.slo.statistic}", taken=taken)
+            name = f"{properties.model_name(run.record)}, {run.load.slo.text}"
+            stem = unique_stem(
+                f"{properties.model_name(run.record)} {run.load.slo.statistic}", taken=taken
+            )
             yield from _search_blocks(run.load, stem=stem, name=shortened(name))
     # Groups of runs that differ only in the rate.
-    quiet = [each for each in PROPERTIES if each.quiet]
+    quiet = [each for each in properties.PROPERTIES if each.quiet]
     same = [each.name for each in quiet if len({each.text(run.record) for run in runs}) == 1]
     groups: dict[tuple[str, ...], dict[float, list[Run]]] = {}
     for run in runs:
         rate = run.record.spec.rate_hz
         if rate is not None and run.times.host is not None and len(run.times):
-            key = series_key(run.record, leave_out=("rate_hz", *same))
+            key = properties.series_key(run.record, leave_out=("rate_hz", *same))
             groups.setdefault(key, {}).setdefault(rate, []).append(run)
     for key, rates in groups.items():
         if len(rates) > 1:
@@ -136,7 +131,7 @@ def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
 
 def document_from_load(search: LoadSearch, run: Run) -> doc.Document:
     """Describe a search for the highest rate that meets a latency bound."""
-    parts = title_of_record(run.record).split(" · ")
+    parts = properties.title_of_record(run.record).split(" · ")
     title = " · ".join([*parts[:-1], f"load, {run.record.spec.arrivals} arrivals"])
     created = run.record.created
     return doc.document_from_blocks("load", _search_blocks(search), title=title, created=created)
@@ -259,14 +254,14 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     chosen = [run for run in runs if summary_of(run).head]
     batches = {run.record.batch for run in chosen}
     types = {(precision_of(run.record), run.record.spec.runtime) for run in chosen}
-    networks = {network_name(run.record) for run in chosen}
+    networks = {properties.network_name(run.record) for run in chosen}
     if sum(len(each) > 1 for each in (batches, types, networks)) < 2:
         return
 
     def sort_key(run: Run) -> tuple[str, int, str, int]:
         record, kind = run.record, precision_of(run.record)
         rank = PRECISIONS.index(kind) if kind in PRECISIONS else len(PRECISIONS)
-        return network_name(record), record.items_per_query, record.spec.runtime, rank
+        return properties.network_name(record), record.items_per_query, record.spec.runtime, rank
 
     roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
     # Grouped bars by network and batch, or a bar for each run if most groups were incomplete.
@@ -278,7 +273,7 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
         return f"{run.record.spec.runtime} {precision_of(run.record) or 'as is'}"
 
     def row_name(run: Run) -> str:
-        name, batch = shortened(network_name(run.record), length=28), run.record.batch
+        name, batch = shortened(properties.network_name(run.record), length=28), run.record.batch
         return f"{name} · batch {batch}" if batch else name
 
     rows = list(dict.fromkeys(map(row_name, runs)))

@@ -21,24 +21,13 @@ from trtbench.core.results import Comparison, GateResult, Verdict
 from trtbench.core.run import Interval, Run, Scores, known_value, precision_of
 from trtbench.layers.diff import faster_sentence
 from trtbench.report import document as doc
-from trtbench.report.run_facts import (
-    device_names,
-    headline,
-    interval_text,
-    labelled,
-    quantile,
-    score_text,
-    scores_of,
-    summary_of,
-    typical,
-)
+from trtbench.report import run_facts
 from trtbench.report.sections.findings import group_findings
 from trtbench.report.sections.summary import finding_blocks, statistics_blocks
 
 if TYPE_CHECKING:
     from trtbench.analysis.builds import NetworksCompared
     from trtbench.core.results import Compared, Failed, Gate
-
 
 ORDER = 5
 
@@ -63,7 +52,7 @@ MODES = {
 
 def make(runs: Sequence[Run]) -> doc.Section | None:
     """Return a sentence on each comparison, and a table of all verdicts."""
-    labels = {run.id: label for label, run in labelled(runs)}
+    labels = {run.id: label for label, run in run_facts.labelled(runs)}
     found = []
     for run in runs:
         carried = run.extra.get("comparisons")
@@ -100,11 +89,13 @@ def _headline(
         "candidate": by_id.get(comparison.candidate),
         "baseline": by_id.get(comparison.baseline),
     }
-    after, before = (scores_of(run) if run else {} for run in sides.values())
+    after, before = (run_facts.scores_of(run) if run else {} for run in sides.values())
     shared = next((metric for metric in after if metric in before), None)
     accuracy = ["accuracy not compared"]
     if shared is not None:
-        new, old = (score_text(each[shared], each[shared].value) for each in (after, before))
+        new, old = (
+            run_facts.score_text(each[shared], each[shared].value) for each in (after, before)
+        )
         accuracy = [f"{doc.score_title(shared)} {new} against {old}"]
     for side, run in sides.items():  # the speed of a wrong result is meaningless
         codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
@@ -139,7 +130,9 @@ def document_from_comparisons(
             doc.column(
                 "baseline", "Baseline", lambda each: _side_names(each)[1], fit="shorten", rank=2
             ),
-            doc.column("median_s", get=lambda each: headline(typical)(each.candidate)),
+            doc.column(
+                "median_s", get=lambda each: run_facts.headline(run_facts.typical)(each.candidate)
+            ),
             *_verdict_columns(lambda each: each.comparison.verdicts[0]),
         )
         blocks.append(doc.table("ranking", ranked, columns))
@@ -175,7 +168,7 @@ def speed_sentence(verdict: Verdict, candidate: str, baseline: str) -> str:
         ends = (interval.low, interval.high) if rate else (1 / interval.high, 1 / interval.low)
         span = " to ".join(f"{end:.{digits}f}x" for end in ends)
     if verdict.kind == "same":
-        span = interval_text(verdict, digits=1)
+        span = run_facts.interval_text(verdict, digits=1)
         words = f"as fast as {baseline}{what}, {verdict.reason}"
     slower = "slower: " if verdict.kind == "slower" else ""
     return f"{candidate} is {slower}{words}{f' ({span}, {interval.words})' if interval else ''}"
@@ -213,7 +206,7 @@ def _verdict_columns(of: Callable[[Any], Verdict] = lambda row: row) -> Iterator
     def interval(row: Any) -> doc.Cell:
         verdict = of(row)
         level = f"{verdict.interval.words}: " if verdict.interval else ""
-        return doc.Cell(None, level + interval_text(verdict))
+        return doc.Cell(None, level + run_facts.interval_text(verdict))
 
     yield doc.column("verdict", "Verdict", kind)
     yield doc.column("change", get=change)
@@ -291,11 +284,11 @@ def _plain_values(compared: Compared, number: int) -> Iterator[doc.Block]:
 def _side_names(compared: Compared) -> list[str]:
     """Return names of candidate and baseline: models, and devices if they differ."""
     sides = (compared.candidate, compared.baseline)
-    devices = device_names(sides)
+    devices = run_facts.device_names(sides)
     differ = len(set(devices.values())) > 1
     names = [model_name(run.record) + (f" on {devices[run.id]}" if differ else "") for run in sides]
     if len({*names}) == 1:  # one model, run in two ways
-        found = [name for name, _ in labelled(sides)]
+        found = [name for name, _ in run_facts.labelled(sides)]
         alike = found[0].endswith(" (1)")
         names = [n if alike or n in f else f"{n} ({f})" for n, f in zip(names, found, strict=True)]
     return names
@@ -329,7 +322,7 @@ def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
     alone = compared.comparison.alone
     if alone is not None and alone.ratio is not None and alone.interval is not None:
         change = units.text_from_change(alone.ratio - 1)
-        yield "alone", f"{change}, {interval_text(alone, digits=1)}"
+        yield "alone", f"{change}, {run_facts.interval_text(alone, digits=1)}"
 
 
 # ---- several builds
@@ -547,20 +540,20 @@ def document_from_demo(
     """Describe the results of the demo by precision and batch size."""
 
     def rate(run: Run) -> doc.Cell:
-        value = summary_of(run).items_per_s
+        value = run_facts.summary_of(run).items_per_s
         return doc.Cell(value, units.text_from_rate(value, what="items"))
 
     def top1(run: Run) -> float:
         return scores[precision_of(run.record) or ""].scores[0].value
 
-    heads = [summary_of(run).head for run in runs]
+    heads = [run_facts.summary_of(run).head for run in runs]
     unit = units.common_unit(head.typical for head in heads if head)
-    p99 = headline(lambda head: quantile(head.quantile(0.99)))
+    p99 = run_facts.headline(lambda head: run_facts.quantile(head.quantile(0.99)))
     columns = (
         doc.column("model", get=lambda run: model_name(run.record)),
         doc.column("precision", get=lambda run: precision_of(run.record)),
         doc.column("batch", get="record.spec.batch"),
-        doc.column("median_s", get=headline(typical)),
+        doc.column("median_s", get=run_facts.headline(run_facts.typical)),
         doc.column("p99_s", get=p99),
         doc.column("items_per_s", "Throughput", rate, "right", rank=2),
         doc.column("top1", doc.score_title("top1"), top1, "percent", rank=1),
