@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import samples
@@ -189,9 +189,10 @@ def test_any_printed_number_is_the_double_that_python_reads(
     values: list[float], digits: str
 ) -> None:
     printed = [format(value, digits) for value in values]
+    expected = [float(number) for number in printed]
+    assume(any(map(math.isfinite, expected)))  # else the file is refused
     rows = [f'{{ "latencyMs" : {number}, "x" : {number} }}' for number in printed]
     columns = one("[\n  " + "\n, ".join(rows) + "\n]\n").columns
-    expected = [float(number) for number in printed]
     assert columns["latencyMs"].tolist() == columns["x"].tolist() == expected
 
 

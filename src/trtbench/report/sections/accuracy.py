@@ -329,15 +329,21 @@ def document_from_check(checked: Checked, *, brief: bool = False) -> doc.Documen
         limit = f"|t - r| <= {rows[0][1].atol:g} + {rows[0][1].rtol:g} |r|"
         caption = f"Close: share of all elements with {limit}; r is the reference."
     blocks.append(doc.table("check", rows, _check_columns(), caption=caption))
-    ranks = () if brief else _rank_tables(checked)
-    sections = [doc.Section("check", "", (*blocks, *ranks))]
-    for number, each in enumerate(() if brief else checked.candidates):
+    sections: list[doc.Section] = []
+    said: list[doc.Block] = []
+    for number, each in enumerate(checked.candidates):
         unmatched = (f"only one side has the output {name}" for name in each.unmatched)
-        blocks = [*doc.note_lines(unmatched, tone="unclear"), *doc.note_lines(each.notes)]
-        blocks += [block for check in each.checks for block in _output_blocks(check)]
+        own: list[doc.Block] = [*doc.note_lines(unmatched, tone="unclear")]
+        own += doc.note_lines(each.notes)
+        said += [block for block in own if block not in said]
+        own += [block for check in each.checks for block in _output_blocks(check)]
         side, took = each.side, units.text_from_seconds(each.side.seconds, digits=3)
         title = f"{side.model.name} · {side.runtime} · {took}"
-        sections.append(doc.Section(f"candidate-{number}", title, tuple(blocks)))
+        sections.append(doc.Section(f"candidate-{number}", title, tuple(own)))
+    if brief:
+        blocks, sections = [*blocks, *said], []
+    ranks = () if brief else _rank_tables(checked)
+    sections = [doc.Section("check", "", (*blocks, *ranks)), *sections]
     return doc.Document(title=check_answer(checked), sections=tuple(sections))
 
 
