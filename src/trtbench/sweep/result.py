@@ -100,7 +100,7 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
             for row, each in zip(rows, sweep.plan.cases, strict=True)
         ]
     pictures = [
-        {"path": str(path), "title": each.title, "caption": judged.made.title}
+        str(path)
         for judged in sweep.judged
         for each in judged.made.pictures
         if (path := judged.folder / Path(each.path).name).is_file()
