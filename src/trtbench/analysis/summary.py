@@ -411,7 +411,7 @@ def summary_block(found: ColumnSummary, column_s: Column) -> dict[str, Any]:
     percentiles = np.percentile(column_s * 1e3, SUMMARY_PERCENTILES).tolist()
     known = {name: found.statistic(name) for name in ("min", "max", "mean", "std", "median")}
     low, high = found.supported
-    beyond = (n for n, p in names.items() if 0 < p < 100 and not low <= p / 100 <= high)
+    beyond = (n for n, p in names.items() if 0 < p < 100 and not low <= round(p / 100, 4) <= high)
     return {
         "count": found.count,
         **{f"{name}_ms": None if each is None else each * 1e3 for name, each in known.items()},
