@@ -177,7 +177,8 @@ def feed_from_request(request: CheckRequest | LocalizeRequest, models: Sequence[
     if (data := labelled or request.images) is not None:
         settings: dict[str, Scalar] = {**request.settings, "data": str(data)}
         settings |= {} if labelled else {"unlabelled": True}
-        return task_feed(request.task or IMAGES_TASK, settings, count=request.limit)
+        task = request.task or IMAGES_TASK
+        return task_feed(task, settings, count=request.limit, seed=request.seed)
     if request.inputs is not None:
         return Feed(kind="arrays", count=request.limit)
     limits: dict[str, int] = {}  # by input: integers must be smaller than the smallest table

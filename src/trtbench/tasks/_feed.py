@@ -32,11 +32,13 @@ Inputs without a batch dimension use the seed of the first item."""
 
 
 def task_feed(
-    task: str, settings: Settings, *, count: int | None = None, open_batch: int | None = None
-) -> Feed:
+    task: str, settings: Settings, *, count: int | None = None, open_batch: int | None = None,
+    seed: int = 0,
+) -> Feed:  # fmt: skip
     """Return the items of a task, with the defaults of its settings."""
     known = settings_with_defaults(TASKS.load(task).FLAGS, settings)
-    return Feed(kind="task", task=task, settings=known, count=count, open_batch=open_batch)
+    own = Feed(kind="task", task=task, settings=known, count=count, open_batch=open_batch)
+    return own.having(seed=seed)
 
 
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
