@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -47,7 +46,7 @@ def test_the_demo_measures_judges_and_leaves_a_report_in_every_form(
         }
         few = {"launches": 2, "max_launches": 2, "pairs": 10}
         monkeypatch.setattr(bench, "run_bench", lambda s, **kw: run_bench(s.having(**brief), **kw))
-        monkeypatch.setattr(compare, "compare", lambda r, **k: run_compare(replace(r, **few), **k))
+        monkeypatch.setattr(compare, "compare", lambda r, **k: run_compare(r.having(**few), **k))
         monkeypatch.setattr(demo, "BATCHES", batches)
         said = say("demo", "-o", "demo-report")
     assert said.status == 0, said.err

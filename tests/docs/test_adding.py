@@ -27,14 +27,11 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trtbench.requests.fields import (StoreFields, option)
 from trtbench.verbs._screen import write
 from trtbench.verbs._verb import Caller, Verb, View, python_function
 
 
-@dataclass(frozen=True, kw_only=True)
 class CountRequest(StoreFields):
     """Which runs are counted."""
 

@@ -108,7 +108,7 @@ def plan_pair(
     known = next((run for run in runs if run is not None), None)
     own = request
     if known is not None and request.batch is None:
-        own = replace(request, batch=known.record.spec.batch)
+        own = request.having(batch=known.record.spec.batch)
 
     def planned(side: int) -> Planned:
         if (run := runs[side]) is not None:

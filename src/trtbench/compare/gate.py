@@ -124,7 +124,7 @@ def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[Ga
             given["against"] = against
         rules = rules_from_table(table, where=f"{path}: {name}")
         given["candidate"] = model if model.is_file() else name
-        found.append((replace(request, **given), rules))
+        found.append((request.having(**given), rules))
     return found
 
 

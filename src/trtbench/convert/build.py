@@ -390,7 +390,7 @@ def _build_elsewhere(request: BuildRequest, config: Config, execution: Execution
         extra_args=tuple(request.extra_args),
     )  # fmt: skip
     if request.timing_cache is not None and not Path(request.timing_cache).is_file():
-        request = replace(request, timing_cache=None)
+        request = request.having(timing_cache=None)
     artefact = run_verb_remotely(
         "build", request, Artefact, config=config, execution=execution,
         gpu=builder.device(spec) != "cpu",

@@ -9,6 +9,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
@@ -37,6 +38,17 @@ def foreign_plug_ins() -> list[tuple[str, str]]:
             if group == "trtbench":
                 found.append((f"{noun} {entry.name}", f"{entry.value}, from {place}"))
     return sorted(found)
+
+
+@cache
+def _declared(folders: tuple[str, ...]) -> bytes:
+    """Return the files of entry points of all packages in some folders, one after the other."""
+    found = []
+    for folder in filter(os.path.isdir, folders):
+        infos = [each for each in Path(folder).iterdir() if each.name.lower().endswith("-info")]
+        paths = [each / "entry_points.txt" for each in infos]
+        found += [read_bytes(path) for path in paths if os.access(path, os.R_OK)]
+    return b"\n".join(found)
 
 
 class Registry(Generic[T]):
@@ -73,15 +85,9 @@ class Registry(Generic[T]):
             yield name, self.load(name)
 
     def entry_points(self) -> dict[str, metadata.EntryPoint]:
-        declared = (
-            path
-            for folder in sys.path
-            for path in Path(folder).glob("*-[iI][nN][fF][oO]/entry_points.txt")
-            if os.access(path, os.R_OK)
-        )
         group = f"[{self.package}]".encode()
         zipped = any(map(os.path.isfile, sys.path))
-        if not zipped and not any(group in read_bytes(path) for path in declared):
+        if not zipped and group not in _declared(tuple(sys.path)):
             return {}  # the usual case, without a slow import
         from importlib import metadata
 

@@ -270,11 +270,11 @@ def user_name(number: int) -> str:
 
 SECRET = "***"
 
-_URL = re.compile(
+_URL = (
     r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s@:'\"]{0,200}):(?P<password>[^\s\"]{1,500})@"
 )
 """Up to the last @ of the word: a password may contain one, and begin with digits and /."""
-_USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@")
+_USER = r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@"
 """A user name of this length is a token."""
 _WORD = (
     r"(?:[\w-]*(?:password|passwd|passphrase|passcode|secret|token|credentials?|signature"
@@ -282,34 +282,28 @@ _WORD = (
     r"|(?:[\w-]*[_-])?(?:pwd|sig|auth)|(?-i:[A-Z][A-Z0-9_]*_PASS))"
 )
 _VALUE = r"(?P<value>(?:'[^']*')+|\"[^\"]*\"|[^\s&;,'\"]+)"
-_FLAG = re.compile(
-    rf"(?P<name>(?<!\S)-{{1,2}}{_WORD})(?P<gap>=|[ \t]+(?:\\\r?\n\s*)?)(?!-){_VALUE}", re.I
-)
-_ASSIGNED = re.compile(
-    rf"(?P<name>(?<![\w-]){_WORD})(?P<gap>\s*[=:]\s*)(?!\d+(?:x\d+)+\b){_VALUE}", re.I
-)
-_QUERY = re.compile(r"(?P<name>[?&](?:key|pass))(?P<gap>=)(?P<value>[^\s&'\"]+)", re.I)
-_QUOTED = re.compile(
-    rf"(?P<name>(?P<mark>\\?['\"]){_WORD}(?P=mark))(?P<gap>\s{{0,9}}:\s{{0,9}})"
-    r"(?!\\?['\"]\d+(?:x\d+)+\b)(?P<value>(?P=mark)[^'\"\\]*(?P=mark)|\"(?:[^\"\\]|\\.)*\")",
-    re.I,
+_FLAG = rf"(?i)(?P<name>(?<!\S)-{{1,2}}{_WORD})(?P<gap>=|[ \t]+(?:\\\r?\n\s*)?)(?!-){_VALUE}"
+_ASSIGNED = rf"(?i)(?P<name>(?<![\w-]){_WORD})(?P<gap>\s*[=:]\s*)(?!\d+(?:x\d+)+\b){_VALUE}"
+_QUERY = r"(?i)(?P<name>[?&](?:key|pass))(?P<gap>=)(?P<value>[^\s&'\"]+)"
+_QUOTED = (
+    rf"(?i)(?P<name>(?P<mark>\\?['\"]){_WORD}(?P=mark))(?P<gap>\s{{0,9}}:\s{{0,9}})"
+    r"(?!\\?['\"]\d+(?:x\d+)+\b)(?P<value>(?P=mark)[^'\"\\]*(?P=mark)|\"(?:[^\"\\]|\\.)*\")"
 )
 """A name and its value as JSON and Python write them."""
-_HEADER = re.compile(
-    r"(?P<name>\bauthorization)(?P<gap>['\"]?\s{0,9}[=:]\s{0,9}['\"]?"
-    r"(?:(?:bearer|basic|token|apikey|negotiate|digest)\s{1,9})?)(?P<value>[^\s'\",]+)",
-    re.I,
+_HEADER = (
+    r"(?i)(?P<name>\bauthorization)(?P<gap>['\"]?\s{0,9}[=:]\s{0,9}['\"]?"
+    r"(?:(?:bearer|basic|token|apikey|negotiate|digest)\s{1,9})?)(?P<value>[^\s'\",]+)"
 )
-_COOKIE = re.compile(
-    r"(?P<name>\bcookie)(?P<gap>['\"]?\s{0,9}:\s{0,9}['\"]?)(?P<value>[^\s'\"][^'\"\r\n]*)", re.I
+_COOKIE = (
+    r"(?i)(?P<name>\bcookie)(?P<gap>['\"]?\s{0,9}:\s{0,9}['\"]?)(?P<value>[^\s'\"][^'\"\r\n]*)"
 )
-_TYPED = re.compile(r"(?P<name>\bsshpass)(?P<gap>\s{1,9}-p\s{0,9})" + _VALUE)
-_CURL = re.compile(
+_TYPED = r"(?P<name>\bsshpass)(?P<gap>\s{1,9}-p\s{0,9})" + _VALUE
+_CURL = (
     r"(?P<name>\bcurl\b[^\n|;&]{0,500}?\s(?:-u|--user|--proxy-user))(?P<gap>[= \t]{0,9})" + _VALUE
 )
-_BEARER = re.compile(r"(?P<name>\b(?:bearer|basic))(?P<gap>\s+)(?P<value>[\w.~+/=-]{8,})", re.I)
+_BEARER = r"(?i)(?P<name>\b(?:bearer|basic))(?P<gap>\s+)(?P<value>[\w.~+/=-]{8,})"
 _PATTERNS = (_HEADER, _COOKIE, _QUOTED, _FLAG, _ASSIGNED, _QUERY, _TYPED, _CURL, _BEARER)
-_KNOWN = re.compile(
+_KNOWN = (
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bhf_\w{20,}"
     r"|\bglpat-[\w-]{16,}|\bsk-[\w-]{20,}|\bxox[abp]-[\w-]{10,}|\bnvapi-[\w-]{20,}"
     r"|\bpypi-[\w-]{16,}|\bya29\.[\w-]{16,}|\bnpm_\w{20,}|\bdapi[0-9a-f]{20,}"
@@ -358,11 +352,11 @@ def mask(text: str) -> str:
     for known, instead in _remembered.items():
         text = text.replace(known, instead)
     if "://" in text:  # the name of a user with a password is not a secret
-        text = _URL.sub(_masked_url, text)
-        text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
-    text = _KNOWN.sub(SECRET, text)
-    for pattern in _PATTERNS:
-        text = pattern.sub(_masked_value, text)
+        text = re.sub(_URL, _masked_url, text)
+        text = re.sub(_USER, lambda found: f"{found['scheme']}{SECRET}@", text)
+    text = re.sub(_KNOWN, SECRET, text)
+    for pattern in _PATTERNS:  # compiled when a text is suspect, and kept by re
+        text = re.sub(pattern, _masked_value, text)
     return text
 
 

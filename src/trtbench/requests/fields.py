@@ -1,7 +1,7 @@
 """The fields of a request, and how their values are written.
 
-A request holds the arguments of a verb: a frozen dataclass whose fields have an ``Option`` or an
-``Argument``, required ones in ``Annotated``, the others as ``option(default, ...)`` or
+A request holds the arguments of a verb: a class whose fields have an ``Option`` or an ``Argument``,
+required ones in ``Annotated``, the others as ``option(default, ...)`` or
 ``argument(default, ...)``. Flags, Python arguments, axes of sweeps, settings in ``trtbench.toml``
 and the pages of the reference are derived from it, so that a new field is one line.
 """
@@ -15,11 +15,21 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from operator import gt, lt
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    Union,
+)
 
 from trtbench.core import units
 from trtbench.core.errors import UsageError, suggest
@@ -27,7 +37,16 @@ from trtbench.core.plugins import Registry
 from trtbench.core.safety import check_given, check_tag
 from trtbench.core.words import CudaGraph, Precision, Protocol, Scalar
 
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # Python 3.10 has none
+
+    def dataclass_transform(**named: object) -> Callable[[type], type]:
+        return lambda kind: kind
+
+
 P = ParamSpec("P")
+R = TypeVar("R", bound="VerbRequest")
 T = TypeVar("T")
 
 Travels = Literal[
@@ -103,17 +122,21 @@ class Argument:
     stays: str = ""
 
 
+class Declared(NamedTuple):
+    """The default of a field and its description, as a class of requests has them."""
+
+    default: object
+    about: Option | Argument | None
+
+
 class OptionalField(Generic[P]):
-    """Makes a dataclass field from its default and the arguments of its description."""
+    """Declares a field by its default and the arguments of its description."""
 
     def __init__(self, about: Callable[P, Option | Argument]) -> None:
         self._about = about
 
     def __call__(self, default: T, *arguments: P.args, **named: P.kwargs) -> T:
-        about = {"about": self._about(*arguments, **named)}
-        if isinstance(default, dict):  # requests must not share it
-            return dataclasses.field(default_factory=lambda: copy(default), metadata=about)
-        return dataclasses.field(default=default, metadata=about)
+        return Declared(default, self._about(*arguments, **named))  # type: ignore[return-value]
 
 
 option = OptionalField(Option)
@@ -136,6 +159,7 @@ class RequestField:
 
     name: str
     type: object  # without `None` and without annotations
+    written: str  # the type as the source has it
     optional: bool
     default: object
     about: Option | Argument
@@ -149,7 +173,7 @@ class RequestField:
 
     @property
     def is_required(self) -> bool:
-        return self.default is dataclasses.MISSING
+        return self.default is inspect.Parameter.empty
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -180,16 +204,39 @@ class RequestField:
         return self.flags[-1].partition("/")[0]
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 class VerbRequest:
-    """Base of all requests; invalid values raise an error on construction.
+    """Base of all requests, which cannot be changed; invalid values raise an error on construction.
 
-    ``group`` is the group, in the help, of the options that a class declares itself.
+    ``group`` is the group, in the help, of the options that a class declares itself. Type checkers
+    take subclasses for dataclasses. They are none, because dataclasses take long to make.
     """
 
     _group = MAIN
 
-    def __init_subclass__(cls, *, group: str = MAIN) -> None:
+    def __init_subclass__(cls, *, group: str = MAIN, kw_only: bool = True) -> None:
         cls._group = group
+
+    def __init__(self, *given: object, **named: object) -> None:
+        bound = signature_of(type(self)).bind(*given, **named)
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():  # requests must not share a dictionary
+            vars(self)[name] = dict(value) if isinstance(value, dict) else value
+        self.__post_init__()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{name} of a request cannot be changed; use having({name}=...)")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+    def having(self: R, **changes: object) -> R:
+        """Return a copy with some fields changed."""
+        return type(self)(**{**vars(self), **changes})
 
     def __post_init__(self) -> None:
         for field in fields_of(type(self)):
@@ -200,7 +247,7 @@ class VerbRequest:
                         check_given(str(each), what=field.flag)
             if isinstance(field.about, Argument) and field.item is not None:
                 if isinstance(value, str | Path | Mapping):  # a single value
-                    object.__setattr__(self, field.name, (value,))
+                    vars(self)[field.name] = (value,)
             elif value is not None:
                 self._check_value(field, value)
 
@@ -225,7 +272,6 @@ class VerbRequest:
                     raise UsageError(message, fix=f"{flag} {bound:g}")
 
 
-R = TypeVar("R", bound=VerbRequest)
 _KNOWN: dict[type[VerbRequest], tuple[RequestField, ...]] = {}
 
 
@@ -238,16 +284,20 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
         return _KNOWN[request]
     hints: dict[str, Any] = {}
     groups: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    declared: dict[str, Declared] = {}
+    required = Declared(inspect.Parameter.empty, None)
     for kind in request.__mro__:
         # Python 3.10 does not accept the marker of keyword-only fields as a type.
         own = {k: v for k, v in inspect.get_annotations(kind).items() if k != "_"}
         plain = type(kind.__name__, (), {"__annotations__": own, "__module__": kind.__module__})
         hints |= typing.get_type_hints(plain, include_extras=True) | hints
         groups = {name: kind._group for name in own if issubclass(kind, VerbRequest)} | groups
-    known = {each.name: each for each in dataclasses.fields(request)}  # type: ignore[arg-type]
+        texts = own | texts
+        declared = {name: vars(kind).get(name, required) for name in own} | declared
     found = []
     for name, hint in hints.items():
-        notes: list[object] = [known[name].metadata.get("about")]
+        notes: list[object] = [declared[name].about]
         inner = _without_notes(hint, notes)
         is_union = typing.get_origin(inner) in (Union, types.UnionType)
         parts = typing.get_args(inner) if is_union else (inner,)
@@ -256,13 +306,13 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
         written = next((each for each in notes if isinstance(each, Kind)), None)
         if about is None:
             raise TypeError(f"the field {name} of a request has no Option")
-        factory = known[name].default_factory
         found.append(
             RequestField(
                 name=name,
                 type=kept[0] if len(kept) == 1 else Union[tuple(kept)],  # noqa: UP007
+                written=texts[name],
                 optional=len(kept) < len(parts),
-                default=known[name].default if factory is dataclasses.MISSING else factory(),
+                default=declared[name].default,
                 about=dataclasses.replace(about, kind=about.kind or written),
                 group=MAIN if name in COMMON else getattr(about, "group", "") or groups[name],
             )
@@ -274,6 +324,16 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
         return 1 if field.about.rest else 0
 
     return _KNOWN.setdefault(request, tuple(sorted(found, key=place)))
+
+
+def signature_of(request: type[VerbRequest]) -> inspect.Signature:
+    """Return the arguments of a request; only arguments of the command line are positional."""
+    made, shown = inspect.Parameter, []
+    for field in fields_of(request):
+        by_name = isinstance(field.about, Option) or field.about.rest
+        kind = made.KEYWORD_ONLY if by_name else made.POSITIONAL_OR_KEYWORD
+        shown.append(made(field.name, kind, default=field.default))
+    return inspect.Signature(shown)
 
 
 def _without_notes(hint: object, notes: list[object]) -> object:
@@ -294,7 +354,7 @@ def with_settings(request: R, settings: Mapping[str, object]) -> R:
             continue
         if all(getattr(request, name) is None for name in (field.name, *about.unless)):
             found[field.name] = settings[field.name]
-    return dataclasses.replace(request, **found) if found else request  # type: ignore[type-var]
+    return request.having(**found) if found else request
 
 
 def converted(request: VerbRequest, target: type[R], /, **changes: object) -> R:
@@ -459,7 +519,6 @@ Words = Annotated[str | Sequence[str], LIST]
 # Groups of fields that several verbs share; without methods of their own, which take time to make
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class StoreFields(VerbRequest, group=OUTPUT):
     """Where runs are kept."""
 
@@ -468,7 +527,6 @@ class StoreFields(VerbRequest, group=OUTPUT):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ShapeFields(VerbRequest, group=MODEL):
     """Shapes of the inputs."""
 
@@ -481,7 +539,6 @@ class ShapeFields(VerbRequest, group=MODEL):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LengthFields(VerbRequest, group=MEASURING):
     """How long the warm-up and the measurement take, and with which inputs."""
 
@@ -515,7 +572,6 @@ class LengthFields(VerbRequest, group=MEASURING):
     seed: int = option(0, "Seed of random inputs, orders and arrivals.", least=0, group=MODEL)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ThreadFields(VerbRequest, group=MEASURING):
     """How many threads a model runs in."""
 
@@ -524,7 +580,6 @@ class ThreadFields(VerbRequest, group=MEASURING):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class DeviceFields(ThreadFields, group=MEASURING):
     """The device and the threads a model runs on."""
 
@@ -533,7 +588,6 @@ class DeviceFields(ThreadFields, group=MEASURING):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class QueryFields(VerbRequest, group=GPU):
     """How queries follow one another, are launched on a GPU, and at which clock."""
 
@@ -590,7 +644,6 @@ class QueryFields(VerbRequest, group=GPU):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PrecisionFields(VerbRequest, group=MODEL):
     """The precision that a builder or PyTorch may use."""
 
@@ -600,7 +653,6 @@ class PrecisionFields(VerbRequest, group=MODEL):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class BuildFields(VerbRequest, group=MODEL):
     """How an engine is built from the ONNX file that is measured."""
 
@@ -609,7 +661,6 @@ class BuildFields(VerbRequest, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TaskFields(VerbRequest, group=MODEL):
     """Flags of a task."""
 
@@ -618,7 +669,6 @@ class TaskFields(VerbRequest, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SourceFields(VerbRequest, group=MODEL):
     """How a PyTorch model is loaded."""
 
@@ -631,7 +681,6 @@ class SourceFields(VerbRequest, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class OptionFields(SourceFields, group=MODEL):
     """Options of a single runtime, and how PyTorch loads a model."""
 
@@ -645,7 +694,6 @@ class OptionFields(SourceFields, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TimeoutFields(VerbRequest, group=MEASURING):
     """After how long a job is stopped."""
 
@@ -659,7 +707,6 @@ class TimeoutFields(VerbRequest, group=MEASURING):
             raise UsageError("a timeout must be longer than 0 s", fix="--timeout 10min")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class WaitFields(VerbRequest, group=MEASURING):
     """Whether a job waits for a device in use."""
 
@@ -671,14 +718,12 @@ class WaitFields(VerbRequest, group=MEASURING):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class MemoryFields(VerbRequest, group=MEASURING):
     """How much memory a job may use."""
 
     memory_limit: Size | None = option(None, "Address space of each child process, e.g. 8GiB.")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PythonFields(VerbRequest, group=ELSEWHERE):
     """Which interpreter does the work."""
 
@@ -687,7 +732,6 @@ class PythonFields(VerbRequest, group=ELSEWHERE):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SideFields(VerbRequest, group=MODEL):
     """What may differ from side to side."""
 
@@ -709,7 +753,6 @@ class SideFields(VerbRequest, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TagFields(VerbRequest, group=OUTPUT):
     """Tags of new runs."""
 
@@ -721,7 +764,6 @@ class TagFields(VerbRequest, group=OUTPUT):
             check_tag(tag)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExecutorFields(VerbRequest, group=ELSEWHERE):
     """Which machines do the work."""
 
@@ -765,7 +807,6 @@ class ExecutorFields(VerbRequest, group=ELSEWHERE):
                 raise UsageError(f"{flag} needs an executor", fix=fix)
 
 
-@dataclass(frozen=True, kw_only=True)
 class FilterFields(VerbRequest):
     """Which runs of a store are selected."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +14,6 @@ from trtbench.requests import fields
 from trtbench.requests.fields import Argument, Duration, File, Kind, argument, option
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RunFields(
     fields.ShapeFields, fields.LengthFields, fields.TaskFields,
     fields.DeviceFields, fields.QueryFields, fields.PrecisionFields, fields.BuildFields,
@@ -54,9 +53,13 @@ class RunFields(
     )
 
 
-@dataclass(frozen=True)
 class BenchRequest(
-    RunFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields, group=fields.MEASURING
+    RunFields,
+    fields.TagFields,
+    fields.ExecutorFields,
+    fields.StoreFields,
+    group=fields.MEASURING,
+    kw_only=False,
 ):
     """Measure a model in fresh processes and keep the run."""
 
@@ -110,7 +113,6 @@ LAUNCHES = 10  # fresh launches of both sides: they find 2 % in 95 % of cases on
 MOST_LAUNCHES = 80
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TurnFields(fields.VerbRequest, group=fields.MEASURING):
     """How often sides take turns, and what counts as the same."""
 
@@ -154,7 +156,6 @@ class TurnFields(fields.VerbRequest, group=fields.MEASURING):
         return fields.fraction(self.margin)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PairFields(
     fields.SideFields, fields.ShapeFields, TurnFields, fields.LengthFields,
     fields.ThreadFields, fields.OptionFields, fields.QueryFields, fields.PrecisionFields,
@@ -179,8 +180,7 @@ class PairFields(
     )
 
 
-@dataclass(frozen=True)
-class CompareRequest(PairFields, fields.ExecutorFields, fields.StoreFields):
+class CompareRequest(PairFields, fields.ExecutorFields, fields.StoreFields, kw_only=False):
     """Compare every candidate with the baseline: models, engines, checkpoints or stored runs."""
 
     baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE", travels="model")]
@@ -221,8 +221,7 @@ class CompareRequest(PairFields, fields.ExecutorFields, fields.StoreFields):
 OnUnclear = Literal["fail", "pass", "retry"]
 
 
-@dataclass(frozen=True)
-class GateRequest(PairFields, fields.ExecutorFields, fields.StoreFields):
+class GateRequest(PairFields, fields.ExecutorFields, fields.StoreFields, kw_only=False):
     """Check a candidate against rules."""
 
     candidate: Annotated[
@@ -322,7 +321,6 @@ Excluded = Annotated[Sequence[Mapping[str, Scalar]], EXCLUDED]
 OpenShapes = Annotated[Mapping[str, Sequence[int | str]], OPEN_SHAPES]
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class AxisFields(fields.VerbRequest):
     """The axes of a sweep."""
 
@@ -341,7 +339,6 @@ class AxisFields(fields.VerbRequest):
     duration: Values = option((), "Minimum measured time.")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class AccuracyFields(fields.VerbRequest, group=fields.MODEL):
     """Data for accuracy, for inputs and for INT8 calibration."""
 
@@ -369,7 +366,6 @@ class AccuracyFields(fields.VerbRequest, group=fields.MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ResultFields(fields.TimeoutFields, group=fields.OUTPUT):
     """Where the results are written, and how a sweep is resumed."""
 
@@ -390,10 +386,9 @@ class ResultFields(fields.TimeoutFields, group=fields.OUTPUT):
     )
 
 
-@dataclass(frozen=True)
 class SweepRequest(
     AxisFields, AccuracyFields, fields.TaskFields, fields.SourceFields, ResultFields,
-    fields.MemoryFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields,
+    fields.MemoryFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields, kw_only=False
 ):  # fmt: skip
     """Measure every case of a matrix: models, or a TOML or YAML file that describes everything."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal
 
 from trtbench.core.errors import UsageError, near_miss
@@ -49,14 +49,12 @@ from trtbench.requests.fields import (
 )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ConversionTimeoutFields(TimeoutFields, group=MEASURING):
     """After how long a build or conversion is stopped; settings for launches do not apply."""
 
     timeout: Duration | None = option(None, "Stop after this time, e.g. 30min.")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ImageTaskFields(TaskFields, group=MODEL):
     """How calibration images are prepared."""
 
@@ -68,7 +66,6 @@ class ImageTaskFields(TaskFields, group=MODEL):
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EngineFields(VerbRequest, group=BUILDING):
     """Shapes, build options and INT8 calibration of an engine."""
 
@@ -143,7 +140,6 @@ class EngineFields(VerbRequest, group=BUILDING):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class BuilderOptionFields(VerbRequest, group=BUILDING):
     """Options of a single builder."""
 
@@ -154,7 +150,6 @@ class BuilderOptionFields(VerbRequest, group=BUILDING):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
 class RecipeFields(
     PrecisionFields, ShapeFields, EngineFields, ImageTaskFields, BuilderOptionFields,
 ):  # fmt: skip
@@ -172,8 +167,9 @@ class RecipeFields(
     )
 
 
-@dataclass(frozen=True)
-class BuildRequest(RecipeFields, PythonFields, ConversionTimeoutFields, WaitFields, ExecutorFields):
+class BuildRequest(
+    RecipeFields, PythonFields, ConversionTimeoutFields, WaitFields, ExecutorFields, kw_only=False
+):
     """Build an engine from an ONNX file in a fresh process."""
 
     model: Annotated[
@@ -203,8 +199,7 @@ def build_settings(pairs: Pairs) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class ExportRequest(SourceFields, PythonFields, ConversionTimeoutFields):
+class ExportRequest(SourceFields, PythonFields, ConversionTimeoutFields, kw_only=False):
     """Export a PyTorch model to ONNX, check it, and compare it with PyTorch."""
 
     source: Annotated[
@@ -231,8 +226,9 @@ class ExportRequest(SourceFields, PythonFields, ConversionTimeoutFields):
     seed: int = option(0, "Seed of random weights and inputs.")
 
 
-@dataclass(frozen=True)
-class QuantizeRequest(ImageTaskFields, PythonFields, ConversionTimeoutFields, ExecutorFields):
+class QuantizeRequest(
+    ImageTaskFields, PythonFields, ConversionTimeoutFields, ExecutorFields, kw_only=False
+):
     """Cast or quantize an ONNX file, and compare the result with it on other inputs."""
 
     model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE, travels="model")]
@@ -291,12 +287,10 @@ RANGE = Kind(
 Range = Annotated[str | tuple[float, float], RANGE]
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, TimeoutFields, WaitFields):
     """How models are run to get their outputs."""
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class FeedFields(VerbRequest, group=MODEL):
     """The inputs of all sides: a file, images, or else random items."""
 
@@ -323,7 +317,6 @@ class FeedFields(VerbRequest, group=MODEL):
             raise UsageError("--task says how images are prepared", fix="--images FOLDER")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ToleranceFields(VerbRequest):
     """When outputs are close to the reference, and what is expected."""
 
@@ -336,9 +329,14 @@ class ToleranceFields(VerbRequest):
     )
 
 
-@dataclass(frozen=True)
 class CheckRequest(
-    FeedFields, ToleranceFields, RunningFields, TaskFields, ExecutorFields, StoreFields
+    FeedFields,
+    ToleranceFields,
+    RunningFields,
+    TaskFields,
+    ExecutorFields,
+    StoreFields,
+    kw_only=False,
 ):
     """Run every side on the same inputs and compare each candidate with the reference."""
 
@@ -350,8 +348,9 @@ class CheckRequest(
     output: File | None = output_path(None, "Folder of tables and worst inputs; else the store.")
 
 
-@dataclass(frozen=True)
-class EvalRequest(RunningFields, PrecisionFields, TaskFields, ExecutorFields, StoreFields):
+class EvalRequest(
+    RunningFields, PrecisionFields, TaskFields, ExecutorFields, StoreFields, kw_only=False
+):
     """Evaluate models on labelled data, each through its own runtime."""
 
     models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...", travels="model")]
@@ -376,8 +375,9 @@ class EvalRequest(RunningFields, PrecisionFields, TaskFields, ExecutorFields, St
         return {**self.settings, "data": str(self.data)}
 
 
-@dataclass(frozen=True)
-class LocalizeRequest(FeedFields, ShapeFields, TimeoutFields, WaitFields, TaskFields, StoreFields):
+class LocalizeRequest(
+    FeedFields, ShapeFields, TimeoutFields, WaitFields, TaskFields, StoreFields, kw_only=False
+):
     """Find the layers that cost a low-precision model its accuracy, and the fewest to keep."""
 
     reference: Annotated[File, Argument("The model in full precision, as ONNX.", "REFERENCE")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 
 from trtbench.core.safety import check_title
@@ -11,8 +11,7 @@ from trtbench.requests import fields
 from trtbench.requests.fields import Argument, Duration, File, Option, Words, argument, option
 
 
-@dataclass(frozen=True)
-class ImportRequest(fields.TagFields, fields.StoreFields):
+class ImportRequest(fields.TagFields, fields.StoreFields, kw_only=False):
     """Import the files of trtexec (TensorRT 5 to 11) and other tools as runs."""
 
     paths: Annotated[Sequence[File], Argument("Files, folders or patterns.", "PATH...")]
@@ -36,7 +35,6 @@ class ImportRequest(fields.TagFields, fields.StoreFields):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunsRequest(fields.FilterFields, fields.StoreFields):
     """List runs, newest first."""
 
@@ -45,8 +43,7 @@ class RunsRequest(fields.FilterFields, fields.StoreFields):
     limit: int | None = option(None, "Maximum number; 0 shows all (default on a terminal: 50).")
 
 
-@dataclass(frozen=True)
-class ExportRunsRequest(fields.FilterFields, fields.StoreFields):
+class ExportRunsRequest(fields.FilterFields, fields.StoreFields, kw_only=False):
     """Export runs, all or those named, to Parquet files or to MLflow."""
 
     names: Sequence[str] = argument((), "Stored runs.", "[RUN]...", needed=False)
@@ -65,8 +62,7 @@ class ExportRunsRequest(fields.FilterFields, fields.StoreFields):
     model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
 
 
-@dataclass(frozen=True)
-class ReportRequest(fields.StoreFields):
+class ReportRequest(fields.StoreFields, kw_only=False):
     """Describe one or more runs, or folders of runs, as one document."""
 
     names: Annotated[
@@ -89,8 +85,7 @@ class ReportRequest(fields.StoreFields):
             check_title(self.title)
 
 
-@dataclass(frozen=True)
-class HistoryRequest(fields.FilterFields, fields.StoreFields):
+class HistoryRequest(fields.FilterFields, fields.StoreFields, kw_only=False):
     """Show series of runs over time, and where they changed."""
 
     model: str | None = argument(None, "Part of the name of a model.", "[MODEL]", needed=False)
@@ -101,8 +96,7 @@ class HistoryRequest(fields.FilterFields, fields.StoreFields):
     format: Words = option("html,md,json", "Formats of the report.")
 
 
-@dataclass(frozen=True)
-class ExplainRequest(fields.StoreFields):
+class ExplainRequest(fields.StoreFields, kw_only=False):
     """Explain why two runs of one model differ, one condition at a time."""
 
     run: Annotated[File, Argument("A run, or files of trtexec.", "RUN")]

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -60,7 +59,7 @@ MATRIX_FILES = (".toml", ".yaml", ".yml")
 MOST_CASES = 100_000
 AXES = ("precision", "batch", "runtime", "engine")
 DATA = ("data", "inputs", "calibration")
-MATRIX_FIELDS = (*fields(measure.AxisFields), *fields(measure.AccuracyFields))
+MATRIX_FIELDS = (*fields_of(measure.AxisFields), *fields_of(measure.AccuracyFields))
 """Fields of a request that are in its matrix."""
 _NAMES = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 

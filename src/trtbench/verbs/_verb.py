@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from trtbench.core.errors import StoreError
-from trtbench.requests.fields import OUTPUT, Argument, VerbRequest, fields_of, option
+from trtbench.requests.fields import OUTPUT, VerbRequest, fields_of, option, signature_of
 
 if TYPE_CHECKING:
     from trtbench.requests.execution import Execution, Listener
@@ -97,29 +97,25 @@ class Caller:
                 yield replace(execution, executor=executor)
 
 
-@dataclass(frozen=True, kw_only=True)
 class View(VerbRequest, group=OUTPUT):
     """Options of the command line that Python functions do not have."""
 
-    def __init_subclass__(cls, *, group: str = OUTPUT) -> None:
-        super().__init_subclass__(group=group)
+    def __init_subclass__(cls, *, group: str = OUTPUT, kw_only: bool = True) -> None:
+        super().__init_subclass__(group=group, kw_only=kw_only)
 
 
-@dataclass(frozen=True, kw_only=True)
 class JsonView(View):
     """How the result is printed."""
 
     as_json: bool = option(False, "Print one JSON document.", ("--json",))
 
 
-@dataclass(frozen=True, kw_only=True)
 class BriefView(JsonView):
     """How the result is printed, and how much of it."""
 
     verbose: bool = option(False, "Print all that the .md file has.", ("-v", "--verbose"))
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlanView(JsonView):
     """How the result is printed, or only what would be done."""
 
@@ -182,19 +178,16 @@ def _describe(
     """Set docstring and signature; only Python programs need them, and they take a while."""
     prose, _, example = help_parts(doc or sys.modules[run.__module__].__doc__ or "")
     lines = [prose.replace("\b\n", ""), ""]
-    known = inspect.signature(kind).parameters
+    known = signature_of(kind).parameters
     shown = []
     for field in fields_of(kind):
         about = getattr(field.about, "python_help", None) or field.about.help
         lines.append(textwrap.fill(f"{field.name}: {about}", 92, subsequent_indent="    "))
-        each = known[field.name]
-        written = ast.parse(each.annotation, mode="eval").body  # as the source has it
+        written = ast.parse(field.written, mode="eval").body
         if isinstance(written, ast.Subscript) and isinstance(written.slice, ast.Tuple):
             is_annotated = ast.unparse(written.value) == "Annotated"
             written = written.slice.elts[0] if is_annotated else written
-        default = each.empty if field.is_required else field.default
-        shown.append(each.replace(annotation=ast.unparse(written), default=default))
-    shown.sort(key=lambda each: each.kind)
+        shown.append(known[field.name].replace(annotation=ast.unparse(written)))
     returned = inspect.signature(run).return_annotation
     call.__doc__ = "\n".join([*lines, "", example]).strip()
     call.__signature__ = inspect.Signature(shown, return_annotation=returned)  # type: ignore[attr-defined]
@@ -209,27 +202,20 @@ def request_from_arguments(
     """
     kind: type[VerbRequest] = request  # type: ignore[assignment]
     fields = {field.name: field for field in fields_of(kind)}
-    positional = [
-        name
-        for name, field in fields.items()
-        if isinstance(field.about, Argument) and not field.about.rest
-    ]
-    given = dict(zip(positional, arguments, strict=False))
-    rest = arguments[len(positional) :]
-    if rest and positional and fields[positional[-1]].item is not None:
-        given[positional[-1]], rest = arguments[len(positional) - 1 :], ()
+    known = signature_of(kind).parameters.values()
+    places = [each.name for each in known if each.kind < each.KEYWORD_ONLY]
+    if len(arguments) > len(places) > 0 and fields[places[-1]].item is not None:
+        last = len(places) - 1
+        arguments = (*arguments[:last], arguments[last:])
     renamed = {
         word.removeprefix("--").replace("-", "_"): field.name
         for field in fields.values()
         for word in field.about.former
     }
     named = {renamed.get(name, name): value for name, value in named.items()}
-    if twice := given.keys() & named.keys():
-        raise TypeError(f"{twice.pop()} is given twice")
     never_none = {name for name, each in fields.items() if not (each.optional or each.is_required)}
-    values = {**given, **named}
-    kept = {k: value for k, value in values.items() if value is not None or k not in never_none}
-    return request(*rest, **kept)  # type: ignore[arg-type]
+    kept = {k: value for k, value in named.items() if value is not None or k not in never_none}
+    return request(*arguments, **kept)  # type: ignore[arg-type]
 
 
 def output_of(request: StoreFields, given: str | Path | None, verb: str) -> Path:

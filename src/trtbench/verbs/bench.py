@@ -28,7 +28,6 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trtbench.core.errors import UsageError
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from trtbench.requests.settings import Config
 
 
-@dataclass(frozen=True, kw_only=True)
 class BenchView(PlanView):
     """What is printed of a run."""
 

@@ -24,7 +24,6 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trtbench.core.errors import EXIT_BROKEN, BrokenRuleError
@@ -45,7 +44,7 @@ def run(request: CheckRequest, caller: Caller) -> Checked:
     for text in request.expect:  # invalid rules are refused before anything runs
         rule_from_text(text)
     store, config = caller.store_and_settings(request)
-    request = replace(request, output=(output := output_folder(store, request.output, "check")))
+    request = request.having(output=(output := output_folder(store, request.output, "check")))
     refuse_unwritable(output)
     with caller.executing(request, config, "check") as execution:
         checked = run_check(request, store=store, config=config, execution=execution)

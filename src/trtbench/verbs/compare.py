@@ -33,7 +33,6 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -59,14 +58,12 @@ if TYPE_CHECKING:
     Pairs: TypeAlias = Sequence[Compared | NetworksCompared]
 
 
-@dataclass(frozen=True, kw_only=True)
 class WhyRequest(CompareRequest):
     """Compare models, or explain the difference between two runs."""
 
     why: bool = option(False, "Explain the difference between two runs of one model.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompareView(JsonView):
     """How the result is printed, and the name of the table."""
 
@@ -97,7 +94,7 @@ def compare_all(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
     if request.output is not None:
         refuse_unwritable(Path(request.output))
     elif request.builds is not None:
-        request = replace(request, output=output_of(request, None, "compare"))
+        request = request.having(output=output_of(request, None, "compare"))
     with caller.executing(request, config, "compare") as execution:
         if request.builds is None:
             return compare(request, store=store, config=config, execution=execution)

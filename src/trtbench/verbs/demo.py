@@ -28,7 +28,6 @@ BATCHES = (1, 16)
 RUNTIME = "onnxruntime"
 
 
-@dataclass(frozen=True, kw_only=True)
 class DemoRequest(VerbRequest):
     """Measure a small network in FP32 and INT8 on ONNX Runtime, and write a report."""
 

@@ -17,7 +17,6 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from trtbench.workflows.engines import EngineSource
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EngineSourceFields(VerbRequest):
     """Further facts about an engine."""
 
@@ -50,7 +48,6 @@ class EngineSourceFields(VerbRequest):
     gpu: str | None = option(None, "Use the roofline of this GPU: 'NVIDIA H200'.", metavar="NAME")
 
 
-@dataclass(frozen=True, kw_only=True)
 class LayersView(JsonView):
     """Which layers are shown, and in which form."""
 
@@ -63,15 +60,13 @@ class LayersView(JsonView):
         return None if self.show_all else self.top
 
 
-@dataclass(frozen=True)
-class DiffRequest(EngineSourceFields, StoreFields):
+class DiffRequest(EngineSourceFields, StoreFields, kw_only=False):
     """Compare the layers of two engines: runs, or files of trtexec."""
 
     a: Annotated[File, Argument("A run, a folder, or files of trtexec, joined by commas.", "A")]
     b: Annotated[File, Argument("The same, for the other engine.", "B")]
 
 
-@dataclass(frozen=True, kw_only=True)
 class DiffView(LayersView):
     """What is shown of two engines."""
 

@@ -16,7 +16,6 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,12 +29,10 @@ if TYPE_CHECKING:
     from trtbench.workflows.doctor import Diagnosis
 
 
-@dataclass(frozen=True, kw_only=True)
 class DoctorRequest(VerbRequest):
     """Show what is installed, which runtimes work here, and how to install the others."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class DoctorView(JsonView):
     """How the result is printed, and which settings files of other users are trusted."""
 

@@ -19,7 +19,6 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trtbench.requests.models import EvalRequest
@@ -36,7 +35,7 @@ def run(request: EvalRequest, caller: Caller) -> Evaluation:
     from trtbench.store.store import output_folder
 
     store, config = caller.store_and_settings(request)
-    request = replace(request, output=(output := output_folder(store, request.output, "eval")))
+    request = request.having(output=(output := output_folder(store, request.output, "eval")))
     refuse_unwritable(output)
     with caller.executing(request, config, "eval") as execution:
         evaluation = run_evaluation(request, store=store, config=config, execution=execution)

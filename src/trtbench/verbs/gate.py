@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from trtbench.core.results import Failed, Gate
 
 
-@dataclass(frozen=True, kw_only=True)
 class GateView(JsonView):
     """How the result is printed, and where its files are written."""
 

@@ -15,7 +15,7 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Annotated
 
 from trtbench.core.errors import UsageError
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from trtbench.analysis.inspection import Inspection
 
 
-@dataclass(frozen=True)
-class InspectRequest(VerbRequest):
+class InspectRequest(VerbRequest, kw_only=False):
     """Show what a model, an engine or a file of trtexec contains."""
 
     file: Annotated[File, Argument("A model, an engine, or a file of trtexec.", "FILE")]
@@ -39,7 +38,6 @@ class InspectRequest(VerbRequest):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class InspectView(JsonView):
     """How much is shown."""
 

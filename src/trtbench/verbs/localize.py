@@ -18,7 +18,6 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ def run(request: LocalizeRequest, caller: Caller) -> Localization:
     from trtbench.store.store import output_folder
 
     store, config = caller.store_and_settings(request)
-    request = replace(request, output=output_folder(store, request.output, "localize"))
+    request = request.having(output=output_folder(store, request.output, "localize"))
     refuse_unwritable(Path(str(request.output)))
     with caller.executing(request, config, "localize") as execution:
         return run_localize(request, store=store, config=config, execution=execution)

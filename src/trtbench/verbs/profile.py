@@ -21,7 +21,6 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from trtbench.workflows.engines import EngineSource
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProfileView(LayersView, PlanView):
     """Which layers are shown, drawn and checked."""
 
@@ -64,8 +62,9 @@ class ProfileView(LayersView, PlanView):
     )
 
 
-@dataclass(frozen=True)
-class ProfileRequest(RunFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields):
+class ProfileRequest(
+    RunFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields, kw_only=False
+):
     """Time the layers of a model, or show those of a stored run."""
 
     model: Annotated[
@@ -73,7 +72,6 @@ class ProfileRequest(RunFields, fields.TagFields, fields.ExecutorFields, fields.
     ]
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LayerRowFields(fields.VerbRequest):
     """Which layers are shown, and in which order."""
 
@@ -86,8 +84,7 @@ class LayerRowFields(fields.VerbRequest):
     )
 
 
-@dataclass(frozen=True)
-class LayersRequest(LayerRowFields, EngineSourceFields, fields.StoreFields):
+class LayersRequest(LayerRowFields, EngineSourceFields, fields.StoreFields, kw_only=False):
     """Show the layers of a run, or of files of trtexec."""
 
     source: Annotated[
@@ -98,7 +95,6 @@ class LayersRequest(LayerRowFields, EngineSourceFields, fields.StoreFields):
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
 class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
     """A model to profile, or a run or files that have its layers."""
 

@@ -14,7 +14,7 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -59,8 +59,7 @@ def show(entries: Entries, request: RunsRequest, view: JsonView) -> None:
         say(f"the newest {len(entries)}; --limit 0 shows all")
 
 
-@dataclass(frozen=True)
-class NameRequest(StoreFields):
+class NameRequest(StoreFields, kw_only=False):
     """The name of one run."""
 
     name: str = argument("last", "A stored run.", "[NAME]", needed=False)
@@ -84,8 +83,7 @@ def show_one(run: Run | FailedRun, request: NameRequest, view: JsonView) -> None
         say(f"run {run.id} in {run.path}")
 
 
-@dataclass(frozen=True)
-class TagRequest(StoreFields):
+class TagRequest(StoreFields, kw_only=False):
     """A run and its tags."""
 
     name: Annotated[str, Argument("A stored run.", "NAME")]
@@ -101,8 +99,7 @@ def run_tag(request: TagRequest, caller: Caller) -> None:
     caller.say(f"run {entry.id} has the tags: {', '.join(entry.tags) or 'none'}")
 
 
-@dataclass(frozen=True)
-class RemoveRequest(StoreFields):
+class RemoveRequest(StoreFields, kw_only=False):
     """Runs to delete."""
 
     names: Annotated[Sequence[str], Argument("Stored runs.", "NAMES...")]
@@ -132,8 +129,7 @@ def run_path(request: NameRequest, caller: Caller) -> Path:
     return caller.store_and_settings(request)[0].resolve(request.name)
 
 
-@dataclass(frozen=True)
-class SeriesRequest(NameRequest):
+class SeriesRequest(NameRequest, kw_only=False):
     """One run, and the folder for its samples."""
 
     _: KW_ONLY
@@ -158,8 +154,7 @@ def run_series(request: SeriesRequest, caller: Caller) -> None:
     caller.say(f"wrote the files of the run to {output}")
 
 
-@dataclass(frozen=True)
-class ReindexRequest(StoreFields):
+class ReindexRequest(StoreFields, kw_only=False):
     """A store, and folders of runs elsewhere."""
 
     folders: Sequence[File] = argument(

@@ -12,7 +12,6 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from trtbench.workflows.report import SiteMade
 
 
-@dataclass(frozen=True, kw_only=True)
 class SiteRequest(StoreFields):
     """Write a web site of all runs: an index to search and sort, a page per run."""
 

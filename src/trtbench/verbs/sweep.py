@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from trtbench.sweep.result import Results
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChoiceRequest(SweepRequest):
     """A sweep of which the best cases are shown."""
 
@@ -52,7 +51,6 @@ class ChoiceRequest(SweepRequest):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class SweepView(PlanView):
     """How the results are printed, and the formats of the report."""
 

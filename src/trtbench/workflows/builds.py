@@ -110,12 +110,12 @@ class Builds:
             engine = folder / f"{'ab'[side]}-{pair}.engine"
             request = self._build_request(places[side], engine, runtime=runtimes[side])
             if not alike:
-                return replace(request, no_timing_cache=True, timing_cache=None)
+                return request.having(no_timing_cache=True, timing_cache=None)
             cache = folder / f"pair-{pair}.timing.cache"
             if side == 1 - pair % 2:  # the first of its pair
                 cache.unlink(missing_ok=True)
             if BUILDERS.load(build_spec(request, self.config).runtime).TIMING_CACHE:
-                request = replace(request, timing_cache=request.timing_cache or cache)
+                request = request.having(timing_cache=request.timing_cache or cache)
             return request
 
         built = self._build(places, request_for)
