@@ -219,7 +219,7 @@ def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:
     np.testing.assert_allclose(boxed[0, :, 8, 8], [1.0, 0.0, 0.2], atol=1e-6)
     assert told == {
         "task": "pose", "fit": "letterbox", "size": "16x16", "normalize": "none",
-        "interpolation": "linear, not antialiased", "colour": "rgb",
+        "interpolation": "cv2-bilinear", "colour": "rgb",
     }  # fmt: skip
 
 

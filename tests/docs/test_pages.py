@@ -99,6 +99,7 @@ CLAIMS = {
     "--histograma": ("report/latency_hist.png",), "(LaTeX)": ("report-latex/report.tex",),
     "layers and parameters": ("nodes", "parameters"), "batches, precisions": ("batch 1", "batch 8"),
     "abs_rel, sq_rel": ("abs_rel", "sq_rel", "rmse", "d1", "d3", "silog", "log10"),
+    "resized by OpenCV": ("interpolation cv2-bicubic",),
     "MAE, RMSE, largest": ("mae", "rmse", "max"),
     "(figures)": ("benchmark_results/latency_hist.png", "benchmark_results/speed_benchmark.png"),
     "`*.graph.json`": tuple(f"results-here/{n}.json" for n in ("graph", "profile", "times")),

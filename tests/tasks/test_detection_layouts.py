@@ -10,7 +10,7 @@ from trtbench.analysis.coco import Letterbox, boxes_from_corners
 from trtbench.core.errors import InputError, UsageError
 from trtbench.runtimes._stream import _per_item
 from trtbench.tasks import detection
-from trtbench.tasks._boxes import DetectionImage
+from trtbench.tasks._images import Loaded
 from trtbench.tasks.contract import settings_with_defaults
 from trtbench.tasks.detection import COCO_IDS, NAMES, ORDERS, class_map
 
@@ -29,7 +29,7 @@ def decoded(
 ) -> tuple[str, str, list[list[tuple[float, ...]]]]:  # fmt: skip
     """Decoder, order of coordinates, and rows of every image; ``cut`` as a pass does it."""
     items = [
-        DetectionImage(
+        Loaded(
             index=place, pixels=np.zeros((SIZE, SIZE, 3), np.uint8), target=(SIZE, SIZE),
             classes=classes,
             geometry=Letterbox(scale_x=1.0, scale_y=1.0, left=0, top=0),

@@ -97,7 +97,7 @@ def test_every_family_says_the_same_boxes(tmp_path: Path, evaluate) -> None:
         assert own.get("iou_to_first", 1.0) == pytest.approx(1.0, abs=1e-3), name
     assert found["preparation"] == {
         "task": "detection", "fit": "letterbox", "size": "64x64", "normalize": "none",
-        "colour": "rgb", "interpolation": "linear, not antialiased",
+        "colour": "rgb", "interpolation": "cv2-bilinear",
     }  # fmt: skip
     for each in found["models"]:
         apart = each["split"]["item_parts_s"]

@@ -24,6 +24,7 @@ from trtbench.report.sections.accuracy import document_from_evaluation
 from trtbench.requests.models import EvalRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
+from trtbench.tasks._images import ImageFiles
 from trtbench.workflows.report import load_runs, write_report
 
 
@@ -155,6 +156,26 @@ def test_depth_that_is_right_and_depth_that_is_not(
     assert not plain.pictures
     assert "matplotlib" in plain.notes[-1]
     assert plain.models[0].score("abs_rel").value == pytest.approx(2 / 3, rel=1e-3)
+
+
+def test_data_is_opened_once_for_all_models_and_scaled_as_asked(
+    tmp_path: Path, evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = made_data.depth_data(tmp_path / "depth", size=48)
+    models = [made_data.depth_network(tmp_path / f"{x}.onnx", gain=x) for x in (1.0, 2.0, 3.0)]
+    find, opened = ImageFiles.find_files, []
+    count = lambda self, settings: opened.append(self) or find(self, settings)  # noqa: E731
+    monkeypatch.setattr(ImageFiles, "find_files", count)
+    settings = {"data": str(root / "images"), "gt": str(root / "truth"), "batch": 1}
+    found = {
+        how: evaluate("depth", models, **settings, interpolation=how)
+        for how in ("bicubic", "cv2-bicubic")
+    }
+    assert len(opened) == 2, "once for each evaluation"
+    assert {how: each.preparation["interpolation"] for how, each in found.items()} == {
+        how: how for how in found
+    }
+    assert len({each.inputs_sha256 for each in found.values()}) == 2
 
 
 POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]  # in a 64x64 input

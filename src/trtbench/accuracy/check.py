@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +50,8 @@ from trtbench.requests.run_spec import default_runtime, side_spec, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.store.store import Store, results_folder
-from trtbench.tasks._feed import open_feed, open_feed_of_pass, task_feed
-from trtbench.tasks.contract import preparation_from_source
+from trtbench.tasks._feed import items_of_pass, open_feed, task_feed
+from trtbench.tasks.contract import DataSource, preparation_from_source
 
 REPEAT_BELOW_S = 30.0  # a faster reference runs twice by default, to find its own variation
 CHECKS_JSON = "checks.json"  # in the directory of a run: the numeric checks of its report
@@ -81,13 +82,17 @@ class SideRun:
     feed: Feed
     chunks: Chunks
 
+    @cached_property
+    def source(self) -> DataSource:
+        """The items it was run on; opened once."""
+        every = open_feed(self.feed, self.outcome.inputs, spec=self.spec)
+        return items_of_pass(every, self.outcome)
+
     @property
     def preparation(self) -> dict[str, Scalar]:
         """How the task prepared the items; empty without a task."""
-        if self.feed.task is None:
-            return {}
-        source = open_feed(self.feed, self.outcome.inputs, spec=self.spec)
-        return preparation_from_source(self.feed.task, source)
+        task = self.feed.task
+        return {} if task is None else preparation_from_source(task, self.source)
 
 
 def run_check(
@@ -276,7 +281,6 @@ def _compare_outputs(
     first: SideRun, other: SideRun, request: CheckRequest, pairs: Mapping[str, str]
 ) -> tuple[OutputCheck, ...]:
     """Compare outputs chunk by chunk, so that memory does not grow with the number of inputs."""
-    names = open_feed_of_pass(first.feed, first.outcome, spec=first.spec).names
     tallies = {
         name: OutputTally(name, rtol=request.rtol, atol=request.atol, classes=request.classes)
         for name in pairs
@@ -285,7 +289,7 @@ def _compare_outputs(
         found = other.chunks.rows(start, start + len(next(iter(wanted.values()))))
         for name, tally in tallies.items():
             tally.add(wanted[name], found[pairs[name]], start=start)
-    return tuple(tally.result(names) for tally in tallies.values())
+    return tuple(tally.result(first.source.names) for tally in tallies.values())
 
 
 def preparation_findings(
@@ -321,8 +325,7 @@ def _write_worst(
     items = {worst.item: worst.name for check in candidate.checks for worst in check.worst}
     if not items:
         return []
-    source = open_feed_of_pass(first.feed, first.outcome, spec=first.spec)
-    paths = []
+    source, paths = first.source, []
     stem = _UNSAFE.sub("_", Path(candidate.side.model.name).stem)
     target = folder / "worst"
     with writing(target):

@@ -1,6 +1,6 @@
 """Evaluates models on labelled data: scores, and the latency of the same pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import util
 from pathlib import Path
@@ -13,7 +13,7 @@ from trtbench.core.errors import StoreError, TrtbenchError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
 from trtbench.core.run import RunRecord, Scalar, Scores
 from trtbench.core.safety import is_inside, read_bytes, shown
-from trtbench.core.spec import ModelRef
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.arrays import Chunks
 from trtbench.host.files import make_subfolder, write_output
 from trtbench.measure.bench import Failures, stream, write_scores
@@ -30,8 +30,8 @@ from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import open_feed, open_feed_of_pass, task_feed
-from trtbench.tasks.contract import Predicted, preparation_from_source
+from trtbench.tasks._feed import items_of_pass, open_feed, task_feed
+from trtbench.tasks.contract import DataSource, Predicted, Tensors, preparation_from_source
 
 EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
 
@@ -86,7 +86,16 @@ def _evaluate(
     feed = task_feed(
         request.task, request.task_settings, count=request.limit, open_batch=open_batch
     )
-    task = TASKS.load(request.task)
+    task, sources = TASKS.load(request.task), dict[object, DataSource]()
+
+    def opened(tensors: Tensors, spec: RunSpec) -> DataSource:
+        """Open the data once for all models with the same inputs."""
+        sizes = tuple(tuple(d if isinstance(d, int) else None for d in t.shape) for t in tensors)
+        key = (*((t.name, t.dtype) for t in tensors), sizes, *spec.shapes.items())
+        if key not in sources:
+            sources[key] = open_feed(feed, tensors, spec=spec)
+        return sources[key]
+
     if not sides:  # what a file tells is refused before any model is run
         sides = check.eval_sides(request, names, store=store, config=config, execution=execution)
         for spec in (side.spec for side in sides if side.spec.model.format == "onnx"):
@@ -94,7 +103,7 @@ def _evaluate(
                 model = load_onnx(Path(spec.model.path), weights=False)
             except TrtbenchError:  # told when it is run
                 continue
-            source = open_feed(feed, input_specs(model), spec=spec)
+            source = opened(input_specs(model), spec)
             if task.check_outputs is not None:
                 outputs = tuple(map(spec_from_value, model.graph.output))
                 task.check_outputs(source, outputs, feed.settings, spec.model.name)
@@ -104,16 +113,16 @@ def _evaluate(
             part = execution.part(number / len(sides), (number + 1) / len(sides))
             with failed.collecting(names[number]):
                 work = folder / f"model-{number}"
-                passes.append((side, *_run_pass(side, feed, work, number, request, store, part)))
-        ran, outcomes, found, predicted = map(list, zip(*passes, strict=True))
+                ended = _run_pass(side, feed, work, number, request, store, part, opened)
+                passes.append((side, *ended))
+        ran, outcomes, kept, found, predicted = map(list, zip(*passes, strict=True))
         labels = [model.label for model in found]
         if request.names == "vanilla":
             labels = [check.vanilla_name(model.runtime, model.precision) for model in found]
         labels = check.unique_names(labels, [side.spec for side in ran])
         findings = [*check.unreadable_findings(list(zip(labels, outcomes, strict=True)))]
-        source = open_feed_of_pass(feed, outcomes[0], spec=ran[0].spec)
         named = [replace(each, label=label) for each, label in zip(predicted, labels, strict=True)]
-        judgement = task.judge(source, named, feed.settings, folder=Path(str(request.output)))
+        judgement = task.judge(kept[0], named, feed.settings, folder=Path(str(request.output)))
     models = []
     for model, label, scores in zip(found, labels, judgement.scores, strict=True):
         # Stored with the scores, for readers without the task's plug-in.
@@ -152,7 +161,8 @@ def _run_pass(
     request: EvalRequest,
     store: Store,
     execution: Execution,
-) -> tuple[InferOutcome, Evaluated, Predicted]:
+    opened: Callable[[Tensors, RunSpec], DataSource],
+) -> tuple[InferOutcome, DataSource, Evaluated, Predicted]:
     spec = side.spec
 
     def report(done: float, text: str) -> None:
@@ -167,7 +177,7 @@ def _run_pass(
     split = split_from_columns(columns, warmup=fraction(request.warmup))
     size, layers, parameters = size_of_model(spec.model, outcome.facts)
     # Input sizes differ between networks, so each has its own preparation.
-    source = open_feed_of_pass(feed, outcome, spec=spec)
+    source = items_of_pass(opened(outcome.inputs, spec), outcome)
     if (check_outputs := TASKS.load(request.task).check_outputs) is not None:
         check_outputs(source, outcome.outputs, feed.settings, spec.model.name)
     model = Evaluated(
@@ -180,7 +190,7 @@ def _run_pass(
     )  # fmt: skip
     latency_s = side.latency_s or (1 / split.items_per_s if split.items_per_s else None)
     predicted = Predicted(label=side.label, chunks=Chunks(work), latency_s=latency_s)
-    return outcome, model, predicted
+    return outcome, source, model, predicted
 
 
 def size_of_model(

@@ -79,15 +79,6 @@ class McNemar(Value, frozen=True, kw_only=True):
     interval: Interval
 
 
-class ClassRow(Value, frozen=True, kw_only=True):
-    """The accuracy of one class of a data set."""
-
-    label: int
-    count: int
-    top1: float
-    top5: float
-
-
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
     """Test whether two models are equally accurate on the same examples."""
     lost = int((first & ~second).sum())
@@ -100,20 +91,6 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
     meaning = "95 % of the difference for other examples of the same kind"
     interval = Interval(low=low, high=high, level=LEVEL, meaning=meaning)
     return McNemar(only_first=lost, only_second=won, p=p, difference=difference, interval=interval)
-
-
-def per_class(ranks: AnyArray, labels: AnyArray) -> tuple[ClassRow, ...]:
-    """Return the accuracy of every class that has examples, in order of labels."""
-    return tuple(
-        ClassRow(
-            label=int(label),
-            count=int(chosen.sum()),
-            top1=float((ranks[chosen] <= 1).mean()),
-            top5=float((ranks[chosen] <= 5).mean()),
-        )
-        for label in np.unique(labels)
-        for chosen in (labels == label,)
-    )
 
 
 def wilson(hits: int, count: int) -> Interval:

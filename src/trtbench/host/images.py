@@ -88,8 +88,10 @@ def _opened(path: Path) -> Iterator[Image]:
         ) from None
 
 
-def scaled(pixels: Pixels, size: tuple[int, int], *, how: str = "bilinear") -> Pixels:
-    """Resize pixels with antialiasing, as torchvision does with Pillow images."""
+def scaled(pixels: Pixels, size: tuple[int, int], *, how: str) -> Pixels:
+    """Resize pixels: with antialiasing as Pillow, or without as OpenCV (``cv2-bilinear``)."""
+    if how.startswith("cv2-"):
+        return _sampled(pixels, size, cubic=how == "cv2-bicubic")
     image = optional_library("PIL.Image")
     one = pixels.shape[2] == 1
     picture = image.fromarray(pixels[:, :, 0] if one else pixels)
@@ -98,28 +100,41 @@ def scaled(pixels: Pixels, size: tuple[int, int], *, how: str = "bilinear") -> P
     return resized[:, :, None] if one else resized
 
 
-def sampled(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Resize pixels without antialiasing, with exactly the results of OpenCV's INTER_LINEAR."""
-    low, high, first, second = _neighbours(size[1], pixels.shape[1], edges=True)
+def _sampled(pixels: Pixels, size: tuple[int, int], *, cubic: bool) -> Pixels:
+    """Resize pixels as OpenCV's INTER_LINEAR (exactly, in colour) or INTER_CUBIC (one value)."""
     values = pixels.astype(np.int32)
-    wide = (values[:, low] * first[:, None] + values[:, high] * second[:, None]) >> 4
-    low, high, first, second = (
-        each[:, None, None] if each.dtype == np.int32 else each
-        for each in _neighbours(size[0], pixels.shape[0], edges=False)
-    )
-    both = ((wide[low] * first) >> 16) + ((wide[high] * second) >> 16)
+    across = _neighbours(size[1], pixels.shape[1], cubic=cubic, edges=not cubic)
+    wide = np.sum([values[:, place] * weight[:, None] for place, weight in across], axis=0)
+    down = [
+        (wide[place], weight[:, None, None])
+        for place, weight in _neighbours(size[0], pixels.shape[0], cubic=cubic)
+    ]
+    if cubic:
+        whole = np.sum([rows.astype(np.int64) * weight for rows, weight in down], axis=0)
+        return np.asarray(np.clip((whole + (1 << 21)) >> 22, 0, 255), np.uint8)
+    both = np.sum([((rows >> 4) * weight) >> 16 for rows, weight in down], axis=0)
     return np.asarray((both + 2) >> 2, np.uint8)
 
 
-def _neighbours(count: int, old: int, *, edges: bool) -> tuple[AnyArray, ...]:
-    """Return the two old pixels around each of ``count`` new ones, and their weights of 2048."""
+def _neighbours(
+    count: int, old: int, *, cubic: bool, edges: bool = False
+) -> list[tuple[AnyArray, AnyArray]]:
+    """Return the old pixels around each of ``count`` new ones, with their weights of 2048."""
     position = ((np.arange(count) + 0.5) * (old / count) - 0.5).astype(np.float32)
     low = np.floor(position).astype(np.int64)
     part = position - low.astype(np.float32)
     if edges:
         part[(low < 0) | (low >= old - 1)] = 0
-    weights = [np.rint(each * 2048).astype(np.int32) for each in (1 - part, part)]
-    return np.clip(low, 0, old - 1), np.clip(low + 1, 0, old - 1), *weights
+    weights = [1 - part, part]
+    if cubic:  # Keys' kernel with a = -0.75
+        near = [(1.25 * x - 2.25) * x * x + 1 for x in (part, 1 - part)]
+        far = ((-0.75 * (part + 1) + 3.75) * (part + 1) - 6) * (part + 1) + 3
+        weights = [far, *near, 1 - far - near[0] - near[1]]
+    places = (np.clip(low + step, 0, old - 1) for step in ((-1, 0, 1, 2) if cubic else (0, 1)))
+    return [
+        (place, np.rint(each * 2048).astype(np.int32))
+        for place, each in zip(places, weights, strict=True)
+    ]
 
 
 def read_map(path: Path) -> AnyArray:

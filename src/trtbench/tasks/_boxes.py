@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from trtbench.core.run import Score
 from trtbench.core.safety import MAX_BYTES, expand_home, read_text
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.host.files import yaml_from_text
-from trtbench.host.images import find_images, image_size, read_image, scaled
+from trtbench.host.images import find_images, image_size, scaled
 from trtbench.tasks import _images
 from trtbench.tasks.contract import Settings, Tensors
 
 RESAMPLES = 200  # determines an interval to a few per cent
 JsonTable = dict[str, Any]
+T = TypeVar("T", Objects, People)
 LIST_SUFFIX = ".txt"
 MOST_CLASSES = 100_000
 
@@ -221,6 +222,25 @@ def scores_with_intervals(
     )
 
 
+def similarities(
+    metric: str, models: Sequence[Sequence[T]], similar: Callable[[T, T], AnyArray]
+) -> tuple[tuple[Score, ...], ...]:
+    """Return how similar to the first model's objects the best matches of each other model are.
+
+    ``models`` hold the objects of every image; ``similar`` compares those of one image with those
+    of the first model: [own, first]. Objects of the first model with a low score do not count.
+    """
+    scores: list[tuple[Score, ...]] = [()]
+    for own in models[1:]:
+        values: list[float] = []
+        for found, first in zip(own, models[0], strict=True):
+            best = similar(found, first).max(axis=0, initial=0.0)
+            values += best[first.scores >= _images.MIN_SHOWN_SCORE].tolist()
+        mean = Score(metric=metric, value=float(np.mean(values or [0.0])), count=len(values))
+        scores.append((mean,) if values else ())
+    return tuple(scores)
+
+
 def read_labels(path: Path) -> AnyArray:
     """Read a YOLO label file as [objects, 5]: class, x0, y0, x1, y1 in fractions of the image.
 
@@ -346,14 +366,6 @@ def _unique_paths(paths: Iterable[Path]) -> list[Path]:
 SIZE = 640
 
 
-@dataclass
-class DetectionImage(_images.Loaded):
-    """One decoded image, and the number of classes of its data set."""
-
-    target: tuple[int, int] = (SIZE, SIZE)  # height and width of the input
-    classes: int | None = None
-
-
 def find_dataset(settings: Settings) -> YoloData:
     """Find the images of a folder, an image list, or a split of a YOLO data set."""
     path = Path(str(settings["data"]))
@@ -378,10 +390,7 @@ class DetectionImages(_images.ImageFiles):
         if len(self._sizes) + 1 != len(tensors):
             images = list(tensors)  # image_input raises an error for the other inputs
         self._fit, self._colour = str(settings["fit"]), str(settings["colour"])
-        self.set_input(
-            images, settings, default=SIZE, fit=self._fit, colour=self._colour,
-            interpolation="bilinear" if self._fit == "stretch" else _images.LETTERBOX_SCALING,
-        )  # fmt: skip
+        self.set_input(images, settings, default=SIZE, fit=self._fit, colour=self._colour)
         data = find_dataset(settings)
         self.paths = data.paths
         self.truth: Truth | None = None
@@ -403,26 +412,22 @@ class DetectionImages(_images.ImageFiles):
                     "no image has a label file",
                     facts={"looked for": next(iter(labels.files.values()), "none")},
                 )
-        self.names = _images.relative_names(data.root, self.paths)
-
-    def load(self, index: int) -> _images.Loaded:
-        pixels = read_image(self.paths[index], channels=self._input.channels)
         ids = self.truth.ids if self.truth is not None and self.truth.named else ()
-        return DetectionImage(
-            index=index, pixels=pixels, target=self._input.size,
-            classes=len(ids) or None,
-        )  # fmt: skip
+        self.classes = len(ids) or None
+        self.names = _images.relative_names(data.root, self.paths)
 
     def prepare(self, loaded: _images.Loaded) -> Arrays:
         target = self._input.size
         high, wide = loaded.pixels.shape[:2]
         if self._fit == "stretch":
-            pixels = scaled(loaded.pixels, target)
+            pixels = scaled(loaded.pixels, target, how=self._how)
             scales = {"scale_x": target[1] / wide, "scale_y": target[0] / high}
             loaded.geometry = Letterbox(**scales, left=0, top=0)
         else:
             centred = self._fit != "corner"
-            pixels, loaded.geometry = _images.letterboxed(loaded.pixels, target, centred=centred)
+            pixels, loaded.geometry = _images.letterboxed(
+                loaded.pixels, target, how=self._how, centred=centred
+            )
         ordered = pixels[:, :, ::-1] if self._colour == "bgr" else pixels
         arrays = {self._input.name: _images.normalized(ordered, self._normalize, self._input)}
         # Networks that scale boxes to the image get the input's size as the image size, so that

@@ -77,9 +77,8 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     return ArrayItems(Path(spec.inputs.source), settled, known, rows, limit=feed.count)
 
 
-def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> DataSource:
+def items_of_pass(source: DataSource, outcome: InferOutcome) -> DataSource:
     """Return the items that a model was run on, without those that could not be read."""
-    source = open_feed(feed, outcome.inputs, spec=spec)
     lost = {each.place for each in outcome.unreadable}
     left = [place for place in range(len(source.names)) if place not in lost]
     return source.part(left) if lost else source

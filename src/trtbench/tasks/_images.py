@@ -20,7 +20,7 @@ from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import write_output
-from trtbench.host.images import GREY, IMAGENET, Pixels, find_images, read_image, sampled
+from trtbench.host.images import GREY, IMAGENET, Pixels, find_images, read_image, scaled
 from trtbench.tasks.contract import DataSource, Flag, Settings, Tensors
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INTEGER_TYPES = ("uint8", "int16", "uint16", "int32", "int64")  # take pixels from 0 to 255
-LETTERBOX_SCALING = "linear, not antialiased"  # how letterboxed images are scaled
 SINGULAR = {"images": "image", "classes": "class", "have": "has", "truths": "truth"}
+CV2 = "cv2-bilinear"  # as YOLO's own preprocessing
 NORMALIZE = (
     "imagenet, none (0 to 1), pixels (0 to 255), or MEAN/STD such as 0.5/0.5 or 104,117,123/1,1,1"
 )
@@ -41,6 +41,8 @@ class Loaded:
 
     index: int
     pixels: Pixels  # [height, width, channels]
+    target: tuple[int, int]  # height and width of the input
+    classes: int | None = None  # number of classes of its data set, if known
     geometry: Letterbox | None = None  # its position in the input; set by ``prepare``
 
 
@@ -59,13 +61,16 @@ class ImageFiles(DataSource):
     """A data source with one image file per item."""
 
     paths: list[Path]
+    classes: int | None = None  # number of classes of the data set, if known
     _input: ImageInput
     _normalize: str
+    _how: str
 
     def set_input(
         self, tensors: Tensors, settings: Settings, *, default: int, fit: str, **own: Scalar
     ) -> None:
         """Set the input and how images are preprocessed; integer inputs are not normalized."""
+        self._how = str(settings["interpolation"] or ("bilinear" if fit == "stretch" else CV2))
         key = "crop" if fit == "crop" else "size"
         takes = self._input = image_input(tensors, asked=settings[key], default=default)
         normalize, done = str(settings["normalize"]), "pixels"
@@ -81,7 +86,7 @@ class ImageFiles(DataSource):
         ignored = takes.is_bytes and normalize not in ("none", "pixels")
         self.notes = (f"--normalize {normalize} is ignored for an integer input",) * ignored
         size = "x".join(map(str, takes.size))
-        own = {"fit": fit, key: size, **own, "colour": own.get("colour", "rgb")}
+        own = {"fit": fit, key: size, "interpolation": self._how, "colour": "rgb", **own}
         self.preparation = {**own, "normalize": done}
 
     def find_files(self, settings: Settings) -> Path:
@@ -95,7 +100,7 @@ class ImageFiles(DataSource):
 
     def load(self, index: int) -> Loaded:
         pixels = read_image(self.paths[index], channels=self._input.channels)
-        return Loaded(index=index, pixels=pixels)
+        return Loaded(index=index, pixels=pixels, target=self._input.size, classes=self.classes)
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
         return read_image(self.paths[index], channels=3)
@@ -189,16 +194,13 @@ def format_note(what: str, names: Sequence[str]) -> str:
 
 
 def letterboxed(
-    pixels: Pixels, target: tuple[int, int], *, centred: bool = True
+    pixels: Pixels, target: tuple[int, int], *, how: str, centred: bool = True
 ) -> tuple[Pixels, Letterbox]:
-    """Scale an image to fit the target, keep its aspect ratio, and pad it with grey.
-
-    Scaling is not antialiased, as in YOLO's own preprocessing.
-    """
+    """Scale an image to fit the target, keep its aspect ratio, and pad it with grey."""
     size = (pixels.shape[0], pixels.shape[1])
     geometry, inner = letterbox_of(size, target, centred=centred)
     canvas = np.full((*target, pixels.shape[2]), GREY, np.uint8)
-    part = sampled(pixels, inner)
+    part = scaled(pixels, inner, how=how)
     canvas[geometry.top : geometry.top + inner[0], geometry.left : geometry.left + inner[1]] = part
     return canvas, geometry
 
@@ -238,6 +240,14 @@ def normalize_flag(default: str) -> Flag:
     return Flag(
         name="normalize", default=default, help=f"Normalization of pixels: {NORMALIZE}.",
         preprocessing=True,
+    )  # fmt: skip
+
+
+def interpolation_flag(default: str | None, about: str = "") -> Flag:
+    return Flag(
+        name="interpolation", default=default, preprocessing=True,
+        choices=("bilinear", "bicubic", CV2, "cv2-bicubic"),
+        help=f"How images are scaled: cv2-* as OpenCV does, without antialiasing{about}.",
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.check import RANKS, ClassTally, RankRow, are_probabilities, ranking
 from trtbench.analysis.pass_times import PictureValue
-from trtbench.analysis.scores import agreement, mcnemar, per_class, rank_of_label, top_k
+from trtbench.analysis.scores import agreement, mcnemar, rank_of_label, top_k
 from trtbench.core.errors import InputError, UsageError, reading, refuse_unknown
 from trtbench.core.results import LoadedItem
 from trtbench.core.run import Scalar, Score
@@ -38,8 +39,7 @@ FLAGS = (
          help="Length the shorter side is scaled to (default: 256 for a crop of 224)."),
     Flag(name="crop", kind="whole", preprocessing=True,
          help="Size of the centre crop (default: the size of the input, else 224)."),
-    Flag(name="interpolation", default="bilinear", choices=("bilinear", "bicubic"),
-         preprocessing=True, help="Interpolation for scaling images."),
+    _images.interpolation_flag("bilinear"),
     _images.normalize_flag("imagenet"),
     Flag(name="show", help="Name of the item whose ten best classes are listed (default: first)."),
     Flag(name="output-name", help="Output with the class scores, if there are several outputs."),
@@ -59,8 +59,7 @@ class ImageFolder(_images.ImageFiles):
     """Images in one folder per class, like torchvision's ImageFolder."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
-        self._how = str(settings["interpolation"])
-        self.set_input(tensors, settings, default=SIZE, fit="crop", interpolation=self._how)
+        self.set_input(tensors, settings, default=SIZE, fit="crop")
         self._crop = self._input.size
         usual = round(min(self._crop) * MARGIN)
         self._resize = int(settings["resize"] or usual)
@@ -457,18 +456,16 @@ def _class_table(
     labels: NDArray[np.int64],
     source: DataSource,
 ) -> TaskTable:
-    by_model = [per_class(tally.ranks, labels) for tally in tallies]
-    by_class = sorted(zip(*by_model, strict=True), key=lambda columns: columns[0].top1)
-    rows: tuple[tuple[Scalar, ...], ...] = tuple(
-        (source.class_names.get(first.label, str(first.label)), first.label, first.count,
-         *(each.top1 for each in (first, *others)))
-        for first, *others in by_class
-    )  # fmt: skip
+    rows: list[tuple[Scalar, ...]] = []
+    for label in np.unique(labels).tolist():
+        own = labels == label
+        shares = (float((tally.ranks[own] <= 1).mean()) for tally in tallies)
+        rows.append((source.class_names.get(label, str(label)), label, int(own.sum()), *shares))
     return TaskTable(
         id="classes",
         title="Top-1 by class, the worst first",
         headings=("class", "label", "examples", *(model.label for model in models)),
-        rows=rows,
+        rows=tuple(sorted(rows, key=itemgetter(3))),
     )
 
 

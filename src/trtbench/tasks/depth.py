@@ -64,8 +64,7 @@ FLAGS = (
          help="Divisor for ground-truth values (256 for KITTI's PNG)."),
     Flag(name="size", kind="whole", preprocessing=True,
          help=f"Input size, if it is dynamic in the network (default {SIZE})."),
-    Flag(name="interpolation", default="bicubic", choices=("bilinear", "bicubic"),
-         preprocessing=True, help="Interpolation for scaling images."),
+    _images.interpolation_flag("bicubic"),
     _images.normalize_flag("imagenet"),
     Flag(name="show", help="Name of the image in depth_comparison.png (default: the first)."),
 )  # fmt: skip
@@ -77,8 +76,7 @@ class DepthImages(_images.ImageFiles):
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         self.find_files(settings)
         self.settings = settings
-        self._how = str(settings["interpolation"])
-        self.set_input(tensors, settings, default=SIZE, fit="stretch", interpolation=self._how)
+        self.set_input(tensors, settings, default=SIZE, fit="stretch")
         truth = settings.get("gt")
         matched = self._match(Path(str(truth))) if truth else {}
         self.truths = {self.paths[index]: file for index, file in matched.items()}

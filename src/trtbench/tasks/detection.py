@@ -16,10 +16,10 @@ import numpy as np
 from trtbench.analysis import coco
 from trtbench.core import safety
 from trtbench.core.errors import InputError, UsageError, refuse_unknown, suggest
-from trtbench.core.run import Scalar, Score
+from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.tasks import _boxes
-from trtbench.tasks._images import MIN_SHOWN_SCORE, normalize_flag
+from trtbench.tasks._images import MIN_SHOWN_SCORE, Loaded, interpolation_flag, normalize_flag
 from trtbench.tasks.contract import (
     DataSource,
     Flag,
@@ -51,7 +51,7 @@ class DetectorOutputs:
     """The outputs of one batch, its images, and the settings of the task."""
 
     arrays: dict[str, AnyArray]  # [batch, ...]
-    items: Sequence[_boxes.DetectionImage]
+    items: Sequence[Loaded]
     settings: Settings
 
     @property
@@ -376,6 +376,7 @@ FLAGS = (
          help=f"Input size, if it is dynamic in the network (default {_boxes.SIZE})."),
     Flag(name="colour", default="rgb", choices=("rgb", "bgr"), preprocessing=True,
          help="Order of colour channels."),
+    interpolation_flag(None, "; default: cv2-bilinear, and bilinear to stretch"),
     normalize_flag("none"),
 )  # fmt: skip
 
@@ -393,7 +394,7 @@ def read_beside(settings: Settings) -> Sequence[Path]:
     return [*([Path(hook)] if hook.endswith(".py") else []), *sorted({*folders, *data.lists})]
 
 
-def decode(outputs: Arrays, loaded: Sequence[_boxes.DetectionImage], settings: Settings) -> Arrays:
+def decode(outputs: Arrays, loaded: Sequence[Loaded], settings: Settings) -> Arrays:
     """Decode the outputs to boxes in the coordinates of their images.
 
     ``boxes`` are [batch, max_det, 6]; rows without a box have score -1.
@@ -615,11 +616,11 @@ def judge(
     truth = source.truth
     truths = [] if truth is None else [truth.boxes(path) for path in source.paths]
     found = [_boxes_of_model(model, truth, truths, settings) for model in models]
-    alike = [(), *(_similarity(found[0][0], own) for own, _, _ in found[1:])]
+    alike = _boxes.similarities("iou_to_first", [own for own, _, _ in found], _similar)
     read = "; ".join(f"{m.label}: {words}" for m, (_, words, _) in zip(models, found, strict=True))
     if truth is None:
         return Judgement(
-            scores=tuple(alike), method=f"no annotations: only models are compared; {read}",
+            scores=alike, method=f"no annotations: only models are compared; {read}",
             notes=source.notes,
         )  # fmt: skip
     labels = [model.label for model in models]
@@ -661,17 +662,11 @@ def _mean_precisions(tally: coco.BoxTally, weights: AnyArray) -> dict[str, float
     return coco.mean_precisions(tally.by_class(weights=weights, at=()))
 
 
-def _similarity(first: Sequence[coco.Objects], own: Sequence[coco.Objects]) -> tuple[Score, ...]:
-    """Return the mean IoU of the first model's boxes with the best matching boxes of this one."""
-    values: list[float] = []
-    for reference, found in zip(first, own, strict=True):
-        similar = coco.overlaps(found, reference)
-        similar[found.classes[:, None] != reference.classes[None]] = 0.0
-        similar[found.scores < MIN_SHOWN_SCORE] = 0.0
-        values += list(similar.max(axis=0, initial=0.0)[reference.scores >= MIN_SHOWN_SCORE])
-    if not values:
-        return ()
-    return (Score(metric="iou_to_first", value=float(np.mean(values)), count=len(values)),)
+def _similar(found: coco.Objects, reference: coco.Objects) -> AnyArray:
+    similar = coco.overlaps(found, reference)
+    similar[found.classes[:, None] != reference.classes[None]] = 0.0
+    similar[found.scores < MIN_SHOWN_SCORE] = 0.0
+    return similar
 
 
 def _class_table(

@@ -10,7 +10,6 @@ import numpy as np
 from trtbench.analysis import coco
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import LoadedItem
-from trtbench.core.run import Score
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
 from trtbench.tasks import _boxes, _images
@@ -34,6 +33,7 @@ FLAGS = (
     Flag(name="sigmas", help="OKS sigmas, comma separated (default: COCO's for 17 key points)."),
     Flag(name="size", kind="whole", preprocessing=True,
          help=f"Input size, if it is dynamic in the network (default {SIZE})."),
+    _images.interpolation_flag(_images.CV2),
     _images.normalize_flag("none"),
 )  # fmt: skip
 
@@ -43,8 +43,7 @@ class PoseImages(_images.ImageFiles):
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         path = self.find_files(settings)
-        scaling = _images.LETTERBOX_SCALING
-        self.set_input(tensors, settings, default=SIZE, fit="letterbox", interpolation=scaling)
+        self.set_input(tensors, settings, default=SIZE, fit="letterbox")
         file = settings.get("annotations")
         self.annotations = _boxes.CocoKeypoints(Path(str(file))) if file else None
         if self.annotations is not None:
@@ -53,7 +52,9 @@ class PoseImages(_images.ImageFiles):
             self.names = _images.relative_names(path, self.paths)
 
     def prepare(self, loaded: _images.Loaded) -> Arrays:
-        pixels, loaded.geometry = _images.letterboxed(loaded.pixels, self._input.size)
+        pixels, loaded.geometry = _images.letterboxed(
+            loaded.pixels, self._input.size, how=self._how
+        )
         return {self._input.name: _images.normalized(pixels, self._normalize, self._input)}
 
 
@@ -147,10 +148,11 @@ def judge(
                 facts={"given": given},
                 fix="--sigmas 0.1,0.1,...",
             )
-    alike = [(), *(_similarity(everyone[0], other, sigmas) for other in everyone[1:])]
+    similar = functools.partial(_similar, sigmas)
+    alike = _boxes.similarities("oks_to_first", everyone, similar)
     if annotations is None:
         return Judgement(
-            scores=tuple(alike), method="no annotations: only models are compared",
+            scores=alike, method="no annotations: only models are compared",
             notes=source.notes,
         )  # fmt: skip
     truths = [annotations.people(annotations.image_id(path)) for path in source.paths]
@@ -187,19 +189,7 @@ def judge(
     )
 
 
-def _similarity(
-    first: list[coco.People], own: list[coco.People], sigmas: tuple[float, ...]
-) -> tuple[Score, ...]:
-    """Return the mean OKS of the first model's people with the best matches of this model."""
-    values = []
-    for reference, found in zip(first, own, strict=True):
-        sure = reference.scores >= _images.MIN_SHOWN_SCORE
-        if not sure.any():
-            continue
-        points = reference.keypoints.copy()
-        points[..., 2] = 1.0
-        similar = coco.oks_matrix(found, replace(reference, keypoints=points), sigmas)
-        values += list(similar.max(axis=0, initial=0.0)[sure])
-    if not values:
-        return ()
-    return (Score(metric="oks_to_first", value=float(np.mean(values)), count=len(values)),)
+def _similar(sigmas: Sequence[float], found: coco.People, reference: coco.People) -> AnyArray:
+    points = reference.keypoints.copy()
+    points[..., 2] = 1.0
+    return coco.oks_matrix(found, replace(reference, keypoints=points), sigmas)
