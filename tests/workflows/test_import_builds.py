@@ -41,7 +41,7 @@ def test_the_log_of_a_build_alone_is_a_build(tmp_path: Path, store: Store) -> No
     assert document["build_trace"]["layers"][0]["chosen"]["name"] == "kernel_a"
     assert document["build_options"]["Precision"] == "FP32+FP16"
     tactics = (run.path / "tactics.csv").read_text().splitlines()
-    assert tactics[0] == "layer,runner,operation,tactic,name,time_ms,chosen"
+    assert tactics[0] == "layer,runner,tactic,name,time_ms,chosen"
     assert len(tactics) == 3
     assert "kernel_b,0.25,False" in tactics[1]
     engine = json.loads((toolkit_files(found, store) / "engine_metadata.json").read_text())

@@ -222,10 +222,11 @@ def temporary_folder() -> contextlib.AbstractContextManager[Path]:
 
 
 @contextlib.contextmanager
-def new_directory(name: Path) -> Iterator[Path]:
+def new_directory(name: Path, *, trusted: bool | None = None) -> Iterator[Path]:
     """Create a private folder for the block, and remove it at the end unless it was published.
 
-    Where others could rename it, the path goes through an open descriptor, not through its name.
+    Where others could rename it, the path goes through an open descriptor, not through its name;
+    ``trusted`` says whether they can not, if that is known.
     """
     with writing(name):
         name.mkdir(mode=0o700)
@@ -234,7 +235,8 @@ def new_directory(name: Path) -> Iterator[Path]:
         with contextlib.suppress(NoLocksError):
             try_lock(lock)
         opened = Path(f"/proc/{os.getpid()}/fd/{lock}")
-        yield opened if safety.why_untrusted(name) and opened.exists() else name
+        trusted = safety.why_untrusted(name) is None if trusted is None else trusted
+        yield name if trusted or not opened.exists() else opened
     finally:
         if os.path.lexists(name) and os.path.samestat(name.lstat(), os.fstat(lock)):
             shutil.rmtree(name, ignore_errors=True)

@@ -34,7 +34,7 @@ from trtbench.trtexec import times as exported_times
 from trtbench.trtexec.conditions import log_from_metadata
 from trtbench.trtexec.log import is_packed, read_log
 from trtbench.trtexec.log_values import LogRun, LogText
-from trtbench.trtexec.sniff import is_archive, kind_of_stream
+from trtbench.trtexec.sniff import HEAD_BYTES, is_archive, kind_of_stream
 from trtbench.trtexec.version import plan_from_file
 
 T = TypeVar("T")
@@ -200,11 +200,17 @@ class FilePart:
     index: int = 0
     of: int = 1
     value: Any = None
-    """A LogRun, names of layers, a decoded document, or ``None`` for what is read later."""
+    """A LogRun, a profile, a small graph or the names in a large one, a document, ..."""
     text: LogText | None = None
     rows: TimesReader | None = None
     statistics: dict[float, dict[str, dict[str, float]]] = field(default_factory=dict)
     """Statistics of times by warm-up: many logs may be compared with one array."""
+
+    @functools.cached_property
+    def layer_names(self) -> list[str]:
+        """The sorted names of the layers of a profile or of layer information."""
+        kept = self.value
+        return sorted(kept if isinstance(kept, list) else (each.name for each in kept.layers))
 
     def times(self) -> exported_times.TimesArray:
         """The rows of a times array, including the warm-up."""
@@ -259,11 +265,11 @@ def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
     if kind == "times":
         values *= len(rows(found))
     elif kind == "profile":
-        profiles = exports.profiles_from_json(data_of(found), where=where)
-        values = [tuple(layer.name for layer in each.layers) for each in profiles]
+        values = [*exports.profiles_from_json(data_of(found), where=where)]
     elif kind == "layers":
         graph = exports.graph_from_json(data_of(found), where=where)
-        slot, values = "graph", [tuple(layer.name for layer in graph.layers)]
+        held = found.path.stat().st_size <= HEAD_BYTES
+        slot, values = "graph", [graph if held else [layer.name for layer in graph.layers]]
     elif kind == "output":
         expected = "the tensors of trtexec --exportOutput"
         values *= len(exports.documents_from_json(data_of(found), where=where, expected=expected))
@@ -439,17 +445,17 @@ class Draft:
         if part.slot in self.parts:
             return False
         other = self.parts.get({"graph": "profile", "profile": "graph"}.get(part.slot, ""))
-        if other is not None and sorted(part.value) != sorted(other.value):
+        if other is not None and part.layer_names != other.layer_names:
             return False
         if part.slot != "profile" or self.log is None or self.log.profile is None:
             return True
         # The printed table leaves out layers that took no time.
         printed = {" ".join(layer.name.split()) for layer in self.log.profile.layers}
-        return printed <= {" ".join(name.split()) for name in part.value}
+        return printed <= {" ".join(name.split()) for name in part.layer_names}
 
     def has_layers_of(self, graph: FilePart) -> bool:
         profile = self.parts.get("profile")
-        return profile is not None and sorted(profile.value) == sorted(graph.value)
+        return profile is not None and profile.layer_names == graph.layer_names
 
     def give(self, target: Draft) -> None:
         """Move all parts to another draft that it can accept."""

@@ -25,7 +25,7 @@ from trtbench.requests.fields import seconds
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import now
 from trtbench.trtexec import conditions as log_conditions
-from trtbench.trtexec.exports import graph_from_json, profiles_from_json
+from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.log import time_of_log
 from trtbench.trtexec.log_values import LogRun, LogSection
 from trtbench.trtexec.times import TimesArray, times_from_arrays, without_warmup
@@ -160,11 +160,13 @@ def run_from_draft(
     times, array = _times(draft, log, warmup_s=stated.warmup_s)
     layers = draft.log.profile if draft.log is not None else None
     if part := draft.parts.get("profile"):
-        layers = profiles_from_json(data_of(part.file), where=part.file.shown)[part.index]
+        layers = part.value
     elif layers is None and (part := draft.parts.get("layer_csv")):
         layers = toolkits.layers_from_csv(data_of(part.file).decode("utf-8", "replace"))
-    part = draft.parts.get("graph")
-    graph = graph_from_json(data_of(part.file), where=part.file.shown) if part else None
+    graph = draft.value("graph")
+    if isinstance(graph, list):  # only the names of its layers were kept
+        file = draft.parts["graph"].file
+        graph = graph_from_json(data_of(file), where=file.shown)
     inputs, outputs = log.inputs, log.outputs
     if graph is not None and not (inputs or outputs):
         inputs, outputs = (_edge_tensors(graph, outputs=side) for side in (False, True))
@@ -552,7 +554,7 @@ def _facts(
     }
     rate = reported.get("throughput_qps")
     if isinstance(rate, (int, float)):
-        printed = log_conditions.conditions_from_log(log)["batch"]
+        printed = log_conditions.batch_from_log(log)
         implicit = (log.option("Batch") or "").isdecimal()
         # An implicit batch is multiplied in by trtexec.
         counts = implicit and printed.source == "stated" and printed.value not in (None, 1)

@@ -181,7 +181,7 @@ def _derived(
 
 def reason_of(part: FilePart, draft: Draft, ready: Sequence[Draft]) -> str:
     """Return why a part does not belong to a run."""
-    rivals = [d for d in ready if d.folder == draft.folder and d.key == draft.key]
+    rivals = [d for d in ready if d.key == draft.key and d.folder == draft.folder]
     if part.slot == "help":
         return "the help text of trtexec"
     if part.slot in ("plan", "onnx"):

@@ -77,19 +77,19 @@ def new_id() -> str:
 
 
 @contextlib.contextmanager
-def partial_directory(target: Path, *, tidy: bool = True) -> Iterator[Path]:
+def partial_directory(target: Path, *, trusted: bool | None = None) -> Iterator[Path]:
     """Create a folder that becomes ``target`` when the block ends, and is removed on an error.
 
     On an error, a folder that has a record is published all the same, to keep the measurement.
-    ``tidy`` removes folders that killed processes left next to it.
+    Unless ``trusted`` says whether others can write to the folders above, this is looked up, and
+    folders that killed processes left next to it are removed.
     """
     with writing(target):
-        host_files.make_folder(target.parent)
+        if trusted is None:
+            host_files.remove_abandoned(host_files.make_folder(target.parent))
         host_files.remove_if_empty(target)
-        if tidy:
-            host_files.remove_abandoned(target.parent)
     name = host_files.partial_name(target.parent)
-    with host_files.new_directory(name) as folder:
+    with host_files.new_directory(name, trusted=trusted) as folder:
         try:
             yield folder
         except Exception:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trtbench.core import errors
 from trtbench.core.run import AnyRecord, FailedRun, Run, Scores, lowest_type, precision_of
-from trtbench.core.safety import check_id, check_name, check_tag
+from trtbench.core.safety import check_id, check_name, check_tag, why_untrusted
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.host import files as host_files
@@ -71,6 +71,7 @@ class Store:
         self._index: Index | None = None
         self._opening = threading.Lock()
         self._waiting: list[directories.Entry] | None = None
+        self._trusted: bool | None = None
         try:
             for folder in (self.runs, self._place.index_folder or self.runs):
                 host_files.make_folder(folder)
@@ -169,11 +170,11 @@ class Store:
     def new_run(self, run_id: str, *, output: Path | None = None) -> Iterator[Path]:
         """Yield a folder that becomes the directory of a run when the block ends without error."""
         target = self.directory(run_id, output=output)
-        remote = self._remote if output is None else None
+        remote, known = (self._remote, self._trusted) if output is None else (None, None)
         if remote is not None:
             remote.mark_pending(run_id)
         try:
-            with directories.partial_directory(target, tidy=self._waiting is None) as folder:
+            with directories.partial_directory(target, trusted=known) as folder:
                 yield folder
         finally:
             if remote is not None and not target.is_dir():
@@ -211,11 +212,12 @@ class Store:
         Each is complete on disk before that, so if this process is killed, the next one to open the
         store adds them. Runs on shared storage are always added one by one.
         """
-        self._waiting = [] if self._remote is None else None
+        if self._remote is None:
+            self._waiting, self._trusted = [], why_untrusted(self.runs) is None
         try:
             yield
         finally:
-            waiting, self._waiting = self._waiting, None
+            waiting, self._waiting, self._trusted = self._waiting, None, None
             if waiting:
                 self.index.put_all(waiting)
 

@@ -81,7 +81,7 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
         "protocol": protocol_from_log(run, transfers, graph) if major is not None else UNKNOWN,
         "typing": typing,
         "tf32": tf32,
-        "batch": _batch(run),
+        "batch": batch_from_log(run),
         "precision": precision,
     }
 
@@ -141,7 +141,7 @@ def protocol_from_log(run: LogRun, transfers: Fact, graph: Fact) -> Fact:
     return _implied("pipeline" if transfers.value or graph.value is False else "gpu")
 
 
-def _batch(run: LogRun) -> Fact:
+def batch_from_log(run: LogRun) -> Fact:
     """Return the items per query: the printed implicit batch, else from the input shapes."""
     stated = _number(run, ("Batch", "batch"), ())
     if stated is not None and stated > 1:
@@ -248,7 +248,7 @@ MetadataTables = dict[str, dict[str, object]]
 
 BUILD_SECTIONS = ("Model Options", "Build Options", "System Options", "Device Information")
 PROFILE_SECTIONS = ("Inference Options", "Reporting Options", "Device Information")
-TACTICS = ("layer", "runner", "operation", "tactic", "name", "time_ms", "chosen")
+TACTICS = ("layer", "runner", "tactic", "name", "time_ms", "chosen")
 _NUMBERS = (
     "Compute Capability", "SMs", "Compute Clock Rate", "Memory Clock Rate",
     "Application Compute Clock Rate", "Application Memory Clock Rate", "Memory Bus Width",
@@ -296,7 +296,7 @@ def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool |
     """Yield a row with the columns :data:`TACTICS` for every tactic that was tried."""
     for layer in trace.layers:
         for each in layer.tactics:
-            found = (each.runner, each.operation, each.id, each.name, each.time_ms)
+            found = (each.runner, each.id, each.name, each.time_ms)
             yield (layer.name, *found, each == layer.chosen)
 
 

@@ -524,8 +524,8 @@ _PROFILE = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
 _WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
 _TRACED = re.compile(r"Timing trace has (\d{1,15}) queries over ([\d.]{1,40}) s")
 _DECIMAL = re.compile(
-    r"(?<=\d),(?=\d+(?:e[+-]?\d+)? ?(?:(?:ms|s|sec|qps)\b|%\)))"
-    r"|(?<=\d),(?=\d+\)\.?\s*$)(?<=time is \d,|ime is \d\d,|me is \d\d\d,|e is \d\d\d\d,)"
+    r",(?<=\d,)(?:(?=\d+(?:e[+-]?\d+)? ?(?:(?:ms|s|sec|qps)\b|%\)))"
+    r"|(?=\d+\)\.?\s*$)(?<=time is \d,|ime is \d\d,|me is \d\d\d,|e is \d\d\d\d,))"
 )
 """A decimal comma: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
@@ -540,6 +540,7 @@ _DEVICE = re.compile(
     r"(?:-(?:SXM\d?|PCIE|PCIe)[\w-]*)?)(?![\w.])"
 )
 """Devices as people write them."""
+_MAY_BE_DEVICE = re.compile(r"Jetson|TX|TITAN|Quadro|[VAHPBTLK]\d")  # a cheap test
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
 _CRASH = re.compile(
@@ -701,12 +702,16 @@ class _LogReader:
 
     def _look_for_device(self, text: str) -> None:
         """Remember the device that a heading, or the text above all numbers, names."""
-        names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
-        if heading := _HEADING.match(text):
+        heading = _HEADING.match(text)
+        above = not self.runs and not self.current.is_finished
+        named = (heading or above) and _MAY_BE_DEVICE.search(text, 0, LONGEST_PREFIX)
+        found = _DEVICE.findall(text[:LONGEST_PREFIX]) if named else ()
+        names = {" ".join(each.split()) for each in found}
+        if heading:
             level = len(heading[1])
             self.devices = {k: name for k, name in self.devices.items() if k < level}
             self.devices |= {level: names.pop()} if len(names) == 1 else {}
-        elif not self.runs and not self.current.is_finished:
+        else:
             self.devices_above |= names
         if not self.current.is_finished:
             self.current.device = self._device()

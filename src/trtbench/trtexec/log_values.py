@@ -4,6 +4,8 @@ import functools
 import math
 import re
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from trtbench.core.samples import LayerProfile, LayerTime
@@ -34,8 +36,6 @@ class Tactic(Value, frozen=True, kw_only=True):
     name: str | None = None
     time_ms: float | None = None
     runner: str | None = None
-    operation: str | None = None
-    """The operation that was tuned, in a subgraph that is compiled as a whole."""
 
 
 class LayerTuning(Value, frozen=True, kw_only=True):
@@ -46,14 +46,13 @@ class LayerTuning(Value, frozen=True, kw_only=True):
     chosen: Tactic | None = None
     """The tactic in the engine, or the last one chosen if the engine was not listed."""
     tried: int = 0
-    tried_within: int = 0
     tactics: tuple[Tactic, ...] = ()  # tactics with their best times, the fastest first
     spent_s: float | None = None
     timed_ms: float = 0.0  # sum of the times of all tactics that were tried, one call each
 
     @property
     def fastest(self) -> tuple[Tactic, ...]:
-        return tuple(each for each in self.tactics if each.operation is None)[:3]
+        return self.tactics[:3]
 
 
 class BuildTrace(Value, frozen=True, kw_only=True):
@@ -64,7 +63,6 @@ class BuildTrace(Value, frozen=True, kw_only=True):
     """Seconds by phase, summed over the passes of the builder; some contain others."""
     fusions: tuple[tuple[str, str, str], ...] = ()
     tactics_tried: int = 0
-    tactics_within: int = 0
     tactics_skipped: int = 0
 
 
@@ -202,9 +200,9 @@ class LogRun(Value, frozen=True, kw_only=True):
         return _arguments(self.command or "")
 
     @property
-    def flags(self) -> dict[str, str]:
+    def flags(self) -> Mapping[str, str]:
         """The values of the flags of the command; empty for a flag without one."""
-        return dict(word.partition("=")[::2] for word in self.arguments)
+        return _flags(self.command or "")
 
 
 class LogText(NamedTuple):
@@ -230,6 +228,11 @@ def _arguments(command: str) -> tuple[str, ...]:
         else:
             words += (word.replace('"', "").replace("'", "") for word in bare.split())
     return tuple(word for word in words if word)
+
+
+@functools.lru_cache(maxsize=4096)
+def _flags(command: str) -> Mapping[str, str]:
+    return MappingProxyType(dict(word.partition("=")[::2] for word in _arguments(command)))
 
 
 LONGEST_KEPT = 4000
@@ -686,8 +689,6 @@ _SKIPPED = re.compile(rf"Tactic:? ?{_ID},? skipped|Skipping tactic")
 _SPENT = re.compile(rf"(.{{1,2000}}?) {_KIND} profiling completed in {_NUMBER} s")
 _CHOSE = re.compile(r">{5,} Chose Runner Type: (\S{1,80}) Tactic: (\S{1,40})")
 _FUSION = re.compile(r"(\w{3,80}): [Ff]using (.{1,1000}) (?:with|into) (.{1,1000})")
-_SUBGRAPH = re.compile(r" \(\w{1,40}\)\s+(?:Autotuning op (.{1,400}?): \[|(\d{1,9}), (.{1,2000}))")
-"""Output of the compiler of a subgraph: the name of an operation, or a row of its table."""
 _PHASES = {
     "Graph construction completed in": "Graph construction",
     "Graph optimization time:": "Graph optimization",
@@ -698,14 +699,14 @@ _PHASES = {
 _PHASE = re.compile(rf"({'|'.join(map(re.escape, _PHASES))}) {_NUMBER} s")
 _ENGINE_LAYER = re.compile(rf"Layer\((\w{{1,80}})\): (.{{1,4000}}?), Tactic: {_ID},")
 
-_Key = tuple[str, str, "str | None"]
+_Key = tuple[str, str]
 
 
 class _Layer:
     def __init__(self, runner: str) -> None:
         self.runner = runner
         self.chosen: str | None = None
-        self.tried = self.within = 0
+        self.tried = 0
         self.timed_ms = 0.0
         self.spent_s: float | None = None
         self.tactics: dict[_Key, tuple[str | None, float]] = {}
@@ -722,9 +723,8 @@ class TraceCollector:
         self.fusions: dict[tuple[str, str, str], None] = {}
         self.names: dict[str, str] = {}
         """Names of tactics, which TensorRT 8.0 to 8.5 print on separate lines."""
-        self.tried = self.within = self.skipped = self.kept = 0
+        self.tried = self.skipped = self.kept = 0
         self.runner = ""
-        self.operation: str | None = None
 
     def add(self, text: str) -> None:
         """Add one verbose line."""
@@ -738,17 +738,14 @@ class TraceCollector:
                 self.current.tried += 1
                 self.current.timed_ms += time_ms
                 name = match[1] or self.names.get(match[2])
-                self._add_tactic(self.current, (self.runner, match[2], None), name, time_ms)
+                self._add_tactic(self.current, (self.runner, match[2]), name, time_ms)
         elif begin == "-----":
             if match := _RUNNER.match(text):
                 self.current, self.runner = self._layer(match[1], match[2]), match[2]
-                self.operation = None
         elif begin == ">>>>>":
             match = _CHOSE.match(text)
             if match and self.current is not None:
                 self.current.runner, self.current.chosen = match[1], match[2]
-        elif begin[:2] == " (":
-            self._add_subgraph_line(text)
         elif " Set Tactic Name: " in text:
             match = _SET_NAME.search(text)
             if match and len(self.names) < MOST_TACTICS:
@@ -786,23 +783,6 @@ class TraceCollector:
             found = self.layers[name] = _Layer(runner)
         return found
 
-    def _add_subgraph_line(self, text: str) -> None:
-        """Add a line of the subgraph compiler: tactic, time, two ratios, kernel, hash."""
-        match = _SUBGRAPH.match(text)
-        if match is None or self.current is None:
-            return
-        if match[1]:
-            self.operation = match[1]
-            return
-        row = [each.strip() for each in match[3].split(",")]
-        time_ms = number(row[0])
-        if self.operation is None or time_ms is None or len(row) < 4:
-            return
-        self.within += 1
-        self.current.within += 1
-        id = row[4] if len(row) > 4 and row[4] else match[2]
-        self._add_tactic(self.current, (self.runner, id, self.operation), row[3], time_ms)
-
     def _add_tactic(self, layer: _Layer, key: _Key, name: str | None, time_ms: float) -> None:
         known = layer.tactics.get(key)
         if known is None and self.kept >= MOST_TACTICS:
@@ -822,7 +802,6 @@ class TraceCollector:
             phases_s=dict(self.phases),
             fusions=tuple(self.fusions),
             tactics_tried=self.tried,
-            tactics_within=self.within,
             tactics_skipped=self.skipped,
         )
 
@@ -834,19 +813,18 @@ class TraceCollector:
         runner, id = runner or found.runner, id or found.chosen
         tactics = sorted(
             (
-                Tactic(id=each, name=name, time_ms=ms, runner=kind, operation=operation)
-                for (kind, each, operation), (name, ms) in found.tactics.items()
+                Tactic(id=each, name=name, time_ms=ms, runner=kind)
+                for (kind, each), (name, ms) in found.tactics.items()
             ),
             key=lambda each: each.time_ms or 0.0,
         )
-        same = [each for each in tactics if each.id == id and each.operation is None]
+        same = [each for each in tactics if each.id == id]
         named = [each for each in same if each.runner == runner]  # two runners may use the same id
         return LayerTuning(
             name=name,
             runner=runner,
             chosen=None if id is None else next(iter(named or same), Tactic(id=id)),
             tried=found.tried,
-            tried_within=found.within,
             tactics=tuple(tactics),
             spent_s=found.spent_s,
             timed_ms=found.timed_ms,

@@ -316,8 +316,7 @@ def inspect_log(path: Path) -> Inspection:
             times = (each.chosen, each.fastest[0] if each.fastest else None)
             seconds = (t.time_ms / 1e3 if t and t.time_ms is not None else None for t in times)
             name = (each.chosen.name or each.chosen.id) if each.chosen else None
-            count = each.tried + each.tried_within
-            tried.append((each.name, each.runner, count, each.spent_s, name, *seconds))
+            tried.append((each.name, each.runner, each.tried, each.spent_s, name, *seconds))
         layers = InspectionTable(columns=columns, rows=tuple(tried))
     known: Counter[str] = Counter()
     weights = []
@@ -350,7 +349,6 @@ def inspect_log(path: Path) -> Inspection:
             "engine_bytes": facts.engine_bytes or facts.loaded_engine_bytes,
             **{name: getattr(facts, name) for name in _LOG_FACTS},
             "tactics_tried": trace.tactics_tried if trace else None,
-            "tactics_in_subgraphs": (trace.tactics_within or None) if trace else None,
             "tactics_skipped": (trace.tactics_skipped or None) if trace else None,
             "fusions": len(trace.fusions) if trace else None,
         },

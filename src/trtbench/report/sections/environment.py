@@ -170,8 +170,7 @@ def _tactic_table(rows: Sequence[tuple[str, LayerTuning]]) -> doc.Table:
         doc.column("engine", "Engine", lambda row: shortened(row[0], length=48)),
         doc.column("layer", "Layer", lambda row: shortened(row[1].name, length=80)),
         doc.column("runner", "Runner", lambda row: row[1].runner or ""),
-        # Including those of operations inside the layer.
-        doc.column("tried", "Tactics tried", lambda x: x[1].tried + x[1].tried_within, "count"),
+        doc.column("tried", "Tactics tried", lambda row: row[1].tried, "count"),
         doc.column("spent_s", "Time spent", lambda row: _tuning_time_s(row[1]), "time"),
         doc.column("chosen", "Tactic chosen", chosen),
     )
