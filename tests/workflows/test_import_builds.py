@@ -1,14 +1,19 @@
 """Builds without a measurement, and layouts of other tools."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from imports import bring, only, record, stored, toolkit_files
 
+from trtbench.cli import run as typed
 from trtbench.report.compose import document_from_runs
 from trtbench.store.store import Store
+from trtbench.trtexec.conditions import build_metadata_from_log
+from trtbench.trtexec.log import read_log
 from trtbench.workflows.inspect import inspect
 from trtbench.workflows.report import with_known_files
 
@@ -58,7 +63,8 @@ def test_a_build_beside_its_run_is_part_of_that_run(tmp_path: Path, store: Store
     assert set(found.parts) == {"log", "build_log"}
 
 
-def test_inspect_shows_a_build(tmp_path: Path) -> None:
+def test_inspect_shows_a_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its options and tactics, from the log and from what a build keeps of it."""
     path = tmp_path / "x.txt"
     path.write_text(build_log())
     found = inspect(path)
@@ -67,6 +73,17 @@ def test_inspect_shows_a_build(tmp_path: Path) -> None:
     assert found.facts["device"] == "Test GPU"
     assert found.layers is not None
     assert found.layers.rows[0][0] == "conv1 + relu1"
+    assert found.options["Input build shape"] == "a=1x3+2x3+4x3, b:0=1+2+4"
+    kept = tmp_path / "x.build.metadata.json"
+    with path.open("rb") as stream:
+        [built] = read_log(stream, where="x").runs
+    kept.write_bytes(msgspec.json.encode(build_metadata_from_log(built)))
+    for each in (path, kept):
+        assert typed(["inspect", str(each)]) == 0
+        told = capsys.readouterr().out
+        assert re.search(r"^Precision +FP32\+FP16$", told, re.MULTILINE)
+        assert re.search(r"^conv1 \+ relu1 +kernel_a +", told, re.MULTILINE)
+        assert "Load engine" not in told, "an option without a value"
 
 
 @pytest.mark.parametrize(

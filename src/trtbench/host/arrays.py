@@ -30,30 +30,42 @@ DAMAGE = (
 """Exceptions of numpy and zipfile on damaged files."""
 
 
+LABELS = ("labels", "label", "targets", "y")  # arrays of true classes beside the inputs
+
+
+def arrays_by_input(
+    source: Path, tensors: Sequence[TensorSpec]
+) -> tuple[dict[str, AnyArray], AnyArray | None]:
+    """Return an array for every input by its name, and the labels if the file has some.
+
+    A single input takes the only array that is not the labels, or the one with a usual name.
+    """
+    check_inputs_exist(source)
+    only = len(tensors) == 1
+    if source.suffix == ".npy" and only:
+        return {tensors[0].name: read_npy(source)}, None
+    names = archive_names(source) if source.suffix != ".npy" else []
+    rest = [name for name in names if name not in LABELS]
+    usual = [name for name in ("images", "data", "x") if name in rest] or rest
+    stored = {}
+    for name in (tensor.name for tensor in tensors):
+        if name not in names and not (only and (usual != rest or len(rest) == 1)):
+            raise InputError(
+                f"{source.name} has no array for the input {name!r}",
+                facts={"inputs": ", ".join(t.name for t in tensors), "arrays": ", ".join(names)},
+                fix="np.savez('inputs.npz', **arrays), with arrays by input name",
+            )
+        stored[name] = name if name in names else usual[0]
+    labels = next((name for name in LABELS if name in names), None)
+    found = read_archive(source, wanted={*stored.values(), labels or ""})
+    arrays = {name: found[own] for name, own in stored.items()}
+    return arrays, found[labels] if labels else None
+
+
 def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
     """Return one array per input, checked against its type and rank."""
-    check_inputs_exist(source)
-    if source.suffix == ".npy":
-        if len(tensors) != 1:
-            raise InputError(
-                "an .npy file has one array, but the model has several inputs",
-                facts={"inputs": ", ".join(tensor.name for tensor in tensors), "file": source},
-                fix="np.savez('inputs.npz', **{name: array, ...})",
-            )
-        arrays = {tensors[0].name: np.array(read_npy(source))}
-    else:
-        names = archive_names(source)
-        only = len(names) == len(tensors) == 1  # needs no name
-        stored = {each.name: names[0] if only else each.name for each in tensors}
-        for name in stored.values():
-            if name not in names:
-                raise InputError(
-                    f"there is no array for the input {name!r}",
-                    facts={"file": source, "arrays": ", ".join(names) or "none"},
-                    fix=f"add an array named {name!r}, or rename the right one",
-                )
-        found = read_archive(source, wanted=stored.values())
-        arrays = {name: found[own] for name, own in stored.items()}
+    stored, _ = arrays_by_input(source, tensors)
+    arrays = {n: np.array(x) if isinstance(x, np.memmap) else x for n, x in stored.items()}
     for tensor in tensors:
         array, wanted, what = arrays[tensor.name], tensor.shape, f"the input {tensor.name!r} has"
         facts = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from trtbench.analysis.inspection import Inspection
+from trtbench.analysis.inspection import Inspection, InspectionTable
 from trtbench.analysis.summary import reported_headline
-from trtbench.core.run import FailedRun, RunRecord
+from trtbench.core.run import FailedRun, RunRecord, Scalar
 from trtbench.core.spec import NO_TENSORS
 from trtbench.core.units import text_from_rate, text_from_seconds, text_from_shape
 from trtbench.report import document as doc
-from trtbench.report.run_facts import title_of_key, value_text
+from trtbench.report.run_facts import shortened, title_of_key, value_text
 
 if TYPE_CHECKING:
     from trtbench.importing.files import Unused
@@ -164,8 +164,12 @@ def _conditions(each: Imported) -> str:
 # ---- contents of a file
 
 
-def document_from_inspection(found: Inspection, *, layers: bool = False) -> doc.Document:
-    """Describe the contents of a file; ``layers`` adds a list of all layers."""
+KERNEL_LENGTH = 24
+NOT_SET = ("", "Disabled", "-1")  # values of trtexec's options that nobody asked for
+
+
+def document_from_inspection(found: Inspection, *, most: int | None = 0) -> doc.Document:
+    """Describe the contents of a file, with at most this many of its layers."""
     facts = [("kind", found.kind)]
     facts += [
         (title_of_key(name), value_text(name, value))
@@ -178,10 +182,22 @@ def document_from_inspection(found: Inspection, *, layers: bool = False) -> doc.
             facts.append((title, f"{each.name}  {each.dtype}  {shape}".rstrip()))
 
     blocks: list[doc.Block] = [doc.key_values("facts", facts)]
-    for name, part in (("summary", found.summary), ("layers", found.layers if layers else None)):
-        if part is not None and part.rows:
-            columns = doc.plain_columns(part.columns, part.rows, value_text, title_of_key)
-            blocks.append(doc.table(name, part.rows, columns))
+
+    def text(name: str, value: Scalar) -> str:
+        if name == "tactic" and isinstance(value, str):
+            return shortened(value, length=KERNEL_LENGTH)
+        return value_text(name, value)
+
+    pairs = tuple(pair for pair in found.options.items() if pair[1] not in NOT_SET)
+    options = InspectionTable(columns=("build option", "value"), rows=pairs)
+    parts = {"summary": found.summary, "options": options, "layers": found.layers}
+    for name, part in parts.items():
+        rows = part.rows[: most if name == "layers" else None] if part else ()
+        if part and rows:
+            columns = doc.plain_columns(part.columns, rows, text, title_of_key)
+            cut = f"{len(rows)} of {len(part.rows)}; --layers shows all"
+            caption = cut if len(rows) < len(part.rows) else None
+            blocks.append(doc.table(name, rows, columns, caption=caption))
     blocks += [doc.Text(note, "unclear") for note in found.notes]
     return doc.document_from_blocks("file", blocks)
 

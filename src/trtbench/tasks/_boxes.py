@@ -99,10 +99,7 @@ class CocoFile:
             "images without annotation": [n for n, i in zip(names, ids, strict=True) if i is None],
             "annotated images not found": [n for n, id in self.files.items() if id not in seen],
         }
-        notes = tuple(
-            _images.format_note(what, missing) for what, missing in kinds.items() if missing
-        )
-        return [path for _, path in numbered], notes
+        return [path for _, path in numbered], tuple(_images.missing_notes(kinds))
 
 
 def _path_suffixes(path: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
@@ -186,11 +186,13 @@ def item_to_show(names: Sequence[str], settings: Settings) -> tuple[int, tuple[s
         return 0, (f"{wanted} was not run; {names[0]} is shown instead",)
 
 
-def format_note(what: str, names: Sequence[str]) -> str:
-    """Format a note such as ``3 images without ground truth: a.png, b.png, c.png``."""
-    if len(names) == 1:
-        what = re.sub(r"\w+", lambda word: SINGULAR.get(word[0], word[0]), what)
-    return f"{len(names)} {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+def missing_notes(kinds: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield notes such as ``3 images without ground truth: a.png, b.png, c.png``."""
+    for what, names in kinds.items():
+        if len(names) == 1:
+            what = re.sub(r"\w+", lambda word: SINGULAR.get(word[0], word[0]), what)
+        if names:
+            yield f"{len(names)} {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
 
 
 def letterboxed(

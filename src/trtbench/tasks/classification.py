@@ -47,7 +47,6 @@ FLAGS = (
 
 SIZE = 224
 MARGIN = 256 / 224  # default size before the crop, relative to the crop
-LABELS = ("labels", "label", "targets", "y")
 SEQUENCE = 5  # dimensions of (N, C, T, V, M), the skeleton sequences of ST-GCN
 WORST = 8
 MOST_CLASSES = 10**9
@@ -105,8 +104,8 @@ class ImageFolder(_images.ImageFiles):
             sorted(e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith("."))
         )
         empty = [folder for folder in self.folders if folder not in own]
-        if empty:
-            self.notes = (*self.notes, _images.format_note("classes without an image", empty))
+        notes = _images.missing_notes({"classes without an image": empty})
+        self.notes = (*self.notes, *notes)
         numbers = {folder: index for index, folder in enumerate(self.folders)}
         if self._classes:
             numbers = read_classes(Path(str(self._classes)))
@@ -179,7 +178,9 @@ class LabelledArrays(DataSource):
         self, path: Path, tensors: Tensors, *, labels: str | None, unlabelled: bool = False
     ) -> None:
         self._tensors = {tensor.name: tensor for tensor in tensors}
-        self._arrays, found = _read_arrays(path, tensors)
+        self._arrays, found = array_files.arrays_by_input(path, tensors)
+        if any(array.ndim == 0 for array in self._arrays.values()):
+            raise InputError(f"{path} contains a single number, not items")
         counts = {name: len(array) for name, array in self._arrays.items()}
         if len(set(counts.values())) > 1:
             raise InputError("the arrays do not hold the same number of items", facts=counts)
@@ -208,7 +209,7 @@ class LabelledArrays(DataSource):
         elif not unlabelled:
             raise InputError(
                 f"{path.name} has no labels",
-                facts={"looked for": ", ".join(LABELS)},
+                facts={"looked for": ", ".join(array_files.LABELS)},
                 fix="np.savez(file, images=..., labels=...), or --labels labels.npy",
             )
         self.names = tuple(f"{path.name}[{index}]" for index in range(count))
@@ -261,46 +262,6 @@ class LabelledArrays(DataSource):
                     item = np.pad(item, gap)
             arrays[name] = np.asarray(item, np.float32) if item.dtype.kind == "f" else item
         return arrays
-
-
-def _read_arrays(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray | None]:
-    """Return an array for every input, and the labels if the file contains them."""
-    array_files.check_inputs_exist(path)
-    labels = None
-    if path.suffix == ".npy":
-        if len(tensors) > 1:
-            raise InputError(
-                f"{path.name} is a single array, but the model has {len(tensors)} inputs",
-                facts={"inputs": ", ".join(tensor.name for tensor in tensors)},
-                fix="np.savez(file, labels=..., **arrays), with arrays by input name",
-            )
-        found = {tensors[0].name: array_files.read_npy(path)}
-    else:
-        names = array_files.archive_names(path)
-        labelled = next((name for name in LABELS if name in names), None)
-        rest = [name for name in names if name not in LABELS]
-        # Arrays are matched to inputs by name; a single input takes the usual or the only array.
-        usual = [name for name in ("images", "data", "x") if name in rest] or rest
-        chosen = {}
-        for tensor in tensors:
-            if tensor.name in rest:
-                chosen[tensor.name] = tensor.name
-            elif len(tensors) == 1 and (usual != rest or len(rest) == 1):
-                chosen[tensor.name] = usual[0]
-            else:
-                raise InputError(
-                    f"{path.name} has no array for the input {tensor.name!r}",
-                    facts={"arrays": ", ".join(rest)},
-                    fix=f"name it {'images' if len(tensors) == 1 else tensor.name}",
-                )
-        arrays = array_files.read_archive(
-            path, wanted={*chosen.values(), *filter(None, [labelled])}
-        )
-        found = {name: arrays[own] for name, own in chosen.items()}
-        labels = arrays[labelled] if labelled else None
-    if any(array.ndim == 0 for array in found.values()):
-        raise InputError(f"{path} contains a single number, not items")
-    return found, labels
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:

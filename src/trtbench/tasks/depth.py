@@ -119,10 +119,8 @@ class DepthImages(_images.ImageFiles):
         used = set(found.values())
         without = [name for index, name in enumerate(self.names) if index not in found]
         unused = [name for name, file in files.items() if file not in used]
-        for what, rest in (("images without ground truth", without),
-                           ("ground truths without image", unused)):  # fmt: skip
-            if rest:
-                self.notes = (*self.notes, _images.format_note(what, rest))
+        kinds = {"images without ground truth": without, "ground truths without image": unused}
+        self.notes = (*self.notes, *_images.missing_notes(kinds))
         return found
 
 

@@ -51,6 +51,11 @@ class LayerTuning(Value, frozen=True, kw_only=True):
     timed_ms: float = 0.0  # sum of the times of all tactics that were tried, one call each
 
     @property
+    def tuning_s(self) -> float:
+        """The time spent on it or, if unknown, the sum of one call per tactic."""
+        return self.timed_ms / 1e3 if self.spent_s is None else self.spent_s
+
+    @property
     def fastest(self) -> tuple[Tactic, ...]:
         return self.tactics[:3]
 

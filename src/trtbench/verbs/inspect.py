@@ -7,6 +7,7 @@ nodes read and write if nothing is fused; fused traffic is only weights, inputs 
 Examples:
   trtbench inspect model.onnx --batch 8
   trtbench inspect model.engine
+  trtbench inspect model.engine.build.log
   trtbench inspect graph.json --layers
   trtbench inspect graph.json --top 10
   trtbench inspect model.onnx --csv > nodes.csv
@@ -25,6 +26,8 @@ from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
 
 if TYPE_CHECKING:
     from trtbench.analysis.inspection import Inspection
+
+SHOWN_LAYERS = 10
 
 
 class InspectRequest(VerbRequest, kw_only=False):
@@ -72,9 +75,9 @@ def show(found: Inspection, request: InspectRequest, view: InspectView) -> None:
         return
     from trtbench.report.listings import document_from_inspection
 
-    if view.top is not None and found.layers is not None:
-        found = found.having(layers=found.layers.having(rows=found.layers.rows[: view.top]))
-    draw(document_from_inspection(found, layers=view.layers or view.top is not None))
+    tuned = SHOWN_LAYERS if "tactics_tried" in found.facts else 0  # the layers of a build
+    unasked = None if view.layers else tuned
+    draw(document_from_inspection(found, most=view.top or unasked))
 
 
 verb = Verb(InspectRequest, run, show, InspectView)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib import util
 from pathlib import Path
 
+import msgspec
+
 from trtbench.analysis.inspection import (
     Inspection,
     InspectionTable,
@@ -30,7 +32,7 @@ from trtbench.models import identity
 from trtbench.models.onnx_model import parser_obstacle, read_onnx
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import archive_kind, packages_named
-from trtbench.trtexec.conditions import reported_from_log
+from trtbench.trtexec.conditions import log_from_metadata, reported_from_log
 from trtbench.trtexec.exports import calibration_from_text, graph_from_json
 from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_values import LogRun
@@ -66,7 +68,15 @@ def inspect(
     if kind == "plan":
         return inspect_engine(path)
     if kind == "log":
-        return inspect_log(path)
+        with open(path, "rb") as stream:
+            text = read_log(stream, where=where)
+        return inspection_from_log(path, text.runs, lines=text.lines)
+    if kind == "metadata":
+        try:
+            document = msgspec.json.decode(read_bytes(path), type=dict[str, object])
+        except msgspec.MsgspecError as problem:
+            raise ParseError(f"{path} is not JSON", facts={"reason": problem}) from None
+        return inspection_from_log(path, [log_from_metadata(document, where=where)])
     if kind == "layers":
         return inspection_from_graph(graph_from_json(read_bytes(path), where=where), path=where)
     if kind == "calibration":
@@ -290,18 +300,17 @@ def _tensors(text: str) -> tuple[TensorSpec, ...]:
     )
 
 
-def inspect_log(path: Path) -> Inspection:
-    """Return what a log of trtexec contains: its last run, and a line for each other run."""
-    with open(path, "rb") as stream:
-        text = read_log(stream, where=str(path))
-    if not text.runs:
+def inspection_from_log(
+    path: Path, runs: Sequence[LogRun], *, lines: int | None = None
+) -> Inspection:
+    """Describe a log of trtexec, or the metadata of one: its last run, and a line for others."""
+    if not runs:
         raise ParseError(f"{path} looks like a log of trtexec, but contains no run")
-    run = text.runs[-1]
+    run = runs[-1]
     facts, trace = run.facts, run.trace
     built = run.summary is None and facts.build_s is not None
-    printed = [each for each in text.runs if each.summary]
+    printed = [each for each in runs if each.summary]
     summary, layers = None, None
-    notes = ["--layers shows every layer with its tactics, --csv as a table"] if trace else []
     if printed:
         rows = tuple(_summary_row(number, each) for number, each in enumerate(printed, start=1))
         names = ("run", "line", "latency_s", "queries_per_s", "above it")
@@ -310,15 +319,18 @@ def inspect_log(path: Path) -> Inspection:
         rows = tuple(trace.phases_s.items())
         summary = InspectionTable(columns=("phase", "seconds_s"), rows=rows)
     if trace is not None and trace.layers:  # with tactics tried and chosen
-        columns = ("layer", "runner", "tried", "spent_s", "chosen", "chosen_s", "fastest_s")
-        tried = []
+        columns = ("layer", "tactic", "time_s", "tried", "fastest_s", "runner", "spent_s")
+        tried: list[tuple[Scalar, ...]] = []
         for each in trace.layers:
             times = (each.chosen, each.fastest[0] if each.fastest else None)
-            seconds = (t.time_ms / 1e3 if t and t.time_ms is not None else None for t in times)
             name = (each.chosen.name or each.chosen.id) if each.chosen else None
-            tried.append((each.name, each.runner, each.tried, each.spent_s, name, *seconds))
+            own, fastest = (t.time_ms and t.time_ms / 1e3 if t else None for t in times)
+            tried.append((each.name, name, own, each.tried, fastest, each.runner, each.spent_s))
+        tried.sort(key=lambda row: -float(row[2] or 0))
         layers = InspectionTable(columns=columns, rows=tuple(tried))
-    known: Counter[str] = Counter()
+    section, known, options = run.section("Build Options"), Counter[str](), dict[str, str]()
+    for label, value in section.entries if section and not run.option("Load engine") else ():
+        options[label] = f"{options[label]}, {value}" if label in options else value
     weights = []
     for message in run.messages:
         affected = _WEIGHTS.match(message.text)
@@ -331,12 +343,12 @@ def inspect_log(path: Path) -> Inspection:
         for meaning, count in list(known.items())[:12]
     ]
     return Inspection(
-        kind="log of a build" if built else "log of trtexec",
+        kind=f"{'log' if lines else 'metadata'} of {'a build' if built else 'trtexec'}",
         path=str(path),
         facts={
-            "runs": len(text.runs),
+            "runs": len(runs),
             "summaries": len(printed),
-            "lines": text.lines,
+            "lines": lines,
             "outcome": run.outcome,
             "tensorrt": run.version,
             "device": run.option("Selected Device"),
@@ -356,7 +368,8 @@ def inspect_log(path: Path) -> Inspection:
         outputs=run.outputs,
         summary=summary,
         layers=layers,
-        notes=(*weights, *meanings, *notes),
+        options=options,
+        notes=(*weights, *meanings),
     )
 
 

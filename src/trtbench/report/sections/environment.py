@@ -150,15 +150,12 @@ def _build_section(runs: Sequence[Run]) -> doc.Section | None:
                 pairs.append((title_of_key(key).replace(".", " · "), cell))
             records[engine] = doc.key_values(f"build_{len(records)}", pairs)
         layers = trace.layers if isinstance(trace, BuildTrace) else ()
-        tried = sorted(filter(attrgetter("tried"), layers), key=_tuning_time_s, reverse=True)
+        tried = sorted(
+            filter(attrgetter("tried"), layers), key=attrgetter("tuning_s"), reverse=True
+        )
         rows += [(label, each) for each in tried[:MOST_LAYERS]]
     blocks: list[doc.Block] = [_tactic_table(rows)] if rows else []
     return doc.optional_section("build", "Build", [*blocks, *list(records.values())[:8]])
-
-
-def _tuning_time_s(layer: LayerTuning) -> float:
-    """Return the tuning time of a layer or, if unknown, the sum of one call per tactic."""
-    return layer.timed_ms / 1e3 if layer.spent_s is None else layer.spent_s
 
 
 def _tactic_table(rows: Sequence[tuple[str, LayerTuning]]) -> doc.Table:
@@ -171,7 +168,7 @@ def _tactic_table(rows: Sequence[tuple[str, LayerTuning]]) -> doc.Table:
         doc.column("layer", "Layer", lambda row: shortened(row[1].name, length=80)),
         doc.column("runner", "Runner", lambda row: row[1].runner or ""),
         doc.column("tried", "Tactics tried", lambda row: row[1].tried, "count"),
-        doc.column("spent_s", "Time spent", lambda row: _tuning_time_s(row[1]), "time"),
+        doc.column("spent_s", "Time spent", lambda row: row[1].tuning_s, "time"),
         doc.column("chosen", "Tactic chosen", chosen),
     )
     caption = (
