@@ -361,15 +361,10 @@ def attach_checks(checked: Checked, store: Store) -> list[str]:
             continue
         rows = []  # one per output, the usual metrics first
         for check in candidate.checks:
-            numbers = check.numbers()
-            row: dict[str, Scalar] = {
-                "output": check.output, "reference": checked.reference.model.name,
-            }  # fmt: skip
-            for name in dict.fromkeys((*FIRST_COLUMNS, *numbers)):
-                value = numbers.get(name)
-                if name not in ("equality", "nonfinite") and value is not None:
-                    row[name] = value
-            rows.append({**row, **({"note": check.note} if check.note else {})})
+            numbers = {**dict.fromkeys(FIRST_COLUMNS), **check.numbers()}
+            about = {"output": check.output, "reference": checked.reference.model.name}
+            row = {**about, **numbers, "equality": None, "nonfinite": None, "note": check.note}
+            rows.append({name: value for name, value in row.items() if value not in (None, "")})
         folder = results_folder(store, sha256, precision=precision)
         with contextlib.suppress(OSError):
             write_whole(folder / CHECKS_JSON, json_from_value(rows))

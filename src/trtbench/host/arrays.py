@@ -66,6 +66,12 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
     """Return one array per input, checked against its type and rank."""
     stored, _ = arrays_by_input(source, tensors)
     arrays = {n: np.array(x) if isinstance(x, np.memmap) else x for n, x in stored.items()}
+    check_arrays(arrays, tensors, source)
+    return arrays
+
+
+def check_arrays(arrays: Arrays, tensors: Sequence[TensorSpec], source: Path) -> None:
+    """Raise if an array does not have the type and shape of its input."""
     for tensor in tensors:
         array, wanted, what = arrays[tensor.name], tensor.shape, f"the input {tensor.name!r} has"
         facts = {
@@ -85,7 +91,6 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
         for have, want in zip(array.shape, wanted, strict=True):
             if isinstance(want, int) and want >= 0 and have != want:
                 raise InputError(f"{what} the wrong shape", facts=facts)
-    return arrays
 
 
 def read_archive(

@@ -1,6 +1,5 @@
 """Opens the items that a model is run on: random ones, those of a file, or those of a task."""
 
-import contextlib
 import math
 import shutil
 import zlib
@@ -9,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.core.errors import InputError, InputTypeError, UsageError
+from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import Feed, InferOutcome, LoadedItem
 from trtbench.core.samples import Array, Arrays
 from trtbench.core.spec import RunSpec, TensorSpec
-from trtbench.host.arrays import Chunks, ChunkWriter, read_arrays
+from trtbench.host.arrays import Chunks, ChunkWriter, arrays_by_input, check_arrays
 from trtbench.models import inputs as model_inputs
 from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
@@ -191,16 +190,12 @@ class ArrayItems(DataSource):
             )
             for tensor in tensors
         ]
-        arrays = None
-        for dtype in (None, "float32", "float16", "float64"):  # the file may have another type
-            own = [
-                t.having(dtype=dtype) if dtype and t.dtype.startswith("float") else t
-                for t in wanted
-            ]
-            with contextlib.suppress(InputTypeError):
-                arrays = read_arrays(path, own)
-                break
-        arrays = read_arrays(path, wanted) if arrays is None else arrays
+        arrays, _ = arrays_by_input(path, wanted)
+        for place, each in enumerate(wanted):  # the file may have floats of another type
+            stored = str(arrays[each.name].dtype)
+            if each.dtype.startswith("float") and stored.startswith("float"):
+                wanted[place] = each.having(dtype=stored)
+        check_arrays(arrays, wanted, path)
         self._arrays = {own: arrays[name] for own, name in known.items()}
         self._rows = rows
         counts = {name: len(self._arrays[name]) for name in self._rows}
