@@ -87,7 +87,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        args = _from_former_verb(args)
+        args = [*OLD_VERBS.get(args[0], args[:1]), *args[1:]]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as problem:
@@ -103,26 +103,6 @@ class Verbs(click.Group):
             guess = near_miss(args[0].lower(), self.list_commands(ctx)) or "--help"
             message = f"there is no command {args[0]!r}"
             raise UsageError(message, fix=f"trtbench {guess}") from problem
-
-
-def _from_former_verb(args: list[str]) -> list[str]:
-    """Rewrite verbs of the previous version, which are now part of others."""
-    verb, *rest = args
-    if verb in OLD_VERBS:
-        return [*OLD_VERBS[verb], *rest]
-    parts = [part for word in rest for part in word.split("=", word[:2] == "--")]
-    if verb == "explain":  # --against is now the second positional argument
-        place = parts.index("--against") if "--against" in parts else len(parts)
-        return ["compare", "--why", *parts[:place], *parts[place + 2 :], *parts[place + 1 :][:1]]
-    if verb == "trust":
-        paths = [part for part in parts if part != "--remove"]
-        flag = "--distrust" if paths != parts else "--trust"
-        return ["doctor", *([flag, *paths] if paths else ["--trusted"])]
-    if verb == "upgrade":  # old=PYTHON new=PYTHON MODEL
-        pythons = [word.partition("=")[2] or word for word in rest[:2]]
-        found = [part for each in pythons for part in ("--python", each)]
-        return [*OLD_VERBS["lottery"], *found, *rest[2:]]
-    return args
 
 
 def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
@@ -201,7 +181,7 @@ class VerbCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
-        own, rest = [_current_spelling(word, self.verb) for word in args[:end]], args[end:]
+        own, rest = args[:end], args[end:]
         if self.verb.joins_dims:
             own = joined_dims(own)
         if self.verb.task:
@@ -246,18 +226,6 @@ class VerbCommand(click.Command):
 
         flags = TASKS.load(task).FLAGS
         return [flag for flag in flags if flag.preprocessing or self.verb.task != "images"]
-
-
-def _current_spelling(word: str, verb: AnyVerb) -> str:
-    """Return a flag as it is spelled now; a note says that the old spelling will go."""
-    flag, equals, value = word.partition("=")
-    for field in fields_of(verb.request):
-        if isinstance(field.about, Option) and flag in field.about.former:
-            from trtbench.verbs._screen import say
-
-            say(f"note: {flag} is {field.flag} now; the old spelling goes with the next version")
-            return f"{field.flag}{equals}{value}"
-    return word
 
 
 def command_from_verb(name: str, verb: AnyVerb) -> click.Command:

@@ -96,9 +96,9 @@ class Served(Session):
 
     inputs, outputs, conditions = (), (), {}
 
-    def __init__(self, clock: Clock, seconds: float, stalls: float) -> None:
+    def __init__(self, clock: Clock, seconds: float, stalls: float, seed: int) -> None:
         self.clock, self.seconds, self.stalls = clock, seconds, stalls
-        self.random = np.random.default_rng(5)
+        self.random = np.random.default_rng(seed)
 
     def bind(self, arrays: object) -> None: ...
 
@@ -119,6 +119,7 @@ def searched(
     bound: str,
     seconds: float,
     stalls: float = 0.0,
+    seed: int = 5,
     **asked: object,
 ) -> tuple[LoadSearch, float]:
     """Search for a rate as a worker does; gives what was found and how long it took."""
@@ -133,7 +134,7 @@ def searched(
     search = LoadSearch(slo=slo_from_text(bound), **asked)
     began = clock.monotonic()
     _, times = bench_session(
-        lambda spec: Served(clock, seconds, stalls), spec, stage=Stage(), search=search,
+        lambda spec: Served(clock, seconds, stalls, seed), spec, stage=Stage(), search=search,
         keep=lambda search, result: kept.append(search),
     )  # fmt: skip
     assert len(times) >= 10
@@ -145,7 +146,7 @@ def share_above(limit_s: float, rate_hz: float, seconds: float, stalls: float) -
     """Share of a million queries that take longer than a limit in such a queue."""
     random, count = np.random.default_rng(1), 1_000_000
     longer = random.exponential(0.03, count) * (random.random(count) < stalls)
-    due, busy = np.cumsum(random.exponential(1 / rate_hz, count)), seconds + longer
+    due, busy = np.cumsum(random.exponential(1 / max(rate_hz, 1e-9), count)), seconds + longer
     worked = np.cumsum(busy)
     return float(((worked + np.maximum.accumulate(due - worked + busy) - due) > limit_s).mean())
 
@@ -156,7 +157,7 @@ def share_above(limit_s: float, rate_hz: float, seconds: float, stalls: float) -
         ("p99<10ms", 0.003, 0.0, 0.1),
         ("p99<2ms", 1 / 2754, 0.0, 0.1),  # had no answer after a minute
         ("p90<1s", 0.2, 0.0, 0.25),  # about a hundred queries fit into the time
-        ("p99<40ms", 0.006, 0.01, 2.0),  # a noisy machine
+        ("p99<40ms", 0.006, 0.01, 3.0),  # a noisy machine
     ],
 )
 def test_the_answer_of_a_search_is_right_within_its_doubt_and_its_time(
@@ -179,6 +180,17 @@ def test_the_answer_of_a_search_is_right_within_its_doubt_and_its_time(
     )  # fmt: skip
     assert len(more.points) > len(found.points), "it was not continued"
     assert low <= (more.likely_hz or 0.0) <= high
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7, 9])
+def test_rare_stalls_leave_a_doubt_that_holds_the_truth(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of 0.3 % of queries takes 30 ms longer: so few in 30 s that chance decides."""
+    found, took_s = searched(monkeypatch, "p99<10ms", 0.003, 0.003, seed)
+    assert share_above(0.01, found.highest_hz or 0.0, 0.003, 0.003) < 0.011
+    assert share_above(0.01, found.broken_hz or 0.0, 0.003, 0.003) > 0.009
+    assert took_s < found.budget_s
 
 
 def test_where_no_rate_meets_the_bound_the_search_ends_soon(

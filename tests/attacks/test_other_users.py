@@ -20,7 +20,7 @@ OUTPUTS = (
     "build m.onnx -r trtexec --batch 1 -o OUT/m.engine", f"bench m.onnx {QUICK} -o OUT/run",
     f"profile m.onnx {QUICK} -o OUT/p.csv --draw OUT/p.svg",
     "quantize m.onnx --precision fp16 -o OUT/q.onnx", "diff a.json a.json -o OUT/d.csv",
-    "compare r1 r1 --output-dir OUT",
+    "compare r1 r1 --output OUT",
 )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def test_compare_builds_by_command_and_in_python(
     trtexec.behave("draw")
     model = str(trtexec.onnx())
     quick = ["--launches", "1", "--duration", "50ms", "--builds", "2"]
-    here = ["--output-dir", str(trtexec.folder / "out")]
+    here = ["--output", str(trtexec.folder / "out")]
     build = ["--build", "workspace=64MiB", "--build", "refit=on"]
     assert command(["compare", model, *quick, *here, *build]) == 0
     shown = capsys.readouterr().out

@@ -2,7 +2,8 @@
 
 Queries are sent at several rates. How long each kept the server busy, replayed with many other
 arrivals, says which share would exceed the bound at every rate: chance in the arrivals, which
-decides a percentile of one probe, averages out. What differs from probe to probe is the doubt.
+decides a percentile of one probe, averages out. What differs from probe to probe is the doubt, and
+how many long stalls were seen: few stalls say little about how often they come.
 """
 
 import math
@@ -29,6 +30,8 @@ PROBES, MIN_PROBES = 16, 6  # probes in the budget; after six a sure answer ends
 SPREAD = (1.0, 0.8, 1.0, 1.12, 1.0, 0.5, 1.0)  # rates of probes, as parts of the likely answer
 SAME_RATE, NEAR = 0.02, 0.45  # parts: probed again at the same rate; replayed for the answer
 LOWEST, LEAST_QUERIES = 1 / 16, 20  # lowest part of the capacity, and queries in a probe
+LONG, TOGETHER = 2.0, 3  # a stall: of such medians; queries that such ones end together
+SEEN = 20  # queries, over the share that may be slow, without which rare stalls may be unseen
 CLUSTER_FACTOR = 3  # clusters are also counted among three times the queries beyond the percentile
 MIN_SERVED = 0.95  # share of the offered rate; less with a growing queue is overload
 MEANING = "95 %, effective samples counted"
@@ -109,7 +112,7 @@ def with_capacity(search: LoadSearch, busy: Column, host: Column, *, poisson: bo
         capacity_hz=float(1 / busy.mean()), lone_s=float(np.quantile(host, search.slo.q))
     )
     row = replay(busy, search, poisson=poisson, seed=0)
-    part = _crossing(np.array([row]), np.ones(1), search.slo.q)
+    part = _crossing(np.array(row), search.slo.q)
     return search.having(likely_hz=min(part * search.capacity_hz, _most(search)))
 
 
@@ -131,9 +134,37 @@ def replay(busy: Column, search: LoadSearch, *, poisson: bool, seed: int) -> tup
     return tuple(shares)
 
 
-def _crossing(rows: NDArray[np.float64], weights: Column, q: float) -> float:
+def with_replay(
+    point: RatePoint, busy: Column, search: LoadSearch, *, poisson: bool, seed: int
+) -> RatePoint:
+    """Add what the queries of a probe say about every rate, as they were and without stalls."""
+    usual = float(np.median(busy))
+    long = np.flatnonzero(busy > LONG * usual)
+    rows = [replay(busy, search, poisson=poisson, seed=seed)]
+    rows += [replay(np.minimum(busy, LONG * usual), search, poisson=poisson, seed=seed)] * bool(
+        len(long)
+    )
+    first = np.flatnonzero(np.diff(long, prepend=-TOGETHER - 1) > TOGETHER)
+    stalls = np.add.reduceat(busy[long] - usual, first) if len(long) else np.zeros(0)
+    return point.having(
+        replayed=rows[0], calm=rows[-1],
+        stalled_s=float(stalls.sum()), stalled_s2=float((stalls**2).sum()),
+    )  # fmt: skip
+
+
+def _counts(seen: float) -> tuple[float, float]:
+    """Return which counts of rare events explain one that was seen (Wilson and Hilferty)."""
+    z = normal_quantile(LEVEL)
+    low, high = (
+        n * max(0.0, 1 - 1 / (9 * n) + sign * z / (3 * math.sqrt(n))) ** 3
+        for n, sign in ((max(seen, 1e-9), -1), (seen + 1, 1))
+    )
+    return low, high
+
+
+def _crossing(shares: Column, q: float) -> float:
     """Return the part of the capacity at which the share above the bound reaches ``1 - q``."""
-    shares = np.maximum.accumulate(weights @ rows / weights.sum())
+    shares = np.maximum.accumulate(shares)
     above = int(np.searchsorted(shares, 1 - q, side="right"))
     if above in (0, len(PARTS)):
         return 0.0 if above == 0 else float(PARTS[-1])
@@ -165,8 +196,9 @@ def next_probe(search: LoadSearch, *, left_s: float, tried: int) -> tuple[float,
     low, high = search.highest_hz or 0.0, search.broken_hz or most
     limit_s = search.slo.limit_s
     kept = [each for each in points if each.rate_hz >= most and each.percentile_s < limit_s]
+    seen = sum(each.samples for each in points) * (1 - search.slo.q)
     ended = (
-        (tried >= MIN_PROBES and high - low <= 2 * SURE * likely)
+        (tried >= MIN_PROBES and seen >= SEEN and high - low <= 2 * SURE * likely)
         or (
             tried >= 3
             and search.likely_hz is None
@@ -184,13 +216,25 @@ def with_point(search: LoadSearch, point: RatePoint) -> LoadSearch:
     points = tuple(sorted((*search.points, point), key=lambda each: each.rate_hz))
     known = [each for each in points if len(each.replayed) == len(PARTS)]
     likely = search.likely_hz or 0.0
-    near = [each for each in known if abs(each.rate_hz - likely) <= NEAR * likely]
-    used = near if len(near) > 1 else known
-    rows = np.array([each.replayed for each in used])
-    weights = np.array([each.samples for each in used], np.float64)
-    middle, count = _crossing(rows, weights, search.slo.q), len(used)
-    drawn = np.random.default_rng(count).integers(0, count, (RESAMPLES, count))
-    again = [_crossing(rows[each], weights[each], search.slo.q) for each in drawn]
+    rows = np.array([each.replayed for each in known])
+    calm = np.array([each.calm or each.replayed for each in known])
+    weights = np.array([each.samples for each in known], np.float64)
+    near = np.array([abs(each.rate_hz - likely) <= NEAR * likely for each in known])
+    near = near if near.sum() > 1 else np.ones(len(known), bool)
+
+    def crossing(used: NDArray[np.int64], stalls: float = 1.0) -> float:
+        """Take the usual times from probes near the answer, and stalls, which are few, from all."""
+        usual = np.average(calm[used], axis=0, weights=weights[used] * near[used])
+        stalled = np.average((rows - calm)[used], axis=0, weights=weights[used])
+        return _crossing(usual + stalls * stalled, search.slo.q)
+
+    every, count = np.arange(len(known)), int(near.sum())
+    middle, random = crossing(every), np.random.default_rng(len(known))
+    parts = [part for part in (every[near], every[~near]) if len(part)]
+    drawn = (
+        np.concatenate([random.choice(part, len(part)) for part in parts]) for _ in range(RESAMPLES)
+    )
+    again = [crossing(each) for each in drawn]
     # Resamples of few probes vary too little.
     wider = (
         t_quantile(LEVEL, df=count - 1) / normal_quantile(LEVEL) * math.sqrt(count / (count - 1))
@@ -200,6 +244,11 @@ def with_point(search: LoadSearch, point: RatePoint) -> LoadSearch:
     low, high = map(float, np.quantile(again, [1 - LEVEL, LEVEL]))
     low = min((1 - LEAST_DOUBT) * middle, middle - wider * (middle - low))
     high = max((1 + LEAST_DOUBT) * middle, middle + wider * (high - middle))
+    if squares := sum(each.stalled_s2 for each in known):
+        # Half as many as were seen, and fewer if one is longer than the rest: lengths vary, too.
+        seen = sum(each.stalled_s for each in known) ** 2 / squares / 2
+        fewer, more = (crossing(every, count / seen) for count in _counts(seen))
+        low, high = min(low, more), max(high, fewer)
     most, capacity = _most(search), search.capacity_hz
     found = middle > PARTS[0]
     return search.having(

@@ -144,6 +144,9 @@ class RatePoint(Value, frozen=True, kw_only=True):
     late_share: float  # share of queries that the sender sent late, at worst
     replayed: tuple[float, ...] = ()
     """Share of its queries above the limit, had they come at the rates of `analysis.load`."""
+    calm: tuple[float, ...] = ()  # the same without stalls
+    stalled_s: float = 0.0  # what the stalls of its queries took, and their squares
+    stalled_s2: float = 0.0
 
 
 class LoadSearch(Value, frozen=True, kw_only=True):

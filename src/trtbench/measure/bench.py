@@ -665,12 +665,16 @@ def merge_evidence(evidence: list[dict[str, Scalar]]) -> dict[str, Scalar]:
 
 
 def merge_reported(printed: list[dict[str, Scalar]]) -> dict[str, Scalar]:
-    """Merge what several launches printed: extremes of extremes, means of other numbers."""
+    """Merge what several launches printed: extremes of extremes, means of other numbers.
+
+    A switch that was on in one launch and off in another is unknown.
+    """
     merged = dict(printed[0])
-    for key in merged:
+    for key, first in merged.items():
         numbers = [v for each in printed if isinstance(v := each.get(key), (int, float))]
         if len({*numbers}) > 1:
-            merged[key] = (min if "_min_" in key else max if "_max_" in key else fmean)(numbers)
+            mean = min if "_min_" in key else max if "_max_" in key else fmean
+            merged[key] = None if isinstance(first, bool) else mean(numbers)
     return merged
 
 

@@ -18,18 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import gt, lt
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    ParamSpec,
-    TypeVar,
-    Union,
-)
+from typing import Annotated, Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, Union
 
 from trtbench.core import units
 from trtbench.core.errors import UsageError, suggest
@@ -37,7 +26,7 @@ from trtbench.core.plugins import Registry
 from trtbench.core.safety import check_given, check_tag
 from trtbench.core.words import CudaGraph, Precision, Protocol, Scalar
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 else:  # Python 3.10 has none
 
@@ -98,7 +87,6 @@ class Option:
     axis: bool = False
     setting: bool = False
     unless: tuple[str, ...] = ()  # the setting is ignored if one of these fields is given
-    former: tuple[str, ...] = ()  # flags of the previous version, still read
     trtexec: str = ""  # flags of trtexec that it stands for: `--noCudaGraph=off` is the value off
     python_help: str | None = None  # help of the Python argument, if the flag means the opposite
     travels: Travels | None = None  # what is sent to another machine, if it names a file
@@ -116,13 +104,12 @@ class Argument:
     kind: Kind | None = None
     needed: bool = True  # if it takes several values, at least one is required
     rest: bool = False  # what follows `--`, passed on unchanged; a keyword in Python
-    former: tuple[str, ...] = ()  # names of the Python argument, still accepted
     trtexec: str = ""
     travels: Travels | None = None
     stays: str = ""
 
 
-class Declared(NamedTuple):
+class Declared(typing.NamedTuple):
     """The default of a field and its description, as a class of requests has them."""
 
     default: object
@@ -143,13 +130,11 @@ option = OptionalField(Option)
 argument = OptionalField(Argument)
 
 
-def output_path(
-    default: T, help: str, metavar: str = "PATH", former: tuple[str, ...] = (), trtexec: str = ""
-) -> T:
+def output_path(default: T, help: str, metavar: str = "PATH", trtexec: str = "") -> T:
     """Return a field for a file or folder to write on the machine where the command is typed."""
     return option(
         default, help, ("-o", "--output"), kind=FILE, metavar=metavar, stays=WRITTEN_HERE,
-        group=OUTPUT, former=former, trtexec=trtexec,
+        group=OUTPUT, trtexec=trtexec,
     )  # fmt: skip
 
 

@@ -185,15 +185,14 @@ class CompareRequest(PairFields, fields.ExecutorFields, fields.StoreFields, kw_o
 
     baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE", travels="model")]
     candidates: Sequence[File] = argument(
-        (), "Models or stored runs.", "[CANDIDATES]...", needed=False, travels="model",
-        former=("candidate",),
-    )  # fmt: skip
+        (), "Models or stored runs.", "[CANDIDATES]...", needed=False, travels="model"
+    )
     _: KW_ONLY
     builds: int | None = option(
         None, "Build both ONNX files N times, and compare over builds.", metavar="N", least=2
     )
     output: File | None = fields.output_path(
-        None, "Folder of the table and of --builds; else the store.", former=("--output-dir",)
+        None, "Folder of the table and of --builds; else the store."
     )
 
     @property

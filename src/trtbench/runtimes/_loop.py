@@ -452,8 +452,8 @@ def _search_rate(
                 scheduled=each.scheduled, starts=each.starts, ends=each.ends, rate_hz=rate
             )
             point = load.point_from_queries(rate, [evidence], [columns["host"]], search.slo)
-            row = load.replay(each.busy_s, search, poisson=poisson, seed=seed)
-            search = load.with_point(search, point.having(replayed=row))
+            point = load.with_replay(point, each.busy_s, search, poisson=poisson, seed=seed)
+            search = load.with_point(search, point)
             best = search.likely_hz or 0.0
             kept = min(sent, key=lambda rate: abs(rate - best))
             search, tried = search.having(kept_hz=kept), tried + 1

@@ -207,12 +207,6 @@ def request_from_arguments(
     if len(arguments) > len(places) > 0 and fields[places[-1]].item is not None:
         last = len(places) - 1
         arguments = (*arguments[:last], arguments[last:])
-    renamed = {
-        word.removeprefix("--").replace("-", "_"): field.name
-        for field in fields.values()
-        for word in field.about.former
-    }
-    named = {renamed.get(name, name): value for name, value in named.items()}
     never_none = {name for name, each in fields.items() if not (each.optional or each.is_required)}
     kept = {k: value for k, value in named.items() if value is not None or k not in never_none}
     return request(*arguments, **kept)  # type: ignore[arg-type]

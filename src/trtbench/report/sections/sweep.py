@@ -166,13 +166,18 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
     if likely is None:
         lowest = f"{rate(place)} is the lowest rate tried"
         lone = f"{statistic} is {text_from_seconds(search.lone_s)} without load"
-        text = f"no rate meets {bound}; {lowest if points else lone}"
-        yield "highest rate", doc.Cell(None, text, "bad")
+        cell = doc.Cell(None, f"no rate meets {bound}; {lowest if points else lone}", "bad")
+        if high and high > place:
+            text = f"unknown, at most {rate(high)} meets {bound}; {lowest}"
+            cell = doc.Cell(None, text, "unclear")
+        yield "highest rate", cell
     elif search.at_least:
         text = f"{rate(likely)} or more meets {bound} (no higher rate was tried)"
         yield "highest rate", doc.Cell(likely, text, "good")
     else:
         doubt = f" ({rate(low)} to {rate(high)})" if high else ""
+        if high and not low:
+            doubt = f" (at most {rate(high)}, no lower bound known)"
         yield "highest rate", doc.Cell(likely, f"about {rate(likely)} meets {bound}{doubt}", "good")
     if near:
         times = [text_from_seconds(f(x.percentile_s for x in near), digits=3) for f in (min, max)]
@@ -180,7 +185,9 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
         found, where = (" to ".join(dict.fromkeys(each)) for each in (times, tried))
         yield statistic, doc.Cell(None, f"{found} in {counted(len(near), 'probe')} at {where}")
     if likely and high and not search.at_least and high - low > 2 * WIDE_DOUBT * likely:
-        text = "wide: the machine is noisy, or the time too short (--resume continues the search)"
+        text = "wide: stalls are too few to count, or the time too short (--resume continues)"
+        if not any(each.stalled_s for each in points):
+            text = "wide: the machine is noisy, or the time too short (--resume continues)"
         yield "doubt", doc.Cell(None, text, "unclear")
     if not search.complete:
         text = "ended early; --resume continues it"
