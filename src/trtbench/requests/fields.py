@@ -197,17 +197,19 @@ class VerbRequest:
     take subclasses for dataclasses. They are none, because dataclasses take long to make.
     """
 
-    _group = MAIN
+    _group = _usual_group = MAIN
 
-    def __init_subclass__(cls, *, group: str = MAIN, kw_only: bool = True) -> None:
-        cls._group = group
+    def __init_subclass__(cls, *, group: str = "", kw_only: bool = True) -> None:
+        cls._group = group or cls._usual_group
 
     def __init__(self, *given: object, **named: object) -> None:
         bound = signature_of(type(self)).bind(*given, **named)
         bound.apply_defaults()
         for name, value in bound.arguments.items():  # requests must not share a dictionary
             vars(self)[name] = dict(value) if isinstance(value, dict) else value
-        self.__post_init__()
+        for kind in reversed(type(self).__mro__):
+            if check := vars(kind).get("validate"):
+                check(self)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{name} of a request cannot be changed; use having({name}=...)")
@@ -223,7 +225,8 @@ class VerbRequest:
         """Return a copy with some fields changed."""
         return type(self)(**{**vars(self), **changes})
 
-    def __post_init__(self) -> None:
+    def validate(self) -> None:
+        """Raise an error where a value is not valid; each class checks the fields of its own."""
         for field in fields_of(type(self)):
             value, about = getattr(self, field.name), field.about
             if field.type in (str, File) if isinstance(about, Option) else not about.rest:
@@ -686,8 +689,7 @@ class TimeoutFields(VerbRequest, group=MEASURING):
         None, "Stop a launch or a step after this time: 10min.", setting=True
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.timeout is not None and seconds(self.timeout) <= 0:
             raise UsageError("a timeout must be longer than 0 s", fix="--timeout 10min")
 
@@ -743,8 +745,7 @@ class TagFields(VerbRequest, group=OUTPUT):
 
     tags: Collection[str] = option((), "Tag to find the runs by.", ("--tag",), metavar="NAME")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         for tag in self.tags:
             check_tag(tag)
 
@@ -777,8 +778,7 @@ class ExecutorFields(VerbRequest, group=ELSEWHERE):
         least=1,
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         users = {
             "--address": (self.address, "ray"),
             "--hosts": (self.hosts, "ssh"),

@@ -100,8 +100,7 @@ class BenchRequest(
         least=1, group=fields.OUTPUT,
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         for name in ("time_limit", "resume"):
             if self.slo is None and getattr(self, name) is not None:
                 flag = f"--{name.replace('_', '-')}"
@@ -140,8 +139,7 @@ class TurnFields(fields.VerbRequest, group=fields.MEASURING):
         (), "Compare despite this difference (tf32, batch, protocol, ...).", metavar="KEY"
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.accept:
             from trtbench.analysis.comparability import refuse_unknown_keys
 
@@ -203,8 +201,7 @@ class CompareRequest(PairFields, fields.ExecutorFields, fields.StoreFields, kw_o
         counts = [len(each) for each in given if each and not isinstance(each, str | Path)]
         return names if len(names) > 1 else names * max([1, *counts])
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.builds is not None and self.lock_clocks is not None:
             raise UsageError(
                 "--builds and --lock-clocks cannot be combined",
@@ -254,8 +251,7 @@ class GateRequest(PairFields, fields.ExecutorFields, fields.StoreFields, kw_only
         "(default: with --baseline, up to 512 MiB).",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.against is not None and self.baseline is not None:
             raise UsageError(
                 "--against and --baseline both name the baseline", fix="give one of them"

@@ -307,8 +307,7 @@ class FeedFields(VerbRequest, group=MODEL):
     )
     limit: int | None = option(None, "Only the first N inputs.", least=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.inputs and self.images:
             raise UsageError(
                 "--inputs and --images cannot be combined", fix="leave one of them out"
@@ -396,8 +395,7 @@ class LocalizeRequest(
     max_time: Duration = option("5min", "Time limit; large networks are searched by bisection.")
     output: File | None = output_path(None, "Folder of tables and repaired model; else the store.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.data and not self.task:
             raise UsageError("--data needs a task", fix="--task classification")
         if self.data and (self.inputs or self.images):

@@ -79,8 +79,7 @@ class ReportRequest(fields.StoreFields, kw_only=False):
     brief: bool = option(False, "Write a Markdown text short enough for a comment.")
     title: str | None = option(None, "Title of the document.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.title is not None:
             check_title(self.title)
 

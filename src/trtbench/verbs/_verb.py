@@ -100,8 +100,7 @@ class Caller:
 class View(VerbRequest, group=OUTPUT):
     """Options of the command line that Python functions do not have."""
 
-    def __init_subclass__(cls, *, group: str = OUTPUT, kw_only: bool = True) -> None:
-        super().__init_subclass__(group=group, kw_only=kw_only)
+    _usual_group = OUTPUT
 
 
 class JsonView(View):

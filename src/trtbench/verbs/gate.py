@@ -49,8 +49,7 @@ class GateView(JsonView):
         None, "Folder of gate.json, gate.junit.xml and gate.md (default: in the store)."
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.output is not None:
             refuse_unwritable(Path(self.output))
 

@@ -48,8 +48,7 @@ class InspectView(JsonView):
     top: int | None = option(None, "Show the first N of them.", metavar="N", least=1)
     as_csv: bool = option(False, "Print every node or layer as CSV.", ("--csv",))
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         if self.as_csv and self.as_json:
             raise UsageError("--csv and --json cannot be combined", fix="leave one of them out")
 

@@ -33,8 +33,7 @@ class SiteRequest(StoreFields):
     )
     title: str = option("Benchmarks", "Title of the site.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def validate(self) -> None:
         check_title(self.title)
 
 
