@@ -1,11 +1,16 @@
 """Pages with several summaries: what stands above a summary is said of it, and of no other."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from imports import bring, record
 
+import trtbench
+from trtbench.core.run import when_text
+from trtbench.report.compose import document_from_runs
+from trtbench.report.document import Table
 from trtbench.store.store import Store
 
 DAYS = ("01/05/2023", "02/06/2023", "03/07/2023")
@@ -140,3 +145,30 @@ def test_statistics_that_go_on_in_the_next_line(stamp: str, tmp_path: Path, stor
     (run,) = runs_of("\n".join(stamp + line for line in lines), tmp_path, store)
     names = ("latency_median", "latency_p90", "latency_p99", "gpu_compute_time_median")
     assert [run.reported[f"{name}_ms"] for name in names] == [5.5, 5.7, 5.9, 4.5]
+
+
+def test_undated_text_has_no_date_and_stands_last(tmp_path: Path, store: Store) -> None:
+    for name, text in (("a", summary(0)), ("b", excerpt(2)), ("c", excerpt(1))):
+        (tmp_path / f"{name}.log").write_text(text)
+        os.utime(tmp_path / f"{name}.log", (1e9, 1e9))
+    runs = [store.load(each.record.id) for each in bring(tmp_path, store=store).runs]
+    report = document_from_runs(runs, title="a page")  # type: ignore[arg-type]
+    tables = [x for part in report.sections for x in part.blocks if isinstance(x, Table)]
+    listed = next(each for each in tables if each.id == "summary")
+    columns = [head.key for head in listed.headings]
+    shown = [[row[columns.index(key)].shown for key in ("when", "device")] for row in listed.rows]
+    of_file = when_text(runs[0].record.created, "file")  # type: ignore[union-attr]
+    assert [when[:16] for when, _ in shown[:2]] == ["2023-02-06 05:06", "2023-03-07 05:06"]
+    assert shown[2] == [of_file, "unknown"]
+    assert of_file.startswith("file of 2001-09-0")
+    assert {entry.dated_by for entry in store.index.find()} == {"file", "log"}
+    assert "no date" in trtbench.history(store=str(store.root)).left_out
+
+
+def test_unknown_devices_may_be_several(tmp_path: Path, store: Store) -> None:
+    page = f"## a\n\n{summary(0)}\n\n## b\n\n{summary(1)}"
+    (tmp_path / "page.md").write_text(page)
+    runs = [store.load(each.record.id) for each in bring(tmp_path, store=store).runs]
+    report = document_from_runs(runs, title="a page")  # type: ignore[arg-type]
+    (table,) = (x for x in report.sections[0].blocks if isinstance(x, Table))
+    assert "device" in [head.key for head in table.headings]

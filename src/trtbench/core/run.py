@@ -393,6 +393,15 @@ def without_secrets(record: R) -> R:
     return record.having(**changes, reason=mask(record.reason), log_tail=log_tail)
 
 
+UNDATED = {"file": "file of ", "import": "imported "}
+"""What the time of a run is, where neither its text nor its user says when it was measured."""
+
+
+def when_text(created: str, dated_by: object = None) -> str:
+    """Return when a run was made; of an undated text, only the time of its file is known."""
+    return UNDATED.get(str(dated_by), "") + created[:16].replace("T", " ")
+
+
 def gpu_number(record: AnyRecord) -> int:
     """Return the NVML index of the GPU a run was on; 0 if unknown."""
     seen = record.facts.get("gpu_index") if isinstance(record, RunRecord) else None

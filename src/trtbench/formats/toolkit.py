@@ -20,7 +20,7 @@ from trtbench.analysis.summary import (
 )
 from trtbench.core.codec import json_from_value
 from trtbench.core.properties import model_name
-from trtbench.core.run import Run, Scalar
+from trtbench.core.run import UNDATED, Run, Scalar
 from trtbench.core.samples import Column, LayerProfile, LayerTime
 from trtbench.core.spec import Value
 from trtbench.host.files import write_output
@@ -397,7 +397,8 @@ def run_config(run: Run) -> RunConfig:
     warmup, averages = spec.warmup.floor.seconds, spec.options.get("avg_runs", "")
     graph = record.conditions.get("cuda_graph")
     return RunConfig(
-        timestamp_iso=_text(record.facts.get("measured_at")) or record.created,
+        timestamp_iso=_text(record.facts.get("measured_at"))
+        or (None if record.facts.get("created_from") in UNDATED else record.created),
         batch=record.known_items,
         iterations=spec.stop.iterations,
         warmup=None if warmup is None else warmup * 1e3,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trtbench.analysis.inspection import Inspection, InspectionTable
 from trtbench.analysis.summary import reported_headline
-from trtbench.core.run import FailedRun, RunRecord, Scalar
+from trtbench.core.run import FailedRun, RunRecord, Scalar, when_text
 from trtbench.core.spec import NO_TENSORS
 from trtbench.core.units import text_from_rate, text_from_seconds, text_from_shape
 from trtbench.report import document as doc
@@ -52,7 +52,7 @@ def document_from_entries(entries: Sequence[Entry]) -> doc.Document:
         doc.column(
             "id", "Run", lambda x: doc.Cell(x.id, tone="plain" if x.kind == "run" else "bad")
         ),
-        doc.column("created", "When", lambda each: each.created[:16].replace("T", " "), rank=8),
+        doc.column("created", "When", lambda x: when_text(x.created, x.dated_by), rank=8),
         doc.column("model"),
         doc.column("runtime"),
         doc.column("precision", get=lambda each: each.precision or ""),

@@ -327,6 +327,7 @@ class Entry(Value, frozen=True, kw_only=True):
     median_s: float | None = None
     items_per_s: float | None = None
     warnings: int | None = None
+    dated_by: str | None = None  # of an imported run, such as `log` or `file`
     tags: tuple[str, ...] = ()
 
 
@@ -347,6 +348,7 @@ def entry_from_record(record: core.AnyRecord, *, path: str, cached: Cached | Non
         host=record.environment.label,
         gpu=gpu.name if gpu else None,
         provenance=finished.provenance if finished else None,
+        dated_by=str(finished.facts.get("created_from") or "") or None if finished else None,
         warnings=sum(e.severity != "note" for e in finished.findings) if finished else None,
         tags=record.tags,
         **(msgspec.structs.asdict(cached) if cached else {}),

@@ -113,7 +113,7 @@ _INSTANT = RUNS.c.instant_s
 _NUMBER = RUNS.c.number  # counts the runs in the order of creation; clocks may be set back
 _NOT_IN_ENTRY = (_INSTANT.name, _NUMBER.name)
 
-SCHEMA = 3  # the version of these tables; an older index is rebuilt from the run directories
+SCHEMA = 4  # the version of these tables; an older index is rebuilt from the run directories
 
 
 class Index:

@@ -152,15 +152,10 @@ class Store:
                     runtime="", path=path,
                 )  # fmt: skip
             damaged[entry.id if entry else folder.name] = reason
-            files = [
-                path
-                for path in (folder / directories.RECORD, folder / directories.SAMPLES)
-                if path.exists()
-            ]
-            if entry and all(os.access(path, os.R_OK) for path in files):
-                entry = entry.having(
-                    kind=directories.DAMAGED
-                )  # else another user may be able to read it
+            files = (folder / name for name in (directories.RECORD, directories.SAMPLES))
+            # What cannot be opened, another user may be able to read.
+            if entry and all(os.access(each, os.R_OK) for each in files if each.exists()):
+                entry = entry.having(kind=directories.DAMAGED)
             marked += [entry] if entry else []
         # The order of creation is taken from the recorded times.
         found.sort(key=lambda entry: (entry.created, entry.id))

@@ -4,6 +4,7 @@ A JSON file may hold several documents and ``nan``. trtexec does not escape the 
 so profiles in its layout are read with a regular expression.
 """
 
+import contextlib
 import json
 import math
 import re
@@ -219,7 +220,7 @@ def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, 
     """Return every profile in a file, which may hold several exports."""
     text = text_from_bytes(data, where=where, expected=EXPECTED)
     if _TRTEXEC_LAYOUT.match(text):
-        tables = _table_in_json(text) or list(_tables_in_trtexec_layout(text, where))
+        tables = list(_tables_in_trtexec_layout(text, where))
     else:
         documents = documents_from_json(text, where=where, expected=EXPECTED)
         tables = [next(_layer_tables(each), (None, [])) for each in documents]
@@ -240,34 +241,13 @@ def profile_from_json(data: bytes | str, *, where: str) -> LayerProfile:
     return profiles[0]
 
 
-class _Row(msgspec.Struct):
-    """The number of iterations, or a layer; what is printed of it, in milliseconds."""
-
-    count: int | None = None
-    name: str | None = None
-    timeMs: float = math.nan
-    averageMs: float = math.nan
-    medianMs: float = math.nan
-    percentage: float = math.nan
-
-
-def _table_in_json(text: str) -> list[_LayerTable]:
-    """Return the table of a file that is plain JSON, ten times as fast; else an empty list."""
-    try:
-        rows = msgspec.json.decode(text, type=list[_Row])
-    except (msgspec.MsgspecError, UnicodeEncodeError):  # names with quotes, nan, several exports
-        return []
-    counts, records = [row.count for row in rows if row.count is not None], list[_Record]()
-    for each in rows:
-        times = each.timeMs, each.averageMs, each.medianMs, each.percentage
-        if each.name is not None:
-            records.append((each.name, dict(zip(_PRINTED, times, strict=True))))
-    cut = any(math.isnan(times["total"] + times["average"]) for _, times in records)
-    # A backslash stands in the name as it is.
-    return [] if cut or "\\" in text else [(counts[-1] if counts else None, records)]
-
-
 def _tables_in_trtexec_layout(text: str, where: str) -> Iterator[_LayerTable]:
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        rows = _STRICT.decode(text)  # three times as fast, where it is one table of plain JSON
+        table = _records_in_list(rows)
+        if len(rows) == 1 + len(table[1]) and "\\" not in text:
+            yield table
+            return
     position, is_open = after_space(text, 0), False
     count: int | None = None
     records: list[_Record] = []

@@ -704,8 +704,6 @@ _PHASES = {
 _PHASE = re.compile(rf"({'|'.join(map(re.escape, _PHASES))}) {_NUMBER} s")
 _ENGINE_LAYER = re.compile(rf"Layer\((\w{{1,80}})\): (.{{1,4000}}?), Tactic: {_ID},")
 
-_Key = tuple[str, str]
-
 
 class _Layer:
     def __init__(self, runner: str) -> None:
@@ -714,7 +712,7 @@ class _Layer:
         self.tried = 0
         self.timed_ms = 0.0
         self.spent_s: float | None = None
-        self.tactics: dict[_Key, tuple[str | None, float]] = {}
+        self.tactics: dict[tuple[str, str], tuple[str | None, float]] = {}
 
 
 class TraceCollector:
@@ -742,8 +740,13 @@ class TraceCollector:
             if self.current is not None and match is not None and time_ms is not None:
                 self.current.tried += 1
                 self.current.timed_ms += time_ms
-                name = match[1] or self.names.get(match[2])
-                self._add_tactic(self.current, (self.runner, match[2]), name, time_ms)
+                key, name = (self.runner, match[2]), match[1] or self.names.get(match[2])
+                known = self.current.tactics.get(key)
+                if (known is None and self.kept < MOST_TACTICS) or (known and time_ms < known[1]):
+                    # Names repeat often; equal ones share one string.
+                    one = sys.intern(name) if name else known[0] if known else None
+                    self.current.tactics[key] = (one, time_ms)
+                    self.kept += known is None
         elif begin == "-----":
             if match := _RUNNER.match(text):
                 self.current, self.runner = self._layer(match[1], match[2]), match[2]
@@ -787,16 +790,6 @@ class TraceCollector:
         if found is None and len(self.layers) < MOST_LAYERS:
             found = self.layers[name] = _Layer(runner)
         return found
-
-    def _add_tactic(self, layer: _Layer, key: _Key, name: str | None, time_ms: float) -> None:
-        known = layer.tactics.get(key)
-        if known is None and self.kept >= MOST_TACTICS:
-            return
-        if known is None or time_ms < known[1]:
-            # Names repeat often; equal ones share one string.
-            one = sys.intern(name) if name else None
-            layer.tactics[key] = (one or (known[0] if known else None), time_ms)
-            self.kept += known is None
 
     def trace(self) -> BuildTrace | None:
         """Return the collected build; ``None`` if the log was not verbose."""

@@ -16,7 +16,7 @@ from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.plugins import optional_library
 from trtbench.core.properties import request_same_series
 from trtbench.core.results import ShortView
-from trtbench.core.run import FailedRun, RunRecord, batch_that_ran, notebook_page
+from trtbench.core.run import UNDATED, FailedRun, RunRecord, batch_that_ran, notebook_page
 from trtbench.host.machine import read_environment
 from trtbench.report.listings import document_from_entries
 from trtbench.report.renderers.terminal import text
@@ -205,8 +205,9 @@ def _group_by_series(
     groups: dict[str, tuple[history.SeriesKey, list[history.Point]]] = {}
     for entry in entries:
         record = _record(entry, store)
-        if record is None or not entry.median_s:
-            why = "no median" if record is not None else "no record"
+        undated = entry.dated_by in UNDATED
+        if record is None or undated or not entry.median_s:
+            why = "no date" if undated else "no median" if record is not None else "no record"
             left_out[why] = left_out.get(why, 0) + 1
             continue
         key = history.key_from_record(record)

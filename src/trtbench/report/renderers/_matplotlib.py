@@ -391,8 +391,8 @@ def _bars(page: Page, chart: Bars) -> float:
     axes.set_ylabel(clean_line(chart.category_title))
     _set_axis(axes, chart.value, "x")
     known = ends[np.isfinite(ends)]
-    room = 1.3 if groups[0].labels else 1.12
-    axes.set_xlim(0, (float(known.max()) if len(known) else 0.0) * room or 1.0)
+    room = 3.0 if chart.value.scale == "log" else 1.3 if groups[0].labels else 1.12
+    axes.set_xlim(chart.value.low or 0, (float(known.max()) if len(known) else 0.0) * room or 1.0)
     axes.set_xlabel(clean_line(chart.value.label))
     legend_in = 0.0
     if len(groups) > 1:

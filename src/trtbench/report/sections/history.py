@@ -8,7 +8,7 @@ from statistics import median
 
 from trtbench.analysis import history
 from trtbench.core import units
-from trtbench.core.run import Run
+from trtbench.core.run import UNDATED, Run, when_text
 from trtbench.report import document as doc
 from trtbench.report.charts import Axis, curves, line
 from trtbench.report.run_facts import summary_of, unique_stem
@@ -28,7 +28,8 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
     groups: dict[history.SeriesKey, list[history.Point]] = {}
     for run in runs:
         head, record = summary_of(run).head, run.record
-        if head and units.instant_from_text(record.created) is not None:
+        dated = record.facts.get("created_from") not in UNDATED
+        if head and dated and units.instant_from_text(record.created) is not None:
             facts, value = history.facts_from_record(record), head.typical
             point = history.Point(run=run.id, created=record.created, median_s=value, facts=facts)
             groups.setdefault(history.key_from_record(record), []).append(point)
@@ -84,9 +85,7 @@ def _series_blocks(series: history.Series, name: str) -> Iterator[doc.Block]:
         return "; ".join(found) or "nothing recorded"
 
     columns = (
-        doc.column(
-            "created", "Since", lambda x: doc.Cell(x.created, x.created[:16].replace("T", " "))
-        ),
+        doc.column("created", "Since", lambda x: doc.Cell(x.created, when_text(x.created))),
         doc.column("change", get=change_cell),
         doc.column("before", "Before", "at.before", "time"),
         doc.column("after", "After", "at.after", "time"),

@@ -6,10 +6,11 @@ from statistics import fmean
 
 from trtbench.analysis.summary import QUANTILES, ColumnSummary, doubtful_quantile
 from trtbench.core.properties import model_name, protocol_name, protocol_of, title_of_record
-from trtbench.core.run import FailedRun, Finding, Run, precision_of
+from trtbench.core.run import UNDATED, UNKNOWN, FailedRun, Finding, Run, precision_of, when_text
 from trtbench.core.units import (
     common_unit,
     counted,
+    instant_from_text,
     text_from_bytes,
     text_from_count,
     text_from_duration,
@@ -40,6 +41,9 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
     of = f" of {counted(models, 'model')}" if models > 1 else ""
     text = run_facts.with_protocols(f"{counted(len(runs), 'run')}{of}, {samples} samples.", runs)
 
+    def dated_by(run: Run) -> object:
+        return run.record.facts.get("created_from")
+
     def half_width(run: Run) -> doc.Cell:
         """Return half the interval of the median; it needs at least two launches."""
         summary = run_facts.summary_of(run)
@@ -68,10 +72,15 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
         doc.column("launches", "Launches", lambda run: run_facts.summary_of(run).launches, "right"),
         doc.column("samples", "Samples", lambda run: len(run.times), "count"),
         doc.column("size_bytes", get="record.spec.model.size_bytes"),
+        doc.column("when", "When", lambda run: when_text(run.record.created, dated_by(run))),
         doc.column("id"),
     ]
+    if any(map(dated_by, runs)):  # imported: in order of time, those without one last
+        times = {run.id: instant_from_text(run.record.created) or 0.0 for run in runs}
+        runs = sorted(runs, key=lambda run: (dated_by(run) in UNDATED, times[run.id]))
     devices = run_facts.device_names(runs)
-    if len(set(devices.values())) > 1:
+    names = set(devices.values())
+    if len(names) > 1 or (UNKNOWN in names and len(runs) > 1):  # which may be several
         columns.insert(1, doc.column("device", get=lambda run: devices[run.id]))
     caption = (
         "A p99 is shown if there are enough independent samples. "
@@ -305,7 +314,8 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
         yield "model", f"{text_from_bytes(record.spec.model.size_bytes)}, sha256 {digest}"
     if record.provenance == "imported":
         names = [path.replace("\\", "/").rsplit("/", 1)[-1] for path in record.sources]
-        yield "imported", f"from {', '.join(names)}"
+        when = when_text(record.created, record.facts.get("created_from"))
+        yield "imported", f"from {', '.join(names)} ({when})"
         for source in ("stated", "recorded", "implied", "unknown"):
             facts = {k: f.value for k, f in record.conditions.items() if f.source == source}
             words_of = (k if source == "unknown" else f"{k} {v}" for k, v in facts.items())

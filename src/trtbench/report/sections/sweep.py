@@ -296,7 +296,10 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
         bar_group(each, role, (means.get((row, each)) for row in rows[:MOST_BARS]), scale=scale)
         for each, role in reversed(kinds.items())
     )
-    axis = Axis(f"{headline_title(runs)}, mean per batch", unit, low=0)
+    drawn = [value for group in groups for value in group.values if value]
+    far = max(drawn) > 50 * min(drawn)  # else the short bars would not be seen
+    axis = Axis(f"{headline_title(runs)}, mean per batch", unit)
+    axis = axis.having(scale="log", low=min(drawn) / 3) if far else axis.having(low=0)
     chart = Bars(axis, title, tuple(rows[:MOST_BARS]), groups, stacked=False)
     first = f"The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else ""
     caption = with_protocols(first, runs) or None
