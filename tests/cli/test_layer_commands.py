@@ -1,5 +1,6 @@
 """Layers of files: ``profile``, ``diff`` and ``diff --why``, with and without the ONNX model."""
 
+import csv
 import re
 import shlex
 from pathlib import Path
@@ -57,6 +58,15 @@ def test_the_slowest_layers_are_drawn_and_the_tail_is_told(say: Say) -> None:
     )
     assert re.search(r"[\d.]+ .?s in these samples; at least .+ \(95 %\), no upper end", p99)
     assert re.search(r"std [\d.]+ %, p99 [\d.]+ % of the mean host time", jitter)
+    record = Path("run/run.json")  # as telemetry records it
+    record.write_text(
+        record.read_text().replace('"facts": {', '"facts": {"energy_above_idle_j": 2.5,')
+    )
+    told, table = say("profile", "run").out, say("profile", "run", "--csv").out.splitlines()
+    assert "Energy*" in told
+    assert "2.5e+03 mJ per batch above idle" in told
+    each = [float(row["energy_j"] or 0) for row in csv.DictReader(table)]
+    assert sum(each) == pytest.approx(2.5)
     drawn = say("profile", "run", "--draw", "bars.png", "--top", "1", "--expect", "tail>=1%")
     assert (drawn.status, Path("bars.png").read_bytes()[:4]) == (0, b"\x89PNG"), drawn.err
     assert say("runs", "rm", "last", "--yes").status == 0

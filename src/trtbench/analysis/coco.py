@@ -25,7 +25,6 @@ SIZES = {"": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2),
          "large": (96.0**2, 1e10)}  # fmt: skip
 """Areas in pixels of the image, both ends included; the empty name means all sizes."""
 MAX_DETECTIONS = 100  # per image and class
-RECALL_AT = (1, 10, 100)
 
 
 class Letterbox(Value, frozen=True, kw_only=True):
@@ -158,7 +157,6 @@ class BoxMatches:
 
     scores: Floats
     classes: Ints
-    ranks: Ints  # of each detection among those of its image and class, from 0
     hits: Bools  # [sizes, thresholds, detections]
     ignored: Bools
     truths: Ints
@@ -172,7 +170,7 @@ class ClassScores:
     number: int
     truths: float
     precision: Floats  # [thresholds, recalls]
-    recall: dict[int, Floats]  # by detections per image: [thresholds]
+    recall: Floats  # [thresholds]
 
 
 def boxes_from_corners(
@@ -211,7 +209,7 @@ def match_boxes(found: Objects, truth: Objects) -> BoxMatches:
     starts = np.searchsorted(classes[by_class], classes[by_class], side="left")
     ranks = np.empty(len(classes), np.int64)
     ranks[by_class] = np.arange(len(classes)) - starts
-    order, ranks = order[ranks < MAX_DETECTIONS], ranks[ranks < MAX_DETECTIONS]
+    order = order[ranks < MAX_DETECTIONS]
     classes = found.classes[order]
     similar = overlaps(found, truth)[order]
     similar[classes[:, None] != truth.classes[None]] = -1.0
@@ -220,7 +218,6 @@ def match_boxes(found: Objects, truth: Objects) -> BoxMatches:
     return BoxMatches(
         scores=found.scores[order],
         classes=classes,
-        ranks=ranks,
         hits=hits,
         ignored=passed | (~hits & _outside_sizes(found.areas[order])[:, None, :]),
         truths=truth.classes,
@@ -245,7 +242,6 @@ class BoxTally:
         image = np.repeat(np.arange(self.images), [len(each.scores) for each in matches])
         order = np.lexsort((-scores, classes))
         self._image = image[order]
-        self._ranks = np.concatenate([each.ranks for each in matches])[order]
         self._hits = np.concatenate([each.hits for each in matches], axis=2)[..., order]
         self._ignored = np.concatenate([each.ignored for each in matches], axis=2)[..., order]
         self._sorted = classes[order]
@@ -257,9 +253,7 @@ class BoxTally:
     def detections(self) -> int:
         return len(self._sorted)
 
-    def by_class(
-        self, *, size: str = "", weights: AnyArray | None = None, at: Sequence[int] = RECALL_AT
-    ) -> list[ClassScores]:
+    def by_class(self, *, size: str = "", weights: AnyArray | None = None) -> list[ClassScores]:
         """Score every class that has objects of a size, with a weight per image."""
         view = list(SIZES).index(size)
         counts = np.ones(self.images) if weights is None else np.asarray(weights, np.float64)
@@ -273,8 +267,6 @@ class BoxTally:
             weight = counts[self._image[part]]
             hits, ignored = self._hits[view][:, part], self._ignored[view][:, part]
             right, wrong = weight * (hits & ~ignored), weight * (~hits & ~ignored)
-            within = {most: self._ranks[part] < most for most in at}
-            recall = {most: right[:, in_].sum(axis=1) / truths for most, in_ in within.items()}
             # Precision at 101 recalls; the best detections come first.
             good, bad = np.cumsum(right, axis=1), np.cumsum(wrong, axis=1)
             reached = good / (good + bad + np.spacing(1))
@@ -286,24 +278,21 @@ class BoxTally:
                 places = np.searchsorted(own_recall, RECALLS, side="left")
                 inside = places < len(highest)
                 precision[level, inside] = highest[places[inside]]
+            recall = right.sum(axis=1) / truths
             found.append(
                 ClassScores(number=int(number), truths=truths, precision=precision, recall=recall)
             )
         return found
 
     def summary(self) -> dict[str, float]:
-        """Compute COCO's twelve numbers, without those of sizes that no object has."""
-        values: dict[str, float] = {}
-        for size in SIZES:
-            classes = self.by_class(size=size)
-            if not classes:
-                continue
-            end = f"_{size}" if size else ""
-            values |= {f"{name}{end}": value for name, value in mean_precisions(classes).items()
-                       if not size or name == "mAP"}  # fmt: skip
-            for most in RECALL_AT if not size else (MAX_DETECTIONS,):
-                recall = float(np.mean([each.recall[most] for each in classes]))
-                values[f"AR{most}" if not size else f"AR{end}"] = recall
+        """Compute COCO's average precisions and AR, without those of sizes that no object has."""
+        by_size = {size: classes for size in SIZES if (classes := self.by_class(size=size))}
+        if not by_size:
+            return {}
+        values = mean_precisions(by_size[""])
+        for size in (size for size in by_size if size):
+            values[f"mAP_{size}"] = mean_precisions(by_size[size])["mAP"]
+        values["AR"] = float(np.mean([each.recall for each in by_size[""]]))
         return values
 
 
@@ -369,7 +358,6 @@ def match_people(found: People, truth: People, sigmas: Sequence[float]) -> BoxMa
     return BoxMatches(
         scores=found.scores[order],
         classes=np.zeros(len(order), np.int64),
-        ranks=np.arange(len(order)),
         hits=hits,
         ignored=passed,
         truths=np.zeros(len(truth.ignored), np.int64),
@@ -381,7 +369,7 @@ def average_precision(
     matches: Sequence[BoxMatches], weights: AnyArray | None = None
 ) -> dict[str, float]:
     """Compute AP, AP50, AP75 and AR over images, with a weight per image."""
-    people = BoxTally(matches).by_class(weights=weights, at=(MAX_PEOPLE,))
+    people = BoxTally(matches).by_class(weights=weights)
     values = {name.removeprefix("m"): each for name, each in mean_precisions(people).items()}
-    recall = float(people[0].recall[MAX_PEOPLE].mean()) if people else float("nan")
+    recall = float(people[0].recall.mean()) if people else float("nan")
     return {**values, "AR": recall}

@@ -32,7 +32,7 @@ class Inspection(ShortView, Value, frozen=True, kw_only=True):
     outputs: tuple[TensorSpec, ...] = ()
     summary: InspectionTable | None = None
     layers: InspectionTable | None = None
-    options: dict[str, str] = {}  # of a build, as its log prints them
+    options: InspectionTable | None = None  # of a build, as its log prints them
     notes: tuple[str, ...] = ()
 
 

@@ -268,8 +268,13 @@ MEMORY_BOUND_KINDS = (
 )  # fmt: skip
 
 
-def with_rates(table: LayerTable, peak: GpuPeak | None) -> LayerTable:
-    """Return the table with achieved rates, and roofline shares where the GPU is known."""
+def with_rates(
+    table: LayerTable, peak: GpuPeak | None, *, energy_j: float | None = None
+) -> LayerTable:
+    """Return the table with achieved rates, and roofline shares where the GPU is known.
+
+    ``energy_j`` is that of an inference above idle, which layers share by their times.
+    """
     layers = list(table.layers)
     for place, layer in enumerate(table.layers):
         if not layer.time_s:
@@ -289,5 +294,6 @@ def with_rates(table: LayerTable, peak: GpuPeak | None) -> LayerTable:
             bytes_per_s=traffic / seconds if traffic is not None else None,
             roofline=shortest_s / seconds if bound else None,
             bound=bound,
+            energy_j=layer.share * energy_j if layer.share is not None and energy_j else None,
         )
     return table.having(layers=tuple(layers), gpu=peak.name if peak else None)

@@ -509,7 +509,8 @@ LAYER_COLUMNS = (
     "index", "name", "kind", "role", "precision", "precision_in", "precision_out",
     "precision_basis", "precision_asked", "shape_in", "shape_out", "average_s", "median_s",
     "min_s", "max_s", "share", "flops", "traffic_bytes", "flops_per_s", "bytes_per_s",
-    "roofline_share", "bound", "weights", "stream", "region", "tactic", "operators", "onnx_nodes",
+    "roofline_share", "bound", "energy_j", "weights", "stream", "region", "tactic", "operators",
+    "onnx_nodes",
 )  # fmt: skip
 """Columns of the exported table of layers: fields of a layer, some under a longer name."""
 

@@ -56,6 +56,7 @@ class Layer(Value, frozen=True, kw_only=True):
     traffic_bytes: int | None = None
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
+    energy_j: float | None = None  # estimate: its share of the time, of the energy above idle
     roofline: float | None = None  # achieved share of the GPU's roofline, 0 to 1
     bound: Bound | None = None
     region: str | None = None  # Myelin's region, where the layer is one kernel of it
@@ -365,6 +366,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     jitter: float | None = None  # standard deviation over mean of GPU time
     tail: float | None = None  # p99 over mean of GPU time, in these samples or as printed
     profiled_gpu_s: float | None = None
+    energy_j: float | None = None  # per inference, above the idle power
     sm_clock_hz: float | None = None  # mean while measuring, else the locked clock
     gpu: str | None = None
     sm_count: int | None = None
@@ -409,6 +411,7 @@ def facts_from_run(run: Run) -> EngineFacts:
     p99, mean, std = printed.get("p99"), printed.get("mean", 0.0), None
     if spread is not None and len(spread) > 1:
         p99, mean, std = map(float, (np.percentile(spread, 99), spread.mean(), spread.std()))
+    used = record.facts.get("energy_above_idle_j")
     walls = [launch.wall_s or 0.0 for launch in record.launches]
     rate = len(run.times) / sum(walls) if walls and all(walls) and len(run.times) else None
     medians: dict[str, float | None] = {"queries_per_s": reported_rate(record) or rate}
@@ -423,6 +426,7 @@ def facts_from_run(run: Run) -> EngineFacts:
         jitter=std / mean if mean and std is not None else None,
         tail=p99 / mean if p99 is not None and mean else None,
         profiled_gpu_s=median(profiled) if profiled else None,
+        energy_j=used if isinstance(used, float) and used > 0 else None,
         sm_clock_hz=fmean(clocks) if clocks else locked,
         gpu=gpu.name if gpu else None,
         sm_count=gpu.sm_count if gpu else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from trtbench.analysis.inspection import Inspection, InspectionTable
+from trtbench.analysis.inspection import Inspection
 from trtbench.analysis.summary import reported_headline
 from trtbench.core.run import FailedRun, RunRecord, Scalar, when_text
 from trtbench.core.spec import NO_TENSORS
@@ -188,15 +188,14 @@ def document_from_inspection(found: Inspection, *, most: int | None = 0) -> doc.
             return shortened(value, length=KERNEL_LENGTH)
         return value_text(name, value)
 
-    pairs = tuple(pair for pair in found.options.items() if pair[1] not in NOT_SET)
-    options = InspectionTable(columns=("build option", "value"), rows=pairs)
-    parts = {"summary": found.summary, "options": options, "layers": found.layers}
+    parts = {"summary": found.summary, "options": found.options, "layers": found.layers}
     for name, part in parts.items():
         rows = part.rows[: most if name == "layers" else None] if part else ()
+        rows = tuple(row for row in rows if name != "options" or row[1] not in NOT_SET)
         if part and rows:
             columns = doc.plain_columns(part.columns, rows, text, title_of_key)
             cut = f"{len(rows)} of {len(part.rows)}; --layers shows all"
-            caption = cut if len(rows) < len(part.rows) else None
+            caption = cut if len(rows) < len(part.rows) and name == "layers" else None
             blocks.append(doc.table(name, rows, columns, caption=caption))
     blocks += [doc.Text(note, "unclear") for note in found.notes]
     return doc.document_from_blocks("file", blocks)

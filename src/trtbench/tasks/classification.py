@@ -190,8 +190,7 @@ class LabelledArrays(DataSource):
                 if labels.endswith(".npy"):
                     found = array_files.read_npy(Path(labels))
                 else:
-                    lines = read_text(Path(labels), most=MAX_BYTES).split()
-                    found = np.array([int(line) for line in lines], np.int64)
+                    found = np.array(read_text(Path(labels), most=MAX_BYTES).split(), np.int64)
             except array_files.DAMAGE as problem:
                 raise InputError(f"{labels} has no labels", facts={"reason": problem}) from None
         count = next(iter(counts.values()))
@@ -387,7 +386,7 @@ def judge(
 
 
 def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _Tally:
-    ranks, best, confidence, classes = [], [], [], 0
+    parts, classes = [], 0
     for start, arrays in model.chunks:
         scores = arrays["scores"].astype(np.float64)
         classes = scores.shape[1]
@@ -400,15 +399,11 @@ def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _
         highest = scores.max(axis=1)
         if not are_probabilities(scores):
             highest = 1.0 / np.exp(scores - highest[:, None]).sum(axis=1)
-        ranks.append(np.where(lost, classes + 1, rank_of_label(scores, own)))
-        best.append(np.where(lost, NO_CLASS, scores.argmax(axis=1)))
-        confidence.append(np.where(lost, 0.0, highest))
-    return _Tally(
-        ranks=np.concatenate(ranks),
-        best=np.concatenate(best),
-        confidence=np.concatenate(confidence),
-        classes=classes,
-    )
+        ranks = np.where(lost, classes + 1, rank_of_label(scores, own))
+        best = np.where(lost, NO_CLASS, scores.argmax(axis=1))
+        parts.append((ranks, best, np.where(lost, 0.0, highest)))
+    ranks, best, confidence = map(np.concatenate, zip(*parts, strict=True))
+    return _Tally(ranks=ranks, best=best, confidence=confidence, classes=classes)
 
 
 def _class_table(

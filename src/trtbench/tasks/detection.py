@@ -632,12 +632,10 @@ def judge(
     most = _boxes.RESAMPLES
     affordable = MOST_RESAMPLED / max(1, *(tally.detections for tally in tallies))
     resamples = int(np.clip(affordable, most // 4, most)) * (not source.scores_only)
-    wanted = ("mAP", "mAP50", "mAP75", *(f"mAP_{size}" for size in coco.SIZES if size), "AR100")
     scores = []
     for tally, other in zip(tallies, alike, strict=True):
-        values = tally.summary()
         own = _boxes.scores_with_intervals(
-            {name.replace("AR100", "AR"): values[name] for name in wanted if name in values},
+            tally.summary(),
             functools.partial(_mean_precisions, tally),
             images=len(truths),
             resamples=resamples,
@@ -659,7 +657,7 @@ def judge(
 
 
 def _mean_precisions(tally: coco.BoxTally, weights: AnyArray) -> dict[str, float]:
-    return coco.mean_precisions(tally.by_class(weights=weights, at=()))
+    return coco.mean_precisions(tally.by_class(weights=weights))
 
 
 def _similar(found: coco.Objects, reference: coco.Objects) -> AnyArray:
@@ -676,7 +674,7 @@ def _class_table(
     order = sorted(by_class, key=lambda classes: float(classes[0].precision.mean()))
     rows: tuple[tuple[Scalar, ...], ...] = tuple(
         (names[own.number], label, int(own.truths), float(own.precision.mean()),
-         float(own.precision[0].mean()), float(np.mean(own.recall[max(own.recall)])))
+         float(own.precision[0].mean()), float(own.recall.mean()))
         for classes in order
         for label, own in zip(labels, classes, strict=True)
     )  # fmt: skip

@@ -178,7 +178,8 @@ def _engine(
         raise UsageError(
             f"{gpu!r} is not a known GPU", fix="write it as nvidia-smi does: 'NVIDIA H200'"
         )
-    return EngineSource(label=label, table=with_rates(table, peak), facts=facts, run=run)
+    table = with_rates(table, peak, energy_j=facts.energy_j)
+    return EngineSource(label=label, table=table, facts=facts, run=run)
 
 
 def find_causes(a: EngineSource, b: EngineSource) -> diff.Why:

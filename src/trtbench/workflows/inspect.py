@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from importlib import util
 from pathlib import Path
 
-import msgspec
-
 from trtbench.analysis.inspection import (
     Inspection,
     InspectionTable,
@@ -72,11 +70,8 @@ def inspect(
             text = read_log(stream, where=where)
         return inspection_from_log(path, text.runs, lines=text.lines)
     if kind == "metadata":
-        try:
-            document = msgspec.json.decode(read_bytes(path), type=dict[str, object])
-        except msgspec.MsgspecError as problem:
-            raise ParseError(f"{path} is not JSON", facts={"reason": problem}) from None
-        return inspection_from_log(path, [log_from_metadata(document, where=where)])
+        kept = identity.kept_value(path, dict)
+        return inspection_from_log(path, [log_from_metadata(kept, where=where)] if kept else [])
     if kind == "layers":
         return inspection_from_graph(graph_from_json(read_bytes(path), where=where), path=where)
     if kind == "calibration":
@@ -328,9 +323,8 @@ def inspection_from_log(
             tried.append((each.name, name, own, each.tried, fastest, each.runner, each.spent_s))
         tried.sort(key=lambda row: -float(row[2] or 0))
         layers = InspectionTable(columns=columns, rows=tuple(tried))
-    section, known, options = run.section("Build Options"), Counter[str](), dict[str, str]()
-    for label, value in section.entries if section and not run.option("Load engine") else ():
-        options[label] = f"{options[label]}, {value}" if label in options else value
+    section, known = run.section("Build Options"), Counter[str]()
+    asked = section.entries if section and not run.option("Load engine") else ()
     weights = []
     for message in run.messages:
         affected = _WEIGHTS.match(message.text)
@@ -368,7 +362,7 @@ def inspection_from_log(
         outputs=run.outputs,
         summary=summary,
         layers=layers,
-        options=options,
+        options=InspectionTable(columns=("build option", "value"), rows=asked),
         notes=(*weights, *meanings),
     )
 

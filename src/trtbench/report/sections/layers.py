@@ -3,6 +3,7 @@
 For the output of ``trtbench profile`` and ``diff`` and for reports.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -77,7 +78,7 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
                 yield layers_figure(profile, id=f"per_layer_time{suffix}", title=title)
         facts = facts_from_run(run)
         peak = peak_of(facts.gpu, sm_count=facts.sm_count)
-        rated = with_rates(join_layers(run.layers, run.graph), peak)
+        rated = with_rates(join_layers(run.layers, run.graph), peak, energy_j=facts.energy_j)
         if detailed:
             yield _group_table(groups_of(rated, "kind"), by="kind", id=f"layer_kinds{suffix}")
         if profile:
@@ -205,10 +206,14 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         words = " to ".join(text_from_duration(each, unit=unit) for each in ends)
         return doc.Cell(None, MISSING if None in ends else words)
 
+    def energy(layer: Layer) -> doc.Cell:
+        joules = layer.energy_j
+        return doc.Cell(joules, MISSING if joules is None else f"{joules * 1e3:.3g} mJ")
+
     def cumulative(layer: Layer) -> float | None:
         return None if layer.share is None else so_far[layer.index]
 
-    columns = (
+    columns = [
         doc.column("index", "#", kind="right", rank=6),
         doc.column("name", "Layer", fit="shorten"),
         doc.column("kind", "Kind", rank=3, fit="shorten"),
@@ -222,13 +227,18 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         doc.column("so_far", "Cumulative", cumulative, "share", rank=4),
         doc.column("roofline_share", "% of roofline", "roofline", "share", rank=2),
         doc.column("bound", "Bound", rank=9),
-    )
+    ]
+    if any(layer.energy_j for layer in shown):
+        columns.append(doc.column("energy_j", "Energy*", energy, "right", rank=2))
     of = f" of {len(layers.layers)}" if len(layers.layers) > len(shown) else ""
     count = text_from_count(layers.count) if layers.count else "an unknown number of"
     of_all = "one inference" if layers.count == 1 else f"{count} inferences"
     total = text_from_duration(layers.total_s)
     times = f"{layers.statistic}s of {of_all}, {total} in sum" if layers.timed else "not timed"
-    return doc.table(id, shown, columns, caption=f"{len(shown)}{of} layers; {times}", unit=unit)
+    caption = f"{len(shown)}{of} layers; {times}"
+    if used := math.fsum(layer.energy_j or 0.0 for layer in layers.layers):
+        caption += f"\n* estimate: {used * 1e3:.3g} mJ per batch above idle, by share of the time"
+    return doc.table(id, shown, columns, caption=caption, unit=unit)
 
 
 def _precision_blocks(truth: PrecisionSummary) -> Iterator[doc.Block]:
