@@ -33,6 +33,7 @@ from trtbench.requests.fields import (
     RequestField,
     VerbRequest,
     fields_of,
+    former_names,
 )
 from trtbench.verbs._verb import AnyVerb, Caller, help_parts
 from trtbench.version import __version__
@@ -182,14 +183,16 @@ class VerbCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         own, rest = args[:end], args[end:]
+        former = {f"--{name}": each.flag for name, each in former_names(self.verb.request).items()}
+        own = [re.sub(r"^--[\w-]+", lambda m: former.get(m[0], m[0]), word) for word in own]
         if self.verb.joins_dims:
             own = joined_dims(own)
         if self.verb.task:
             # The flags of a task must be known before click reads the others.
             spread = [part for word in own for part in word.split("=", 1)]
             named = [b for a, b in itertools.pairwise(spread) if a == "--task"]
-            if named or self.verb.images_flag in spread:
-                ctx.meta[TASK] = named[0] if named else IMAGES_TASK
+            if named or "--data" in spread:
+                ctx.meta[TASK] = named[0] if named else _stated_task(spread)
         return super().parse_args(ctx, [*own, *rest])
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -200,8 +203,7 @@ class VerbCommand(click.Command):
         taken = {name for param in params for name in param.opts}
         added = [flag for flag in self.flags_of(task) if f"--{flag.name}" not in taken]
         ctx.meta[ADDED] = [flag.key for flag in added]
-        own = [_task_option(flag, only_given=self.verb.task == "typed") for flag in added]
-        return [*params[:-1], *own, params[-1]]  # --help stays last
+        return [*params[:-1], *map(_task_option, added), params[-1]]  # --help stays last
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in groups, those that matter most first; few options are one list."""
@@ -226,6 +228,17 @@ class VerbCommand(click.Command):
 
         flags = TASKS.load(task).FLAGS
         return [flag for flag in flags if flag.preprocessing or self.verb.task != "images"]
+
+
+def _stated_task(words: list[str]) -> str:
+    """Return the task that a model among the words states, else the one for images."""
+    from trtbench.core.spec import ModelRef
+    from trtbench.models.identity import SUFFIXES
+    from trtbench.tasks._feed import settled_task
+
+    kinds = {word: SUFFIXES.get(Path(word).suffix.lower()) for word in words}
+    models = [ModelRef(path=word, format=kind) for word, kind in kinds.items() if kind]
+    return settled_task(None, {}, models)[0] or IMAGES_TASK
 
 
 def command_from_verb(name: str, verb: AnyVerb) -> click.Command:
@@ -287,7 +300,11 @@ def request_from_flags(request: type[VerbRequest], typed: dict[str, object]) -> 
             given = given or None
         values[field.name] = given
     if any(field.name == "settings" for field in fields) and context.meta.get(ADDED):
-        values["settings"] = {name: typed.pop(name) for name in context.meta[ADDED]}
+        given = {name: typed.pop(name) for name in context.meta[ADDED]}
+        default = click.core.ParameterSource.DEFAULT  # the model may state another value
+        values["settings"] = {
+            k: v for k, v in given.items() if context.get_parameter_source(k) is not default
+        }
     return request(**values)
 
 
@@ -348,12 +365,12 @@ def _type(field: RequestField) -> object:
     return int if plain is int else float if plain is float else str
 
 
-def _task_option(flag: Flag, *, only_given: bool) -> click.Option:
-    names, default = [f"--{flag.name}", flag.key], None if only_given else flag.default
+def _task_option(flag: Flag) -> click.Option:
+    names, default = [f"--{flag.name}", flag.key], flag.default
     kinds: dict[str, type] = {"text": str, "whole": int, "number": float, "switch": bool}
     if flag.kind == "switch":
         names[0] += f"/--no-{flag.name}"
-        default = None if only_given else bool(flag.default)
+        default = bool(flag.default)
     kind = click.Choice(flag.choices) if flag.choices else kinds[flag.kind]
     return click.Option(
         names, type=kind, default=default, show_default=default is not None, help=flag.help

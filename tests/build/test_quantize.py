@@ -13,10 +13,11 @@ from onnx_cases import control_flow, lookup, one_node
 import models
 from trtbench.analysis.onnx_graph import notes_from_metadata
 from trtbench.cli import run as run_command
-from trtbench.convert.conversions import quant_spec, run_quantize, task_items
+from trtbench.convert.calibration import open_items
+from trtbench.convert.conversions import quant_spec, run_quantize
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import Sidecar
-from trtbench.core.spec import TensorSpec
+from trtbench.core.spec import ModelRef, TensorSpec
 from trtbench.data import demo_file
 from trtbench.models import onnx_model as onnx_file
 from trtbench.models.identity import read_sidecar
@@ -38,7 +39,7 @@ def test_int8_is_what_tensorrt_takes_and_close_on_held_out_items(
 ) -> None:
     output = tmp_path / "digits.int8.onnx"
     sidecar = quantize(
-        DIGITS, "int8", output=output, method=method, keep=("/8/Gemm",), calibration=calibration,
+        DIGITS, "int8", output=output, method=method, keep=("/8/Gemm",), data=calibration,
         items=48,
     )  # fmt: skip
     model = onnx.load(output)
@@ -67,7 +68,7 @@ def test_additions_of_constants_are_left_alone(tmp_path: Path) -> None:
     """TensorRT refuses a quantized constant that is no weight of a layer."""
     path = one_node(tmp_path, np.array([1.0, 2.0]), op="Add")
     with pytest.raises(InputError, match="nothing was quantized"):
-        quantize(path, "int8", method="minmax", calibration="random", items=8)
+        quantize(path, "int8", method="minmax", data="random", items=8)
 
 
 def test_random_calibration_is_stamped_everywhere(
@@ -95,7 +96,7 @@ def test_random_calibration_is_stamped_everywhere(
 def test_calibrating_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for precision in ("int8", "fp8"):
         assert run_command(["quantize", str(DIGITS), "--precision", precision, "-o", "x.onnx"]) == 2
-        assert "--calibration random" in capsys.readouterr().err
+        assert "--random" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("op", ["If", "Loop"])
@@ -107,9 +108,9 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
     calibration = "random" if precision == "int8" else None
     if OLD_RUNTIME and (op, precision) == ("Loop", "int8"):
         with pytest.raises(InputError, match="could not quantize"):
-            quantize(source, precision, calibration=calibration, items=32)
+            quantize(source, precision, data=calibration, items=32)
         return
-    sidecar = quantize(source, precision, calibration=calibration, items=32)
+    sidecar = quantize(source, precision, data=calibration, items=32, method="minmax")
     assert sidecar.changed == {"MatMul": 2}
     (diff,) = sidecar.difference
     assert diff.sqnr_db is not None
@@ -120,7 +121,7 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
 def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) -> None:
     source = lookup(tmp_path / "net.onnx", rows=5)
     calibration = "random" if precision == "int8" else None
-    sidecar = quantize(source, precision, calibration=calibration, items=32)
+    sidecar = quantize(source, precision, data=calibration, items=32)
     assert sidecar.difference[0].nonfinite == 0
     assert sidecar.unverified is None
 
@@ -187,7 +188,7 @@ def test_a_quantizer_that_writes_to_its_input_writes_to_a_copy(
     apart = {"save_as_external_data": True, "location": "m.data", "size_threshold": 0}
     onnx.save(onnx.load(DIGITS), model, **apart)
     before = [path.read_bytes() for path in (model, tmp_path / "m.data")]
-    made = quantize(model, "int8", via="modelopt", calibration=calibration, items=8)
+    made = quantize(model, "int8", via="modelopt", data=calibration, items=8)
     assert made.changed["Conv"] == 6
     assert [path.read_bytes() for path in (model, tmp_path / "m.data")] == before
 
@@ -226,5 +227,6 @@ def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:
 def read(
     folder: Path, tensor: TensorSpec, task: str, settings: dict[str, Any]
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    items, told = task_items(str(folder), [tensor], task=task, settings=settings, limit=5, seed=0)
+    model = ModelRef(path="net.onnx", format="onnx")
+    items, told = open_items(folder, [tensor], model=model, limit=5, task=task, settings=settings)
     return items.rows[tensor.name], told

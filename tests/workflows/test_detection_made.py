@@ -60,7 +60,7 @@ def test_quantized_checked_and_judged_with_one_preparation(
     assert checked["items"] == 12
     shape = {"images": (4, 3, SIZE, SIZE)}
     request = BuildRequest(
-        model="net.onnx", runtime="tensorrt", precision="int8", calibration="set/data.yaml",
+        model="net.onnx", runtime="tensorrt", precision="int8", data="set/data.yaml",
         task="detection", shapes_opt=shape, shapes_min=shape, shapes_max=shape,
     )  # fmt: skip
     ready = with_arrays(build_spec(request, config), place)

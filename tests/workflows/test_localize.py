@@ -68,7 +68,7 @@ def test_the_command_prepares_images_as_they_were_and_leaves_out_what_was_left_o
     """And does not write over the candidate."""
     model = convolutions(tmp_path / "net.onnx", layers=3, seed=0)
     squares(tmp_path / "set")
-    words = ["quantize", "net.onnx", "--precision", "int8", "--calibration", "set/images/val",
+    words = ["quantize", "net.onnx", "--precision", "int8", "--data", "set/images/val",
              "--task", "detection", "--fit", "stretch", "--items", "9", "--method", "minmax",
              "--per-tensor", "--op", "Conv", "-o", "net.int8.onnx"]  # fmt: skip
     assert run_command(words) == 0

@@ -18,10 +18,11 @@ from trtbench.accuracy.check import run_check
 from trtbench.accuracy.evaluate import attach_scores, run_evaluation
 from trtbench.analysis.pass_times import Evaluation
 from trtbench.convert.build import build_spec
-from trtbench.convert.conversions import run_quantize, task_items
+from trtbench.convert.calibration import open_items
+from trtbench.convert.conversions import run_quantize
 from trtbench.core.errors import UsageError
 from trtbench.core.run import Run
-from trtbench.core.spec import TensorSpec
+from trtbench.core.spec import ModelRef, TensorSpec
 from trtbench.host.tensorrt import CacheKey, ScaleCache
 from trtbench.measure.bench import run_bench
 from trtbench.models.identity import model_ref
@@ -97,7 +98,7 @@ def quantized(path: Path, photos: Path, *, shapes: Any = None, **settings: Any) 
     target = path.with_name(f"{path.stem}-int8.onnx")
     run_quantize(
         QuantizeRequest(
-            model=path, precision="int8", output=target, method="minmax", calibration=photos,
+            model=path, precision="int8", output=target, method="minmax", data=photos,
             task="classification", settings=settings, shapes=shapes or {},
         )
     )  # fmt: skip
@@ -138,7 +139,8 @@ def test_every_task_calibrates_and_judges_alike_and_tells_all_of_it(
 ) -> None:
     """One source prepares for both, and what it tells is complete."""
     tensor = TensorSpec(name="images", dtype="float32", shape=(4, 3, 16, 16))
-    items, told = task_items(str(photos), [tensor], task=task, settings={}, limit=40, seed=0)
+    model = ModelRef(path="net.onnx", format="onnx")
+    items, told = open_items(photos, [tensor], model=model, limit=40, task=task)
     judged = opened(task, photos)
     assert told == {"task": task, **judged.preparation}
     assert set(told) >= EVERY
@@ -171,7 +173,7 @@ def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(
     assert row.scores["top1"].count == 24
     for calibration in (None, "random"):
         asked_for = BuildRequest(
-            model=path, runtime="tensorrt", calibration=calibration, task="classification"
+            model=path, runtime="tensorrt", data=calibration, task="classification"
         )
         with pytest.raises(UsageError, match="--task needs calibration images"):
             build_spec(asked_for, config)
@@ -241,15 +243,19 @@ def test_what_was_calibrated_otherwise_is_an_error(
     light_network: Path, light_photos: Path, store: Store, config: Config
 ) -> None:
     other = quantized(light_network, light_photos, normalize="none")
-    found = evaluated(other, photos=light_photos, store=store, config=config)
+    same = evaluated(other, photos=light_photos, store=store, config=config)
+    assert same.preparation["normalize"] == "none", "as its record says"
+    assert not same.findings
+    told = {"normalize": "imagenet"}
+    found = evaluated(other, photos=light_photos, store=store, config=config, **told)
     [finding] = found.findings
     assert (finding.code, finding.severity) == ("H48", "error")
     assert finding.evidence == {"calibrated": "normalize none", "judged": "normalize imagenet"}
     assert any("H48" in note for note in found.all_notes)
     assert found.models[0].score("top1").value == 0.5, "the harm that is meant"
     request = CheckRequest(
-        reference=light_network, candidates=[other], images=light_photos, task="classification",
-        threads=1, batch=8, output=light_network.parent / "out",
+        reference=light_network, candidates=[other], data=light_photos, task="classification",
+        threads=1, batch=8, output=light_network.parent / "out", settings=told,
     )  # fmt: skip
     checked = run_check(request, store=store, config=config)
     assert any("H48" in note for note in checked.candidates[0].notes)

@@ -11,29 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.check import (
-    Candidate,
-    Checked,
-    OutputCheck,
-    OutputTally,
-    Side,
-    judge_outputs,
-    judge_rules,
-    pair_outputs,
-    rule_from_text,
-)
+from trtbench.analysis import check as checking
 from trtbench.analysis.findings.rules import items_left_out, prepared_alike
 from trtbench.convert.steps import with_engines
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import Feed, InferOutcome
 from trtbench.core.run import Finding, Scalar, may_be_same_precision
-from trtbench.core.spec import ModelFormat, ModelRef, RunSpec
+from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.arrays import Chunks, check_inputs_exist
 from trtbench.host.files import make_subfolder, write_output, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import Failures, stream
-from trtbench.measure.model_facts import precision_of_pass, preparation_of_model
+from trtbench.measure.model_facts import precision_of_pass
 from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
 from trtbench.models.identity import index_limits, model_ref
 from trtbench.report.document import Document
@@ -50,7 +40,13 @@ from trtbench.requests.run_spec import default_runtime, side_spec, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.store.store import Store, results_folder
-from trtbench.tasks._feed import items_of_pass, open_feed, task_feed
+from trtbench.tasks._feed import (
+    items_of_pass,
+    open_feed,
+    preparation_of_model,
+    task_feed,
+    task_of_data,
+)
 from trtbench.tasks.contract import DataSource, preparation_from_source
 
 REPEAT_BELOW_S = 30.0  # a faster reference runs twice by default, to find its own variation
@@ -77,7 +73,7 @@ class SideRun:
     """A model that was run, and its outputs on disk."""
 
     spec: RunSpec
-    side: Side
+    side: checking.Side
     outcome: InferOutcome
     feed: Feed
     chunks: Chunks
@@ -97,7 +93,7 @@ class SideRun:
 
 def run_check(
     request: CheckRequest, *, store: Store, config: Config, execution: Execution | None = None
-) -> Checked:
+) -> checking.Checked:
     """Run every side on the same inputs and compare each candidate with the reference."""
     execution = execution or Execution()
     names = [str(each) for each in (request.reference, *request.candidates)]
@@ -106,7 +102,7 @@ def run_check(
     return execution.executor.do(
         lambda: _check(request, names, store, config, execution),
         lambda: run_verb_remotely(
-            "check", request, Checked, config=config, execution=execution,
+            "check", request, checking.Checked, config=config, execution=execution,
             gpu=sides_need_gpu(request, names), output=Path(str(request.output)),
         ),
     )  # fmt: skip
@@ -114,13 +110,10 @@ def run_check(
 
 def _check(
     request: CheckRequest, names: Sequence[str], store: Store, config: Config, execution: Execution
-) -> Checked:
-    sides = [
-        replace(side, spec=with_input_file(side.spec, request))
-        for side in eval_sides(request, names, store=store, config=config, execution=execution)
-    ]
+) -> checking.Checked:
+    sides = eval_sides(request, names, store=store, config=config, execution=execution)
     output = Path(str(request.output))
-    feed = feed_from_request(request, [Path(side.spec.model.path) for side in sides])
+    feed = feed_from_request(request, [side.spec.model for side in sides])
     steps = Steps(execution, len(sides) + 1)
     with store.scratch() as folder:
         first = _run_side(sides[0], feed, folder / "reference", store, steps)
@@ -142,7 +135,7 @@ def _check(
                 files += _write_worst(first, other, candidate, output, number=number)
                 candidates.append(candidate)
     items = first.outcome.items
-    return Checked(
+    return checking.Checked(
         passed=not failed.found and all(each.passed for each in candidates),
         reference=first.side, candidates=tuple(candidates), items=items,
         inputs=describe_feed(request, feed, items), inputs_sha256=first.outcome.inputs_sha256,
@@ -176,20 +169,20 @@ def eval_sides(
     return [EvalSide(spec=spec, python=own, label=spec.model.name) for spec, own in engines]
 
 
-def feed_from_request(request: CheckRequest | LocalizeRequest, models: Sequence[Path]) -> Feed:
-    """Return the inputs of all sides: labelled data, images, arrays of a file, or random ones."""
-    labelled = request.data if isinstance(request, LocalizeRequest) else None
-    if (data := labelled or request.images) is not None:
-        settings: dict[str, Scalar] = {**request.settings, "data": str(data)}
-        settings |= {} if labelled else {"unlabelled": True}
-        task = request.task or IMAGES_TASK
+def feed_from_request(request: CheckRequest | LocalizeRequest, models: Sequence[ModelRef]) -> Feed:
+    """Return the inputs of all sides: images, arrays of a file, or random ones."""
+    data = request.data
+    task, settings = task_of_data(data, request.task, request.settings, models, IMAGES_TASK)
+    if task is not None:
+        settings |= {"data": str(data)}
+        settings |= {"unlabelled": True} if isinstance(request, CheckRequest) else {}
         return task_feed(task, settings, count=request.limit, seed=request.seed)
-    if request.inputs is not None:
-        return Feed(kind="arrays", count=request.limit)
+    if data not in (None, "random"):
+        given = Path(str(data)).absolute()
+        check_inputs_exist(given)
+        return Feed(kind="arrays", count=request.limit, settings={"data": str(given)})
     limits: dict[str, int] = {}  # by input: integers must be smaller than the smallest table
-    for path in models:
-        format: ModelFormat = "onnx" if path.suffix == ".onnx" else "engine"
-        own = index_limits(ModelRef(path=str(path.absolute()), format=format))
+    for own in map(index_limits, models):
         limits |= {name: min(rows, limits.get(name, rows)) for name, rows in own.items()}
     return Feed(
         kind="random", count=request.random, seed=request.seed, limits=limits,
@@ -201,19 +194,10 @@ def feed_from_request(request: CheckRequest | LocalizeRequest, models: Sequence[
 def describe_feed(request: CheckRequest | LocalizeRequest, feed: Feed, items: int) -> str:
     if feed.kind == "task":
         return f"{items} items of {feed.settings['data']}, task {feed.task}"
-    if request.inputs is not None:
-        return f"{items} items of {request.inputs}"
+    if feed.kind == "arrays":
+        return f"{items} items of {request.data}"
     between = " from {:g} to {:g}".format(*feed.bounds) if feed.bounds else ""
     return f"{items} random inputs, {feed.distribution}{between}, seed {feed.seed}"
-
-
-def with_input_file(spec: RunSpec, request: CheckRequest | LocalizeRequest) -> RunSpec:
-    """Return the spec with the request's file of inputs, if it has one."""
-    if request.inputs is None:
-        return spec
-    given = Path(request.inputs).absolute()
-    check_inputs_exist(given)
-    return spec.having(inputs=spec.inputs.having(source=str(given)))
 
 
 def _run_side(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> SideRun:
@@ -224,7 +208,7 @@ def _run_side(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Ste
         spec, feed, folder=folder, store=store, execution=replace(execution, python=side.python),
         on_progress=lambda done, text: execution.listen(Event(kind="stage", text=text, done=done)),
     )  # fmt: skip
-    ran = Side(
+    ran = checking.Side(
         model=spec.model, runtime=spec.runtime, python=outcome.python, versions=outcome.versions,
         precision=precision_of_pass(spec, outcome.conditions), seconds=time.monotonic() - began,
     )  # fmt: skip
@@ -232,8 +216,8 @@ def _run_side(side: EvalSide, feed: Feed, folder: Path, store: Store, steps: Ste
 
 
 def _check_candidate(
-    first: SideRun, other: SideRun, request: CheckRequest, floor: Sequence[OutputCheck]
-) -> Candidate:
+    first: SideRun, other: SideRun, request: CheckRequest, floor: Sequence[checking.OutputCheck]
+) -> checking.Candidate:
     name = other.side.model.name
     findings = preparation_findings(name, other.side.model, other.preparation)
     passes = [(ran.side.model.name, ran.outcome) for ran in (first, other)]
@@ -246,7 +230,7 @@ def _check_candidate(
     ours, theirs = (
         {tensor.name: tensor for tensor in ran.outcome.outputs} for ran in (first, other)
     )
-    pairs = pair_outputs(ours, theirs)
+    pairs = checking.pair_outputs(ours, theirs)
     # PyTorch has no names of outputs, so those of its sides mean nothing.
     named = not any("torch" in RUNTIMES.load(ran.side.runtime).FORMATS for ran in (first, other))
     differ = []
@@ -258,16 +242,16 @@ def _check_candidate(
     alone += [name for name in theirs if name not in pairs.values()]
     differ += [f"only one side has the output {name}" for name in alone]
     checks = _compare_outputs(first, other, request, pairs)
-    judgements = judge_rules(map(rule_from_text, request.expect), checks)
+    judgements = checking.judge_rules(map(checking.rule_from_text, request.expect), checks)
     if not request.expect:
-        judgements = judge_outputs(
+        judgements = checking.judge_outputs(
             checks,
             precisions=(first.side.precision, other.side.precision),
             random=first.feed.kind == "random",
             floor=floor,
             outputs=differ,
         )
-    return Candidate(
+    return checking.Candidate(
         side=other.side,
         checks=checks,
         unmatched=tuple(alone),
@@ -279,10 +263,12 @@ def _check_candidate(
 
 def _compare_outputs(
     first: SideRun, other: SideRun, request: CheckRequest, pairs: Mapping[str, str]
-) -> tuple[OutputCheck, ...]:
+) -> tuple[checking.OutputCheck, ...]:
     """Compare outputs chunk by chunk, so that memory does not grow with the number of inputs."""
     tallies = {
-        name: OutputTally(name, rtol=request.rtol, atol=request.atol, classes=request.classes)
+        name: checking.OutputTally(
+            name, rtol=request.rtol, atol=request.atol, classes=request.classes
+        )
         for name in pairs
     }
     for start, wanted in first.chunks:
@@ -319,7 +305,7 @@ def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Fin
 
 
 def _write_worst(
-    first: SideRun, other: SideRun, candidate: Candidate, folder: Path, *, number: int
+    first: SideRun, other: SideRun, candidate: checking.Candidate, folder: Path, *, number: int
 ) -> list[Path]:
     """Save the inputs with the largest errors, with the outputs of both models."""
     items = {worst.item: worst.name for check in candidate.checks for worst in check.worst}
@@ -349,7 +335,7 @@ def write_files(stem: Path, value: object, document: Document) -> list[Path]:
     ]
 
 
-def attach_checks(checked: Checked, store: Store) -> list[str]:
+def attach_checks(checked: checking.Checked, store: Store) -> list[str]:
     """Write each candidate's checks to every stored run of the same file; return the run ids.
 
     They are also stored by hash, for later runs. Runs in another precision are not changed.

@@ -19,7 +19,7 @@ from trtbench.host.files import make_subfolder, write_output
 from trtbench.measure.bench import Failures, stream, write_scores
 from trtbench.measure.model_facts import build_of_engine, precision_of_pass
 from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
-from trtbench.models.identity import is_unchanged, record_of_engine
+from trtbench.models.identity import is_unchanged, model_ref, record_of_engine
 from trtbench.models.onnx_model import input_specs, load_onnx, read_onnx, spec_from_value
 from trtbench.report.sections.accuracy import document_from_evaluation
 from trtbench.requests.execution import Event, Execution
@@ -30,7 +30,7 @@ from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store, results_folder
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import items_of_pass, open_feed, task_feed
+from trtbench.tasks._feed import items_of_pass, open_feed, settled_task, task_feed
 from trtbench.tasks.contract import DataSource, Predicted, Tensors, preparation_from_source
 
 EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
@@ -83,10 +83,15 @@ def _evaluate(
     config: Config,
     execution: Execution,
 ) -> Evaluation:
-    feed = task_feed(
-        request.task, request.task_settings, count=request.limit, open_batch=open_batch
-    )
-    task, sources = TASKS.load(request.task), dict[object, DataSource]()
+    files = [model_ref(path) for path in map(Path, names) if path.is_file()]
+    told = [side.spec.model for side in sides] or files
+    given = {**request.settings, "data": str(request.data)}
+    name, settings = settled_task(request.task, given, told)
+    if name is None:
+        fix = f"--task {' or --task '.join(TASKS.names())}"
+        raise UsageError("the models do not state their task", fix=fix)
+    feed = task_feed(name, settings, count=request.limit, open_batch=open_batch)
+    task, sources = TASKS.load(name), dict[object, DataSource]()
 
     def opened(tensors: Tensors, spec: RunSpec) -> DataSource:
         """Open the data once for all models with the same inputs."""
@@ -141,7 +146,7 @@ def _evaluate(
         sizes = ", ".join(f"{model.label} {model.batch}" for model in models)
         notes.append(f"batches differ, so latencies per batch do not compare: {sizes}")
     return Evaluation(
-        task=request.task, data=str(request.data), method=judgement.method, models=tuple(models),
+        task=name, data=str(request.data), method=judgement.method, models=tuple(models),
         inputs_sha256=outcomes[0].inputs_sha256, unreadable=outcomes[0].unreadable,
         preparation={
             key: value
@@ -178,14 +183,15 @@ def _run_pass(
     size, layers, parameters = size_of_model(spec.model, outcome.facts)
     # Input sizes differ between networks, so each has its own preparation.
     source = items_of_pass(opened(outcome.inputs, spec), outcome)
-    if (check_outputs := TASKS.load(request.task).check_outputs) is not None:
+    task = str(feed.task)
+    if (check_outputs := TASKS.load(task).check_outputs) is not None:
         check_outputs(source, outcome.outputs, feed.settings, spec.model.name)
     model = Evaluated(
         label=side.label, place=place, model=spec.model, runtime=spec.runtime, scores=(),
         split=split, items=outcome.items, batch=outcome.batch, load_s=outcome.load_s,
         timed=describe_times(split), size_bytes=size, layers=layers, parameters=parameters,
         versions=outcome.versions, notes=(*outcome.notes, *build_of_engine(spec.model)[0]),
-        preparation=preparation_from_source(request.task, source),
+        preparation=preparation_from_source(task, source),
         precision=precision_of_pass(spec, outcome.conditions),
     )  # fmt: skip
     latency_s = side.latency_s or (1 / split.items_per_s if split.items_per_s else None)

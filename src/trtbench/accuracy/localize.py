@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from trtbench.accuracy.check import describe_feed, feed_from_request, with_input_file, write_files
+from trtbench.accuracy.check import describe_feed, feed_from_request, write_files
 from trtbench.analysis.check import METRICS
 from trtbench.convert.cast import ASKED_FOR
 from trtbench.convert.conversions import put_in_place
@@ -31,22 +31,23 @@ def run_localize(
     """Rank groups of nodes by lost accuracy, and write a repaired model if requested."""
     execution = execution or Execution()
     output, sides = Path(str(request.output)), [Path(request.reference), Path(request.candidate)]
-    for model in sides:
-        if model_ref(model).format != "onnx":
+    models = [model_ref(model) for model in sides]
+    for model in models:
+        if model.format != "onnx":
             raise UsageError(
                 "localize compares ONNX files",
-                facts={"given": str(model)},
+                facts={"given": model.path},
                 fix="trtbench check compares outputs of any models",
             )
     if request.where and not request.data:
         condition_from_text(request.where, names=METRICS)  # raise before anything is run
-    feed, made = feed_from_request(request, sides), None
+    feed, made = feed_from_request(request, models), None
     with store.scratch() as folder:
         repaired = folder / f"{sides[1].stem}.repaired.onnx"
         run = side_spec(request, request.reference, first_choice("onnx"), config)
         spec = LocalizeSpec(
             reference=str(sides[0].absolute()), candidate=str(sides[1].absolute()),
-            run=with_input_file(run, request), feed=feed, where=request.where,
+            run=run, feed=feed, where=request.where,
             repair=str(repaired) if request.repair else None,
             max_time_s=seconds(request.max_time),
         )  # fmt: skip
@@ -93,7 +94,7 @@ def commands_for(request: LocalizeRequest, found: Localized) -> dict[str, str]:
         return {}
     before = [node for node, why in record.kept.items() if why == ASKED_FOR] if record else []
     names = list(dict.fromkeys([*before, *names]))
-    recipe = (record.recipe if record else ()) or (() if is_cast else ("--calibration", "DATA"))
+    recipe = (record.recipe if record else ()) or (() if is_cast else ("--data", "DATA"))
     reference, target = str(request.reference), f"{Path(request.candidate).stem}.repaired.onnx"
     flag = "--keep" if is_cast else "--exclude"
     own = ["quantize", reference, "-o", target, "--precision", low, *recipe]

@@ -7,6 +7,7 @@ as in the reference) are tried, and the smallest set of groups that meets a cond
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections import Counter, defaultdict
@@ -47,6 +48,7 @@ BOUNDARY_ITEMS = 32  # items to compare boundaries with: drift hardly varies bet
 RANKING_SHARE = 0.6  # share of the time for ranking groups if a repair follows
 MAX_SINGLE_TRIALS = 4  # groups with the most drift that are tried alone before bisection
 OUTPUT_METRIC = "sqnr_db"
+LABELS = ("annotations", "gt", "labels", "classes")  # settings of tasks that name labels
 PASS_THROUGH = (
     "AveragePool", "Clip", "Concat", "Dropout", "Flatten", "Gather", "Identity", "MaxPool", "Pad",
     "Relu", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
@@ -269,7 +271,7 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
     from onnx import helper
 
     reference, candidate = pair.reference, pair.candidate
-    made, tensors = casts.copied(candidate.model), {part.tensor for part in chosen}
+    made, tensors = copy.deepcopy(candidate.model), {part.tensor for part in chosen}
     replaced = {pair.matches[tensor] for tensor in tensors}
     nodes: dict[str, NodeProto] = {}  # copied or inserted, by name
     stored: set[str] = set()
@@ -309,13 +311,11 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
         for node in (reference.nodes[index] for index in part.places):
             if node.name in nodes:
                 continue
-            copy = type(node)()
-            copy.CopyFrom(node)
-            copy.input[:] = [input_name(name) if name else "" for name in node.input]
-            for body in onnx_model.subgraphs(copy):
+            own = nodes[node.name] = copy.deepcopy(node)
+            own.input[:] = [input_name(name) if name else "" for name in node.input]
+            for body in onnx_model.subgraphs(own):
                 casts.rename_reads(body, input_name)
-            copy.output[:] = [output_name(name) if name else "" for name in node.output]
-            nodes[node.name] = copy
+            own.output[:] = [output_name(name) if name else "" for name in node.output]
         if reference.types.get(part.tensor) != candidate.types.get(part.match):
             cast(part.tensor + KEPT, part.match, candidate.types[part.match])
     for node in made.graph.node:
@@ -630,7 +630,15 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     tensors = onnx_model.input_specs(pair.reference.model)
     feed, lost = spec.feed, dict[int, str]()
     is_task = feed.kind == "task"
-    source = open_feed(feed.having(count=None) if is_task else feed, tensors, spec=spec.run)
+    every, notes = feed.having(count=None) if is_task else feed, list[str]()
+    may_lack_labels = is_task and not any(feed.settings.get(name) for name in LABELS)
+    try:
+        source = open_feed(every, tensors, spec=spec.run)
+    except InputError:
+        if not may_lack_labels:
+            raise
+        plain = {**feed.settings, "unlabelled": True}
+        source = open_feed(every.having(settings=plain), tensors, spec=spec.run)
     if is_task:  # of all classes, however the items are sorted
         order = np.random.default_rng(feed.seed).permutation(len(source.names))
         source = source.part(order[: feed.count].tolist())
@@ -642,7 +650,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     if len(lost) == len(source.names):
         raise InputError("no item can be read", facts={"for example": lost.get(0, "there is none")})
     source = source.part([place for place in range(len(source.names)) if place not in lost])
-    has_answers = is_task and not feed.settings.get("unlabelled")
+    has_answers = is_task and (source.has_truth or source.labels is not None)
     half = len(source.names) // 2 if has_answers else 0
     stage("measure")
 
@@ -651,8 +659,15 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         judge = partial(TaskJudge, feed, some, folder / "judged", intervals=name == "held-out")
         return Comparison(pair, batches, folder / name, judge if has_answers else None)
 
-    held = compare(source.part(range(half)), "held-out") if half else None
-    comparison = compare(source.part(range(half, len(source.names))), "searched")
+    try:
+        held = compare(source.part(range(half)), "held-out") if half else None
+        comparison = compare(source.part(range(half, len(source.names))), "searched")
+    except InputError as problem:  # its task cannot judge these outputs
+        if not (has_answers and may_lack_labels):
+            raise
+        notes.append(f"ranked by the outputs, not by the labels: {problem.message}")
+        held, half, has_answers = None, 0, False
+        comparison = compare(source, "searched")
     # The metric that ranks groups: the first of the task, or the one the condition names.
     scores, condition = comparison.scores, None
     metric = next(iter(scores), OUTPUT_METRIC)
@@ -694,7 +709,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         misfit=_range_misfit(pair, comparison.batches),
         stand_in=any(kind in casts.LOW for kind in pair.candidate.types.values()),
         unmatched=tuple(graph.nodes[graph.producers[name]].name for name in unmatched),
-        notes=(*source.notes, *lost.values()),
+        notes=(*source.notes, *notes, *lost.values()),
     )  # fmt: skip
     trials.ends = began + spec.max_time_s
     if condition is not None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from trtbench.analysis.inspection import parameter_count
-from trtbench.analysis.onnx_graph import PREPARATION, text_from_preparation
+from trtbench.analysis.onnx_graph import PREPARATION, notes_from_metadata, text_from_preparation
 from trtbench.convert import conversions
 from trtbench.convert.builders import BUILDERS
-from trtbench.convert.calibration import item_limit
+from trtbench.convert.calibration import item_limit, open_items
 from trtbench.core import errors
 from trtbench.core.codec import json_from_value
 from trtbench.core.jobs import BuildJob, BuildOutcome, JobEnd
@@ -29,10 +29,9 @@ from trtbench.host.locks import hold
 from trtbench.host.tensorrt import preparation_of_scales
 from trtbench.host.workers import check_interpreter
 from trtbench.measure import bench
-from trtbench.measure.model_facts import preparation_of_onnx, random_data_notes_of_onnx
 from trtbench.measure.remote import run_verb_remotely
+from trtbench.models import identity
 from trtbench.models import inputs as model_inputs
-from trtbench.models.identity import model_ref, raise_if_changed, sha256_of
 from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
 from trtbench.models.onnx_outline import sides_of
 from trtbench.requests.execution import Execution
@@ -41,6 +40,7 @@ from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import Config
 from trtbench.runtimes._session import check_batch_possible, with_batch
 from trtbench.store.directory import now
+from trtbench.tasks._feed import preparation_of_model, task_of_data
 from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.version import plan_from_file
 
@@ -84,7 +84,7 @@ def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
 
 def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     """Return the spec of a build; the default timing cache is next to the engine."""
-    reference = model_ref(Path(request.model))
+    reference = identity.model_ref(Path(request.model))
     model = Path(reference.path)
     name = request.runtime or default_builder(config, request.options)
     module = BUILDERS.load(name)
@@ -107,8 +107,8 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     fixed = {n: _span((tuple(dims),) * 3) for n, dims in request.shapes.items()}
     spans = {**fixed, **profiles_from_input_shapes(request.input_shapes, model), **first}
     assumed, note = _assumed_spans(model, spans, batch=request.batch)
-    calibration, cache = _absolute(request.calibration), _absolute(request.calibration_cache)
-    conversions.refuse_without_task(calibration, request.task)
+    calibration, cache = _absolute(request.data), _absolute(request.calibration_cache)
+    task, own = task_of_data(calibration, request.task, request.settings, [reference])
     scales = Path(cache) if cache is not None and calibration is None else None
     timing = _absolute(request.timing_cache)
     if timing is None and module.TIMING_CACHE:
@@ -128,7 +128,8 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         "prepared": preparation_of_scales(scales, reference) if scales else {},
         "plugins": tuple(str(Path(path).absolute()) for path in request.plugins),
         "targets": words_from_text(request.target or ()),
-        "task_settings": dict(request.settings),
+        "task": task,
+        "task_settings": own,
         "options": {**config.options_for(name), **request.options},
     }
     return BuildSpec(**{k: v for k, v in given.items() if v is not None} | settled)
@@ -247,7 +248,7 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
         scratch_directory(engine.parent) as folder,
         hold(device, what=what, wait=execution.wait),
     ):
-        raise_if_changed(spec.model)
+        identity.raise_if_changed(spec.model)
         spec, cache = with_arrays(spec, folder), folder / "timing.cache"
         inner = spec.having(output=str(folder / engine.name))
         if spec.timing_cache is not None:
@@ -287,9 +288,9 @@ def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
         each.having(shape=spec.shapes[each.name].opt) if each.name in spec.shapes else each
         for each in input_specs(load_onnx(Path(spec.model.path), weights=False))
     ]
-    items, prepared = conversions.task_items(
-        str(spec.calibration), inputs, task=spec.task, settings=spec.task_settings,
-        limit=item_limit(spec), seed=0,
+    items, prepared = open_items(
+        spec.calibration, inputs, model=spec.model, limit=item_limit(spec), task=spec.task,
+        settings=spec.task_settings,
     )  # fmt: skip
     arrays = folder / "calibration-images.npz"
     np.savez(arrays, **items.rows)  # type: ignore[arg-type]
@@ -310,6 +311,7 @@ def _artefact(
     with contextlib.suppress(errors.ParseError):
         plan = plan_from_file(made, where=engine.name).version
     facts: dict[str, Scalar] = dict(outcome.facts)
+    outline = identity.known_outline(spec.model)
     if (name := outcome.files.get(GRAPH)) is not None:  # the number of layers and parameters
         with contextlib.suppress(errors.ParseError):
             graph = graph_from_json((folder / name).read_bytes(), where=name)
@@ -320,13 +322,13 @@ def _artefact(
     if facts.get("parameters") is None:
         with contextlib.suppress(errors.InputError, errors.UnavailableError):
             facts |= {"parameters": count_parameters(model), "parameters_from": "ONNX file"}
-    if prepared := spec.prepared or preparation_of_onnx(model):
+    if prepared := spec.prepared or preparation_of_model(spec.model):
         facts[PREPARATION] = text_from_preparation(prepared)
     return Artefact(
         path=str(engine),
         filename=engine.name,
         size_bytes=made.stat().st_size,
-        sha256=sha256_of(made),
+        sha256=identity.sha256_of(made),
         created=now(),
         spec=spec.having(
             calibration_arrays=None,
@@ -343,7 +345,7 @@ def _artefact(
         conditions=without_tf32(outcome.conditions, os.environ),
         facts=facts,
         files=tuple(engine.name + ending for ending in outcome.files),
-        notes=(*outcome.notes, *random_data_notes_of_onnx(model)),
+        notes=(*outcome.notes, *notes_from_metadata(outline.metadata if outline else {})),
         findings=outcome.findings,
     )
 
@@ -386,7 +388,7 @@ def _build_elsewhere(request: BuildRequest, config: Config, execution: Execution
     first = min(BUILDERS.loaded(), key=lambda each: (each[1].CHOSEN, each[0]))[0]
     runtime = request.runtime or first
     builder, spec = BUILDERS.load(runtime), BuildSpec(
-        model=model_ref(Path(request.model)), output=str(engine), runtime=runtime,
+        model=identity.model_ref(Path(request.model)), output=str(engine), runtime=runtime,
         extra_args=tuple(request.extra_args),
     )  # fmt: skip
     if request.timing_cache is not None and not Path(request.timing_cache).is_file():

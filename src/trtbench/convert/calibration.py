@@ -11,19 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
+from trtbench.analysis.onnx_graph import RANDOM as RANDOM
 from trtbench.core.errors import InputError, UsageError
-from trtbench.core.results import CalibrationRef
+from trtbench.core.results import CalibrationRef, Feed
 from trtbench.core.run import Scalar
 from trtbench.core.samples import Array
-from trtbench.core.spec import BuildSpec, TensorSpec
-from trtbench.host.arrays import read_arrays
+from trtbench.core.spec import BuildSpec, ModelRef, RunSpec, TensorSpec
 from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import index_limits
 from trtbench.models.onnx_outline import sides_of
+from trtbench.tasks import TASKS
+from trtbench.tasks._feed import given_items, open_feed
+from trtbench.tasks.contract import calibration_settings, preparation_from_source
 
 FeedArrays = dict[str, Array]
 
-RANDOM = "random"
 ITEMS = 256
 """More calibration data hardly changes the scales, and every item costs a run of the network."""
 HELD_OUT_SEED = 1_000_003
@@ -68,25 +70,8 @@ def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: in
     return fixed
 
 
-def given_items(
-    inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
-) -> list[TensorSpec]:
-    """Return inputs with the shapes given for one item; batches and other inputs are kept."""
-    given = [
-        each.having(
-            shape=shapes[each.name]
-            if model_inputs.batch_place(each)
-            else (each.shape[0], *shapes[each.name][1:])
-        )
-        if each.name in shapes and each.shape
-        else each
-        for each in inputs
-    ]
-    return list(model_inputs.with_same_dims(inputs, given))
-
-
 def resolved_items(
-    inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], *, model: Path | str
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[int]], *, model: Path | str
 ) -> tuple[tuple[TensorSpec, ...], str | None]:
     """Return inputs with all dimensions but the batch, and a note on those that are assumed."""
     model_inputs.refuse_other_than_tensors(inputs)
@@ -96,54 +81,56 @@ def resolved_items(
     return settled, model_inputs.assumption(given, settled)
 
 
-def random_items(
+def open_items(
+    data: object,
     inputs: Sequence[TensorSpec],
     *,
-    count: int,
-    seed: int,
-    shapes: dict[str, tuple[int, ...]],
-    model: Path | str,
-    limits: Mapping[str, int] | None = None,
-) -> Items:
-    """Return seeded random items; dynamic dimensions that were not given are assumed."""
-    settled, _ = resolved_items(inputs, shapes, model=model)
-    settled = tuple(
-        each.having(shape=(count, *each.shape[1:])) if model_inputs.has_rows(was, inputs) else each
-        for was, each in zip(inputs, settled, strict=True)
-    )
-    try:
-        arrays = dict(model_inputs.random_inputs(settled, seed=seed, limits=limits))
-    except (ValueError, TypeError) as problem:
-        raise InputError(
-            f"random values cannot be generated: {problem}",
-            fix="give an .npz with an array for every input",
-        ) from None
-    return _divided(arrays, inputs)
+    model: ModelRef,
+    limit: int,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    seed: int = 0,
+) -> tuple[Items, dict[str, Scalar]]:
+    """Return items of data, at most as many as the limit, and how their task prepared them.
 
-
-def _divided(arrays: FeedArrays, inputs: Sequence[TensorSpec]) -> Items:
-    names = {each.name for each in inputs if model_inputs.has_rows(each, inputs)}
-    return Items(
-        rows={name: array for name, array in arrays.items() if name in names},
-        constant={name: array for name, array in arrays.items() if name not in names},
-    )
-
-
-def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
-    """Read items from an ``.npz`` or ``.npy``, checked against the inputs."""
-    opened = [
-        each.having(shape=(None, *each.shape[1:])) if model_inputs.has_rows(each, inputs) else each
-        for each in inputs
-    ]
-    items = _divided(dict(read_arrays(source, opened)), inputs)
-    lengths = {name: len(array) for name, array in items.rows.items()}
-    if len(set(lengths.values())) > 1 or not all(lengths.values()):
-        raise InputError(
-            "the arrays do not have the same number of items",
-            facts={name: f"{length} items" for name, length in lengths.items()},
-            fix="give the same number of items for every input",
-        )
-    return items
+    Those of a task are in random order, which mixes classes; without data they are random.
+    """
+    drawn = data in (None, RANDOM)
+    given: dict[str, Scalar] = {**(settings or {}), "data": str(data)}
+    feed = Feed(kind="random" if drawn else "arrays", count=limit, seed=seed, settings=given)
+    if task is not None:
+        known = calibration_settings(TASKS.load(task).FLAGS, {**given, "unlabelled": True})
+        feed = Feed(kind="task", task=task, settings=known)
+    elif drawn:
+        feed = feed.having(limits=dict(index_limits(model, inputs)))
+    run = RunSpec(model=model, runtime="", shapes=dict(shapes or {}))
+    source = open_feed(feed, inputs, spec=run)
+    order = np.arange(len(source.names))
+    if task is not None:
+        order = np.random.default_rng(seed).permutation(order)
+    prepared = [source.prepare(source.load(int(index))) for index in order[:limit]]
+    if not prepared:
+        fix = "give a folder of images, or an .npz"
+        raise InputError(f"there is no calibration data in {data}", fix=fix)
+    items = Items(rows={}, constant={})
+    for tensor in inputs:
+        has_rows = model_inputs.has_rows(tensor, inputs)
+        if tensor.name not in prepared[0] or (task is not None and not has_rows):
+            raise InputError(
+                f"the task {task} has no data for the input {tensor.name!r}",
+                fix="give an .npz with an array for every input",
+            )
+        if len({np.shape(each[tensor.name]) for each in prepared}) > 1:
+            raise InputError(
+                "calibration needs images of one size, but these are prepared to several sizes",
+                fix="--fit letterbox",
+            )
+        own = [each[tensor.name] for each in prepared]
+        values = np.stack(own) if has_rows else np.asarray(own[0])
+        kept = items.rows if has_rows else items.constant
+        kept[tensor.name] = values.astype(tensor.dtype, copy=False)
+    return items, preparation_from_source(task or "", source)
 
 
 def item_limit(spec: BuildSpec) -> int:
@@ -157,13 +144,8 @@ def calibration_items(
     spec: BuildSpec, inputs: Sequence[TensorSpec], *, shapes: Mapping[str, tuple[int, ...]]
 ) -> Items:
     """Read the items of ``spec.calibration``, at most as many as the options allow."""
-    source, count = spec.calibration_arrays or str(spec.calibration), item_limit(spec)
-    if source == RANDOM:
-        limits = index_limits(spec.model, inputs)
-        return random_items(
-            inputs, count=count, seed=0, shapes=dict(shapes), model=spec.model.path, limits=limits
-        )
-    return array_items(Path(source), inputs).part(0, count)
+    source, limit = spec.calibration_arrays or spec.calibration, item_limit(spec)
+    return open_items(source, inputs, model=spec.model, limit=limit, shapes=shapes)[0]
 
 
 def save_feeds(path: Path, feeds: Sequence[FeedArrays]) -> None:

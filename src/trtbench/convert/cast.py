@@ -6,6 +6,7 @@ does not allow the type, the node stays FP32, and Cast nodes are inserted betwee
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -358,12 +359,6 @@ def drop_unused(graph: GraphProto) -> None:
     graph.input.extend(inputs)
 
 
-def copied(model: ModelProto) -> ModelProto:
-    made = type(model)()
-    made.CopyFrom(model)
-    return made
-
-
 def stand_in(model: ModelProto) -> ModelProto:
     """Return a copy in FP32 that rounds every tensor which is FP16 or BF16 in the model.
 
@@ -378,7 +373,7 @@ def stand_in(model: ModelProto) -> ModelProto:
             helper.make_node("Cast", [f"{target}_low"], [target], to=FLOAT),
         ]
 
-    made, types = copied(model), tensor_types(model)
+    made, types = copy.deepcopy(model), tensor_types(model)
     graph = made.graph
     if not any(kind in LOW for kind in types.values()):
         return made

@@ -7,11 +7,8 @@ task, as for the evaluation of the same network.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from trtbench.analysis.onnx_graph import random_calibration_note
 from trtbench.analysis.scores import TOLERANCES
@@ -27,16 +24,15 @@ from trtbench.host.files import scratch_directory, write_whole
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.measure.remote import run_verb_remotely
-from trtbench.models.identity import index_limits, kept_value, model_ref, raise_if_changed
-from trtbench.models.inputs import checked_shape, fixed_batch, has_rows, refuse_unknown_inputs
+from trtbench.models.identity import kept_value, model_ref, raise_if_changed
+from trtbench.models.inputs import fixed_batch, refuse_unknown_inputs
 from trtbench.models.onnx_model import input_specs, load_onnx, opset_of
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fields_of, words_from_flags
 from trtbench.requests.models import ExportRequest, QuantizeRequest
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
-from trtbench.tasks import TASKS
-from trtbench.tasks.contract import calibration_settings, preparation_from_source
+from trtbench.tasks._feed import given_items, task_of_data
 from trtbench.version import __version__
 
 PATIENCE_S = 2 * 3600.0  # calibrating a large network on a CPU takes a long time
@@ -66,6 +62,7 @@ VIA: Mapping[str, results.Quantizer] = {
     "fp8": "modelopt",
 }
 """The default quantizer of each precision."""
+_Opened = tuple[calibrations.Items, dict[str, Scalar]]
 HELD_OUT = 32
 COMPARED = 16  # random items for the comparison if there is no data
 
@@ -321,7 +318,7 @@ def run_quantize(
         inner = spec.having(output=str(made))
         if calibrated is not None:
             reference = calibrations.save_calibration(
-                work / "calibration.npz", calibrated, inputs, source=str(request.calibration),
+                work / "calibration.npz", calibrated, inputs, source=str(_data(spec, request)),
                 batch=calibrations.batch_of(inputs, requested=batch), preprocessing=prepared,
                 seed=request.seed,
             )  # fmt: skip
@@ -364,73 +361,67 @@ def run_quantize(
 
 def check_data(spec: results.QuantSpec, request: QuantizeRequest) -> str | None:
     """Raise an error for unusable data; returns a note on the dimensions that are assumed."""
-    calibration = request.calibration
-    refuse_without_task(calibration, request.task)
-    if spec.via == "cast" and calibration is not None:
-        raise UsageError("a cast needs no calibration", fix="--inputs for the comparison")
-    if spec.via != "cast" and calibration is None:
-        raise UsageError(
-            f"{spec.precision} needs calibration data",
-            fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
-        )
+    data = _data(spec, request)
+    task_of_data(data, request.task, request.settings, [spec.model])
+    if spec.via != "cast" and data is None:
+        fix = "--data FOLDER, --data data.npz, or --random"
+        raise UsageError(f"{spec.precision} needs calibration data", fix=fix)
     inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
     calibrations.batch_of(inputs, requested=request.batch)
-    known = {each.name: each for each in inputs}
-    refuse_unknown_inputs(request.shapes, [*known])
-    for name, given in request.shapes.items():
-        checked_shape(known[name], given)
-    if calibration != calibrations.RANDOM and (
-        request.inputs is not None or calibration is not None
-    ):
+    refuse_unknown_inputs(request.shapes, [each.name for each in inputs])
+    given_items(inputs, request.shapes)
+    if data not in (None, calibrations.RANDOM):
         return None
-    shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
-    return calibrations.resolved_items(inputs, shapes, model=spec.model.path)[1]
+    return calibrations.resolved_items(inputs, request.shapes, model=spec.model.path)[1]
+
+
+def _data(spec: results.QuantSpec, request: QuantizeRequest) -> object:
+    """Return the data of a request; ``random`` and ``None`` are random items."""
+    given = request.data or (calibrations.RANDOM if request.random else request.held_out)
+    return None if spec.via == "cast" and given == calibrations.RANDOM else given
 
 
 def _prepare(
     spec: results.QuantSpec, request: QuantizeRequest, inputs: Sequence[TensorSpec]
 ) -> tuple[calibrations.Items | None, calibrations.Items, str, dict[str, Scalar]]:
     """Return calibration items, items to compare on, their description, and the preprocessing."""
-    batch, source = calibrations.batch_of(inputs, requested=request.batch), request.calibration
+    batch, source = calibrations.batch_of(inputs, requested=request.batch), _data(spec, request)
     shapes = {name: tuple(dims) for name, dims in request.shapes.items()}
-    draw = partial(
-        calibrations.random_items, inputs, shapes=shapes, model=spec.model.path,
-        limits=index_limits(spec.model, inputs),
-    )  # fmt: skip
-    held_out, words = None, f"items of {request.inputs}"
-    if request.inputs is not None:
-        held_out = calibrations.array_items(Path(request.inputs), inputs)
-    elif source in (None, calibrations.RANDOM):
-        words = "random inputs"
-        held_out = draw(count=max(COMPARED, batch), seed=request.seed + calibrations.HELD_OUT_SEED)
-    prepared: dict[str, Scalar] = {}
-    if source is None:
-        assert held_out is not None
-        return None, held_out, words, prepared
-    limit = request.items + HELD_OUT
-    if source == calibrations.RANDOM:
-        items = draw(count=request.items, seed=request.seed)
-    elif request.task is not None:
-        items, prepared = task_items(
-            str(source), calibrations.given_items(inputs, shapes), task=request.task,
-            settings=request.settings, limit=limit, seed=request.seed,
+    count, cast = request.random or request.items, spec.via == "cast"
+
+    def opened(data: object, limit: int, *, offset: int = 0) -> _Opened:
+        task, own = task_of_data(data, request.task, request.settings, [spec.model])
+        return calibrations.open_items(
+            data, inputs, model=spec.model, limit=limit, shapes=shapes, task=task, settings=own,
+            seed=request.seed + offset,
         )  # fmt: skip
+
+    apart = source if cast else request.held_out if source is not request.held_out else None
+    if apart is not None and apart != calibrations.RANDOM:
+        held_out, words = opened(apart, count)[0], f"items of {apart}"
+    elif source in (None, calibrations.RANDOM):
+        offset = calibrations.HELD_OUT_SEED
+        held_out, words = opened(None, max(COMPARED, batch), offset=offset)[0], "random inputs"
     else:
-        items = calibrations.array_items(Path(source), inputs).part(0, limit)
+        held_out, words = None, ""
+    if cast:
+        assert held_out is not None
+        return None, held_out, words, {}
+    items, prepared = opened(source, count + (HELD_OUT if held_out is None else 0))
     if held_out is not None:
         return items, held_out, words, prepared
     # The last fifth of the items at most; a fixed batch must be filled completely.
     batch = batch if fixed_batch(inputs) else 1
-    count = min(HELD_OUT, len(items) // 5) // batch * batch or min(batch, len(items) // 2)
-    if not count:
+    held = min(HELD_OUT, len(items) // 5) // batch * batch or min(batch, len(items) // 2)
+    if not held:
         raise InputError(
             "there is too little calibration data to leave some for the comparison",
             facts={"items": len(items), "batch": batch},
-            fix="--inputs data.npz for the comparison, a smaller --batch, or more data",
+            fix="--held-out data.npz for the comparison, a smaller --batch, or more data",
         )
-    cut = len(items) - count
-    words = f"{count} items held out of the calibration data"
-    return items.part(0, min(cut, request.items)), items.part(cut, len(items)), words, prepared
+    cut = len(items) - held
+    words = f"{held} items held out of the calibration data"
+    return items.part(0, min(cut, count)), items.part(cut, len(items)), words, prepared
 
 
 def _recipe(spec: results.QuantSpec, request: QuantizeRequest) -> tuple[str, ...]:
@@ -438,70 +429,13 @@ def _recipe(spec: results.QuantSpec, request: QuantizeRequest) -> tuple[str, ...
     shapes = [f"{name}:{text_from_shape(dims)}" for name, dims in request.shapes.items()]
     if spec.via == "cast":
         return tuple(words_from_flags({"--shape": shapes, "--keep-io": spec.keep_io}))
-    names = ("calibration", "method", "percentile", "items", "seed", "operators", "via", "rest",
+    names = ("data", "random", "method", "percentile", "items", "seed", "operators", "via", "rest",
              "task")  # fmt: skip
     given: dict[str, object] = {
         field.flag: value
         for field in fields_of(QuantizeRequest)
         if field.name in names and (value := getattr(request, field.name)) != field.default
     }
-    for flag in TASKS.load(request.task).FLAGS if request.task else ():
-        value = request.settings.get(flag.key)
-        given[f"--{flag.name}"] = None if value == flag.default else value
+    given |= {f"--{key.replace('_', '-')}": value for key, value in request.settings.items()}
     given["--per-tensor"] = not spec.per_channel
     return tuple(words_from_flags({"--shape": shapes, **given}))
-
-
-def are_images(calibration: object) -> bool:
-    """Whether the data are images, in a folder or listed in a data.yaml."""
-    path = Path(str(calibration))
-    found = path.is_dir() or path.suffix.lower() in (".yaml", ".yml")
-    return found and calibration not in (None, calibrations.RANDOM)
-
-
-def refuse_without_task(calibration: object, task: str | None) -> None:
-    """Raise an error for images without a task, and for a task without images."""
-    if task is not None and calibration in (None, calibrations.RANDOM):
-        raise UsageError("--task needs calibration images", fix="--calibration FOLDER")
-    if task is None and are_images(calibration):
-        raise UsageError(
-            "calibration images need a task that prepares them, as in trtbench eval",
-            facts={"images": calibration, "tasks": ", ".join(TASKS.names())},
-            fix="--task classification",
-        )
-
-
-def task_items(
-    data: str,
-    inputs: Sequence[TensorSpec],
-    *,
-    task: str,
-    settings: Mapping[str, Scalar],
-    limit: int,
-    seed: int,
-) -> tuple[calibrations.Items, dict[str, Scalar]]:
-    """Return items of a task in random order, which mixes classes, and their preprocessing."""
-    module = TASKS.load(task)
-    known = calibration_settings(module.FLAGS, {**settings, "data": data, "unlabelled": True})
-    source = module.open_source(known, list(inputs))
-    order = np.random.default_rng(seed).permutation(len(source.names))[:limit]
-    if not len(order):
-        raise InputError(
-            f"there is no calibration data in {data}", fix="give a folder of images, or an .npz"
-        )
-    prepared = [source.prepare(source.load(int(index))) for index in order]
-    rows = {}
-    for tensor in inputs:
-        if tensor.name not in prepared[0] or not has_rows(tensor, inputs):
-            raise InputError(
-                f"the task {task} has no data for the input {tensor.name!r}",
-                fix="give an .npz with an array for every input",
-            )
-        if len({np.shape(each[tensor.name]) for each in prepared}) > 1:
-            raise InputError(
-                "calibration needs images of one size, but these are prepared to several sizes",
-                fix="--fit letterbox",
-            )
-        stacked = np.stack([each[tensor.name] for each in prepared])
-        rows[tensor.name] = stacked.astype(tensor.dtype, copy=False)
-    return calibrations.Items(rows=rows, constant={}), preparation_from_source(task, source)

@@ -243,7 +243,7 @@ def _restore_inputs(model: ModelProto, exact: Collection[str]) -> None:
 def _errors_of(
     library: str,
     method: str | None = None,
-    fix: str = "other data with --calibration, or --exclude the node it cannot handle",
+    fix: str = "other data with --data, or --exclude the node it cannot handle",
 ) -> Iterator[None]:
     """Turn any exception of a quantizer into an InputError; they share no base class."""
     try:

@@ -32,12 +32,7 @@ from trtbench.host.files import make_folder, write_whole
 from trtbench.host.machine import read_environment
 from trtbench.host.nvml import gpu_uuid
 from trtbench.measure.bench import check_runtime_available, stage_lengths
-from trtbench.models.identity import (
-    identity_of,
-    kept_value,
-    model_ref,
-    sha256_of,
-)
+from trtbench.models.identity import identity_of, kept_value, model_ref, sha256_of
 from trtbench.models.onnx_model import input_specs, load_onnx
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.models import BuildRequest, build_settings

@@ -64,7 +64,7 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
         raise InputError(
             "the model does not run on the random inputs of the comparison",
             facts=problem.facts,
-            fix="--inputs data.npz with valid inputs",
+            fix="--data data.npz with valid inputs",
         ) from None
     return outcome.having(diffs=tensor_diffs(wanted, found, rtol=spec.rtol, atol=spec.atol))
 

@@ -146,8 +146,10 @@ def _read_array(file: IO[bytes], size: int) -> AnyArray:
     return np.frombuffer(data, dtype, count).reshape(shape, order="F" if by_columns else "C")
 
 
-def check_inputs_exist(source: Path) -> None:
+def check_inputs_exist(source: Path, *, folders: bool = False) -> None:
     """Raise if the inputs file does not exist, and suggest a similar name."""
+    if source.is_dir() and folders:
+        return
     if source.is_dir():
         raise InputError(f"{source} is a folder", fix="give an .npz or .npy file of arrays")
     if source.exists():

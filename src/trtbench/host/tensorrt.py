@@ -476,7 +476,7 @@ def preparation_of_scales(path: Path, model: ModelRef) -> dict[str, Scalar]:
             f"the scales in {path.name} were made for another model",
             facts={"made for": f"sha256 {key.model[:12]}",
                    model.name: f"sha256 {model.sha256[:12]}"},
-            fix="to make new ones: --calibration DATA.npz",
+            fix="to make new ones: --data DATA.npz",
         )  # fmt: skip
     return key.prepared if key is not None else {}
 

@@ -8,21 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trtbench.analysis.onnx_graph import (
-    PREPARATION,
     RANDOM_DATA,
     cost_from_model,
-    notes_from_metadata,
-    preparation_from_text,
-    stamp_from_metadata,
 )
 from trtbench.core import run as records
-from trtbench.core.errors import InputError, StoreError, TrtbenchError, UnavailableError, writing
+from trtbench.core.errors import InputError, StoreError, TrtbenchError, writing
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.files import scratch_directory
 from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models import identity
-from trtbench.models.onnx_model import load_onnx, read_onnx
+from trtbench.models.onnx_model import read_onnx
 from trtbench.models.onnx_outline import outline_of
 from trtbench.runtimes._session import assumed_dimensions, check_random_types, resolve_shapes
 from trtbench.store.store import Store
@@ -125,31 +121,6 @@ def joined_conditions(
 
 def _is_known(fact: records.Fact) -> bool:
     return fact.value is not None and fact.source != "unknown"
-
-
-def random_data_notes_of_onnx(path: Path) -> tuple[str, ...]:
-    return notes_from_metadata(_metadata(path))
-
-
-def preparation_of_onnx(path: Path) -> dict[str, records.Scalar]:
-    """Return how the calibration images of an ONNX file were prepared; empty if unknown."""
-    return preparation_from_text(stamp_from_metadata(_metadata(path)).get(PREPARATION))
-
-
-def preparation_of_model(model: ModelRef) -> dict[str, records.Scalar]:
-    """Return how the calibration images of a model were prepared; empty if unknown."""
-    if model.format == "onnx":
-        return preparation_of_onnx(Path(model.path))
-    record = identity.record_of_engine(model)
-    return preparation_from_text(record.facts.get(PREPARATION)) if record is not None else {}
-
-
-def _metadata(path: Path) -> dict[str, str]:
-    try:
-        entries = load_onnx(path, weights=False).metadata_props
-    except (InputError, UnavailableError):
-        return {}
-    return {entry.key: entry.value for entry in entries}
 
 
 def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, records.Scalar]:

@@ -43,6 +43,7 @@ from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES, device_of
 from trtbench.store.directory import RECORD, new_id, read_record
 from trtbench.tasks import TASKS
+from trtbench.tasks._feed import settled_task
 from trtbench.tasks.contract import calibration_settings
 
 T = TypeVar("T")
@@ -327,16 +328,17 @@ def run_verb_remotely(
 
     ``take`` gets the answer and the folder of received files, before they are moved to the output.
     """
-    files = InputFiles(
-        task=getattr(request, "task", None), settings=getattr(request, "settings", None)
-    )
-    stays = {field.name for field in fields_of(ExecutorFields)}
-    arguments = files.add_request(with_settings(request, config.defaults))
     models: list[object] = []
     for field in fields_of(type(request)):
         if field.about.travels == "model":
             given = getattr(request, field.name) or ()
             models += [given] if isinstance(given, str | Path) else given
+    stated = (model_ref(path) for path in map(Path, map(str, models)) if path.is_file())
+    settings = getattr(request, "settings", None)
+    task, _ = settled_task(getattr(request, "task", None), settings or {}, stated)
+    files = InputFiles(task=task, settings=settings)
+    stays = {field.name for field in fields_of(ExecutorFields)}
+    arguments = files.add_request(with_settings(request, config.defaults))
     with temporary_folder() as folder:
         place = output.absolute().parent if output else folder
         try:

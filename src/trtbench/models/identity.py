@@ -15,7 +15,7 @@ from trtbench.core.run import known_value
 from trtbench.core.safety import check_filled, inside, read_bytes
 from trtbench.core.spec import ModelFile, ModelFormat, ModelRef, TensorSpec
 from trtbench.host.files import utf8_path
-from trtbench.models.onnx_outline import MOST_EXPANDED, external_names, outline_of
+from trtbench.models.onnx_outline import MOST_EXPANDED, ModelOutline, external_names, outline_of
 
 T = TypeVar("T")
 
@@ -305,12 +305,18 @@ def precision_of_engine(model: ModelRef) -> str | None:
     return None if value is None else str(value)
 
 
+def known_outline(model: ModelRef) -> ModelOutline | None:
+    """Return the outline of an ONNX file, or of the unchanged one an engine was built from."""
+    source = source_of(model)
+    try:
+        return outline_of(Path(source.path)) if source is not None else None
+    except InputError:  # reported when the file is loaded
+        return None
+
+
 def index_limits(model: ModelRef, tensors: Iterable[TensorSpec] | None = None) -> Mapping[str, int]:
     """Return the number of rows that integer inputs index, such as a vocabulary, by name."""
     if tensors is not None and not any(each.dtype.startswith(("int", "uint")) for each in tensors):
         return {}
-    source = source_of(model)
-    try:
-        return outline_of(Path(source.path)).index_limits if source is not None else {}
-    except InputError:  # reported when the file is loaded
-        return {}
+    outline = known_outline(model)
+    return outline.index_limits if outline else {}

@@ -100,10 +100,15 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     """Types the model computes with, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
     inputs: tuple[TensorSpec, ...] = ()
     """Inputs that a caller feeds, without weights that are listed as inputs."""
-    sides: tuple[int, int] | None = None
-    """Height and width of its images, if the exporter stored them."""
+    metadata: Mapping[str, str] = {}
     index_limits: Mapping[str, int] = {}
     """The number of rows of the table that an input indexes, such as token ids."""
+
+    @property
+    def sides(self) -> tuple[int, int] | None:
+        """Height and width of its images, if Ultralytics stored them: ``[640, 480]``."""
+        found = [int(word) for word in re.findall(r"\d{1,5}", self.metadata.get("imgsz", ""))]
+        return (found[0], found[-1]) if len(found) in (1, 2) and all(found) else None
 
 
 def external_names(data: memoryview) -> tuple[tuple[str, ...], bool]:
@@ -268,19 +273,16 @@ def _outline(model: _Message) -> ModelOutline:
               if _text(each, "domain") in ("", "ai.onnx")]  # fmt: skip
     graphs = [graph, *map(_Graph, model["functions"])]
     held = {name for each in graphs for name in each.types_used({})}
-    sides = None
-    for entry in model["metadata"]:  # as stored by Ultralytics: [640, 480]
-        if _text(entry, "key", "replace") == "imgsz":
-            found = [int(word) for word in re.findall(r"\d{1,5}", _text(entry, "value", "replace"))]
-            if len(found) in (1, 2) and all(found):
-                sides = found[0], found[-1]
     return ModelOutline(
         opset=next((each for each in reversed(opsets) if each), None),
         nodes=tuple(graph.nodes),
         carried=graph.carried(),
         held=frozenset(held if held == {"fp64"} else held - {"fp32", "fp64"}),
         inputs=graph.fed,
-        sides=sides,
+        metadata={
+            _text(entry, "key", "replace"): _text(entry, "value", "replace")
+            for entry in model["metadata"]
+        },
         index_limits=graph.index_limits(),
     )
 

@@ -87,6 +87,7 @@ class Option:
     axis: bool = False
     setting: bool = False
     unless: tuple[str, ...] = ()  # the setting is ignored if one of these fields is given
+    former: tuple[str, ...] = ()  # former spellings, still read
     trtexec: str = ""  # flags of trtexec that it stands for: `--noCudaGraph=off` is the value off
     python_help: str | None = None  # help of the Python argument, if the flag means the opposite
     travels: Travels | None = None  # what is sent to another machine, if it names a file
@@ -314,6 +315,13 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
     return _KNOWN.setdefault(request, tuple(sorted(found, key=place)))
 
 
+def former_names(kind: type[VerbRequest]) -> dict[str, RequestField]:
+    """Return the fields of a request by their former names, such as ``inputs``."""
+    return {
+        word[2:]: each for each in fields_of(kind) for word in getattr(each.about, "former", ())
+    }
+
+
 def signature_of(request: type[VerbRequest]) -> inspect.Signature:
     """Return the arguments of a request; only arguments of the command line are positional."""
     made, shown = inspect.Parameter, []
@@ -527,7 +535,22 @@ class ShapeFields(VerbRequest, group=MODEL):
     )  # fmt: skip
 
 
-class LengthFields(VerbRequest, group=MEASURING):
+class DataFields(VerbRequest, group=MODEL):
+    """What the model is run on, and the task that prepares images."""
+
+    data: File | None = option(
+        None, "Image, folder of images, .npz, .npy, data.yaml, or random.", metavar="DATA",
+        travels="data", former=("--inputs", "--images", "--calibration"), trtexec="--loadInputs",
+    )  # fmt: skip
+    task: str | None = option(
+        None, "Task that prepares images (default: as the model states); adds its flags.", kind=TASK
+    )
+    settings: Mapping[str, Scalar] = option(
+        {}, "The task's flags, with underscores: --task NAME --help lists them.", travels="settings"
+    )
+
+
+class LengthFields(DataFields, group=MEASURING):
     """How long the warm-up and the measurement take, and with which inputs."""
 
     warmup: Duration | None = option(
@@ -553,10 +576,6 @@ class LengthFields(VerbRequest, group=MEASURING):
         setting=True,
         unless=("duration",),
     )
-    inputs: File | None = option(
-        None, "Inputs from .npz or .npy, with --task an image.", metavar="FILE", travels="file",
-        trtexec="--loadInputs", group=MODEL,
-    )  # fmt: skip
     seed: int = option(0, "Seed of random inputs, orders and arrivals.", least=0, group=MODEL)
 
 
@@ -646,14 +665,6 @@ class BuildFields(VerbRequest, group=MODEL):
 
     build: Pairs = option(
         {}, "For an ONNX file on TensorRT: a flag of trtbench build, workspace=4GiB; repeatable."
-    )
-
-
-class TaskFields(VerbRequest, group=MODEL):
-    """Flags of a task."""
-
-    settings: Mapping[str, Scalar] = option(
-        {}, "The task's flags, with underscores: --task NAME --help lists them.", travels="settings"
     )
 
 

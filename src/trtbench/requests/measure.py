@@ -15,10 +15,9 @@ from trtbench.requests.fields import Argument, Duration, File, Kind, argument, o
 
 
 class RunFields(
-    fields.ShapeFields, fields.LengthFields, fields.TaskFields,
-    fields.DeviceFields, fields.QueryFields, fields.PrecisionFields, fields.BuildFields,
-    fields.OptionFields, fields.PythonFields, fields.MemoryFields, fields.TimeoutFields,
-    fields.WaitFields, group=fields.MEASURING,
+    fields.ShapeFields, fields.LengthFields, fields.DeviceFields, fields.QueryFields,
+    fields.PrecisionFields, fields.BuildFields, fields.OptionFields, fields.PythonFields,
+    fields.MemoryFields, fields.TimeoutFields, fields.WaitFields, group=fields.MEASURING,
 ):  # fmt: skip
     """Run options."""
 
@@ -41,12 +40,6 @@ class RunFields(
         axis=True,
         bare="100ms",
         group=fields.GPU,
-    )
-    task: str | None = option(
-        None,
-        "Task that prepares the image of --inputs; adds its flags (see --task NAME --help).",
-        kind=fields.TASK,
-        group=fields.MODEL,
     )
     extra_args: tuple[str, ...] = argument(
         (), "Passed on to runtimes that are programs: trtexec.", "EXTRA", rest=True, travels="as-is"
@@ -334,16 +327,11 @@ class AxisFields(fields.VerbRequest):
     duration: Values = option((), "Minimum measured time.")
 
 
-class AccuracyFields(fields.VerbRequest, group=fields.MODEL):
+class AccuracyFields(fields.DataFields, group=fields.MODEL):
     """Data for accuracy, for inputs and for INT8 calibration."""
 
     data: File | None = option(
         None, "Evaluate accuracy on this, as eval --data.", metavar="PATH", travels="data"
-    )
-    task: str | None = option(
-        None,
-        "Task of --data (default: classification); adds its flags (see --task NAME --help).",
-        kind=fields.TASK,
     )
     inputs: File | None = option(
         None, "Measure on arrays, or an image the task prepares.", metavar="FILE", travels="file"
@@ -382,7 +370,7 @@ class ResultFields(fields.TimeoutFields, group=fields.OUTPUT):
 
 
 class SweepRequest(
-    AxisFields, AccuracyFields, fields.TaskFields, fields.SourceFields, ResultFields,
+    AxisFields, AccuracyFields, fields.SourceFields, ResultFields,
     fields.MemoryFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields, kw_only=False
 ):  # fmt: skip
     """Measure every case of a matrix: models, or a TOML or YAML file that describes everything."""

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal
 
 from trtbench.core.errors import UsageError, near_miss
-from trtbench.core.words import Scalar
 from trtbench.requests.fields import (
     BUILDER,
     BUILDING,
@@ -16,8 +15,8 @@ from trtbench.requests.fields import (
     MEASURING,
     MODEL,
     PROFILES,
-    TASK,
     Argument,
+    DataFields,
     DeviceFields,
     Duration,
     ExecutorFields,
@@ -35,13 +34,13 @@ from trtbench.requests.fields import (
     Size,
     SourceFields,
     StoreFields,
-    TaskFields,
     TimeoutFields,
     VerbRequest,
     WaitFields,
     Words,
     argument,
     fields_of,
+    former_names,
     option,
     output_path,
     read_scalar,
@@ -55,18 +54,7 @@ class ConversionTimeoutFields(TimeoutFields, group=MEASURING):
     timeout: Duration | None = option(None, "Stop after this time, e.g. 30min.")
 
 
-class ImageTaskFields(TaskFields, group=MODEL):
-    """How calibration images are prepared."""
-
-    task: str | None = option(
-        None,
-        "Task whose preprocessing is applied to calibration images; adds its flags (see --task "
-        "NAME --help).",
-        kind=TASK,
-    )
-
-
-class EngineFields(VerbRequest, group=BUILDING):
+class EngineFields(DataFields, group=BUILDING):
     """Shapes, build options and INT8 calibration of an engine."""
 
     shapes_min: Shapes | Sequence[Shapes] = option(
@@ -128,9 +116,10 @@ class EngineFields(VerbRequest, group=BUILDING):
         trtexec="--useDLACore --allowGPUFallback",
     )  # fmt: skip
     verbose: bool = option(False, "Write the builder's verbose log.", trtexec="--verbose")
-    calibration: File | None = option(
-        None, "INT8: .npz by input, image folder, or random.", metavar="DATA", travels="calibration"
-    )
+    data: File | None = option(
+        None, "INT8: folder of images, .npz, .npy, data.yaml, or random.", metavar="DATA",
+        travels="calibration", former=("--calibration", "--inputs", "--images"),
+    )  # fmt: skip
     calibration_method: Literal["entropy2", "minmax"] | None = option(
         None, "How INT8 scales are computed (default entropy2)."
     )
@@ -151,7 +140,7 @@ class BuilderOptionFields(VerbRequest, group=BUILDING):
 
 
 class RecipeFields(
-    PrecisionFields, ShapeFields, EngineFields, ImageTaskFields, BuilderOptionFields,
+    PrecisionFields, ShapeFields, EngineFields, BuilderOptionFields,
 ):  # fmt: skip
     """Build options."""
 
@@ -186,7 +175,8 @@ def build_settings(pairs: Pairs) -> dict[str, Any]:
     known = {each.name: each for each in fields_of(RecipeFields) if isinstance(each.about, Option)}
     found: dict[str, Any] = {}
     for key, value in pairs.items():
-        text, field = str(value), known.get(key.replace("-", "_"))
+        name = key.replace("-", "_")
+        text, field = str(value), known.get(name) or former_names(RecipeFields).get(name)
         if field is None or field.name in ("settings", "options"):
             near = near_miss(key.replace("-", "_"), known, least=0.5)
             fix = f"--build {near}={text}" if near else "trtbench build --help lists them"
@@ -227,7 +217,7 @@ class ExportRequest(SourceFields, PythonFields, ConversionTimeoutFields, kw_only
 
 
 class QuantizeRequest(
-    ImageTaskFields, PythonFields, ConversionTimeoutFields, ExecutorFields, kw_only=False
+    DataFields, PythonFields, ConversionTimeoutFields, ExecutorFields, kw_only=False
 ):
     """Cast or quantize an ONNX file, and compare the result with it on other inputs."""
 
@@ -239,13 +229,18 @@ class QuantizeRequest(
     ]
     output: File | None = output_path(None, "Default: MODEL.PRECISION.onnx.")
     keep_io: bool = option(False, "Leave inputs and outputs in FP32 (casts).")
-    inputs: File | None = option(
-        None, "Compare on these inputs (.npz, .npy).", metavar="FILE", travels="file"
+    data: File | None = option(
+        None, "Calibrate on (casts: compare on) a folder of images, .npz, .npy, data.yaml, random.",
+        metavar="DATA", travels="calibration", former=("--calibration", "--images"),
+    )  # fmt: skip
+    random: int | None = option(
+        None, "Calibrate on N random items (256).", metavar="[N]", least=1, bare="256"
     )
+    held_out: File | None = option(
+        None, "Compare on this data instead of a fifth of --data.", metavar="DATA",
+        travels="calibration", former=("--inputs",),
+    )  # fmt: skip
     shapes: Shapes = option({}, "Shape of random data for dynamic inputs.", ("--shape",))
-    calibration: File | None = option(
-        None, "A folder of images, .npz, .npy, or random.", metavar="DATA", travels="calibration"
-    )
     method: Literal["minmax", "entropy", "percentile"] = option("entropy", "Calibration method.")
     percentile: float = option(99.99, "For --method percentile.")
     items: int = option(256, "Maximum number of calibration items.", least=1)
@@ -291,29 +286,14 @@ class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, Timeout
     """How models are run to get their outputs."""
 
 
-class FeedFields(VerbRequest, group=MODEL):
-    """The inputs of all sides: a file, images, or else random items."""
+class FeedFields(DataFields, group=MODEL):
+    """The inputs of all sides: data, or else random items."""
 
     random: int = option(1000, "Number of random inputs.", least=1)
     distribution: Literal["uniform", "normal"] = option("uniform", "Of random inputs.")
     range: Range | None = option(None, "Range of random inputs (0:1; integers: 0:999).")
     seed: int = option(0, "Seed of random inputs.", least=0)
-    inputs: File | None = option(None, "Inputs from .npz or .npy.", metavar="FILE", travels="file")
-    images: File | None = option(
-        None, "Images, with the preprocessing of --task.", metavar="FOLDER", travels="data"
-    )
-    task: str | None = option(
-        None, "Task that prepares images (default: classification).", kind=TASK
-    )
     limit: int | None = option(None, "Only the first N inputs.", least=1)
-
-    def validate(self) -> None:
-        if self.inputs and self.images:
-            raise UsageError(
-                "--inputs and --images cannot be combined", fix="leave one of them out"
-            )
-        if self.task and not (self.images or getattr(self, "data", None)):
-            raise UsageError("--task says how images are prepared", fix="--images FOLDER")
 
 
 class ToleranceFields(VerbRequest):
@@ -329,13 +309,7 @@ class ToleranceFields(VerbRequest):
 
 
 class CheckRequest(
-    FeedFields,
-    ToleranceFields,
-    RunningFields,
-    TaskFields,
-    ExecutorFields,
-    StoreFields,
-    kw_only=False,
+    FeedFields, ToleranceFields, RunningFields, ExecutorFields, StoreFields, kw_only=False
 ):
     """Run every side on the same inputs and compare each candidate with the reference."""
 
@@ -348,7 +322,7 @@ class CheckRequest(
 
 
 class EvalRequest(
-    RunningFields, PrecisionFields, TaskFields, ExecutorFields, StoreFields, kw_only=False
+    DataFields, RunningFields, PrecisionFields, ExecutorFields, StoreFields, kw_only=False
 ):
     """Evaluate models on labelled data, each through its own runtime."""
 
@@ -358,31 +332,25 @@ class EvalRequest(
         "file", "Label models by file name, or as Vanilla and TRT fp16, like ArtTRT."
     )
     output: File | None = output_path(None, "Folder of tables and pictures; else the store.")
-    task: Annotated[
-        str,
-        Option("What the model does; with --help shows its flags.", kind=TASK),
-    ]
     data: Annotated[
-        File, Option("Images, an .npz with labels, or a data.yaml.", metavar="PATH", travels="data")
-    ]
+        File,
+        Option(
+            "Labelled: folder of images, .npz, data.yaml.", metavar="DATA", travels="data",
+            former=("--inputs", "--images"),
+        ),
+    ]  # fmt: skip
     limit: int | None = option(None, "Only the first N items.", least=1)
     warmup: Fraction = option("10%", "Share of batches at the start to leave out of the times.")
 
-    @property
-    def task_settings(self) -> dict[str, Scalar]:
-        """The settings of the task, with its data."""
-        return {**self.settings, "data": str(self.data)}
-
 
 class LocalizeRequest(
-    FeedFields, ShapeFields, TimeoutFields, WaitFields, TaskFields, StoreFields, kw_only=False
+    FeedFields, ShapeFields, TimeoutFields, WaitFields, StoreFields, kw_only=False
 ):
     """Find the layers that cost a low-precision model its accuracy, and the fewest to keep."""
 
     reference: Annotated[File, Argument("The model in full precision, as ONNX.", "REFERENCE")]
     candidate: Annotated[File, Argument("The same in low precision, as ONNX.", "CANDIDATE")]
     _: KW_ONLY
-    data: File | None = option(None, "Labelled data: rank by the metric of --task.", metavar="PATH")
     random: int = option(64, "Number of random inputs if there is no data.", least=1)
     limit: int | None = option(256, "At most N inputs (images: a random choice).", least=1)
     repair: bool = option(False, "Keep the fewest layers in full precision that meet --where.")
@@ -396,11 +364,6 @@ class LocalizeRequest(
     output: File | None = output_path(None, "Folder of tables and repaired model; else the store.")
 
     def validate(self) -> None:
-        if self.data and not self.task:
-            raise UsageError("--data needs a task", fix="--task classification")
-        if self.data and (self.inputs or self.images):
-            message = "--data cannot be combined with --inputs or --images"
-            raise UsageError(message, fix="leave --inputs and --images out")
         if self.where and not self.repair:
             raise UsageError("--where needs --repair", fix="--repair")
         if seconds(self.max_time) <= 0:

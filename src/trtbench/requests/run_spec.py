@@ -5,12 +5,12 @@ import re
 import shlex
 from pathlib import Path
 
+from trtbench.analysis.onnx_graph import RANDOM
 from trtbench.core import spec as core
 from trtbench.core.errors import TrtbenchError, UsageError, near_miss, refuse_unknown_options
 from trtbench.core.run import matches_precision, types_of
 from trtbench.host.arrays import check_inputs_exist
 from trtbench.host.files import utf8_path
-from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import SUFFIXES as FORMATS
 from trtbench.models.identity import model_ref, precision_of_engine, with_parts
 from trtbench.models.torch_models import is_library_model
@@ -20,6 +20,7 @@ from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
 from trtbench.tasks import TASKS
+from trtbench.tasks._feed import task_of_data
 from trtbench.tasks.contract import settings_with_defaults
 from trtbench.trtexec.version import flavour_of
 
@@ -166,7 +167,7 @@ def run_spec(
         model=reference,
         runtime=name,
         shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
-        inputs=_inputs(asked),
+        inputs=_inputs(asked, reference),
         warmup=warmup,
         stop=stop,
         launches=asked.launches or 1,
@@ -215,6 +216,8 @@ def side_spec(
         "launches": launches,
         "device": value_of_side(getattr(request, "device", None), *place, what="--device"),
     }
+    if not isinstance(request, fields.LengthFields):  # data are fed, item by item
+        own |= {"data": None, "task": None, "settings": {}}
     if FORMATS.get(Path(model).suffix.lower(), "torch") != "torch":  # flags of the other sides
         own |= {"weights": "default", "factory": None, "trust": False}
     if arguments := value_of_side(getattr(request, "args", None), *place, what="--args"):
@@ -246,25 +249,20 @@ def refuse_other_precision(reference: core.ModelRef, precision: str | None) -> N
         )
 
 
-def _inputs(asked: BenchRequest) -> core.InputSpec:
-    """Return where inputs come from; an image needs a task that prepares it."""
+def _inputs(asked: BenchRequest, model: core.ModelRef) -> core.InputSpec:
+    """Return where inputs come from; images need a task that prepares them."""
+    task, given = task_of_data(asked.data, asked.task, asked.settings, [model])
     source = None
-    if asked.inputs is not None:
-        check_inputs_exist(Path(asked.inputs).absolute())
-        source = str(utf8_path(Path(asked.inputs).absolute()))
-    if source is None or Path(source).suffix.lower() not in SUFFIXES:
-        if asked.task is not None:
-            raise UsageError("--task needs an image to prepare", fix="--inputs photo.jpg")
+    if asked.data is not None and asked.data != RANDOM:
+        path = Path(asked.data).absolute()
+        check_inputs_exist(path, folders=task is not None)
+        source = str(utf8_path(path))
+    if task is None:
         return core.InputSpec(source=source, seed=asked.seed)
-    if asked.task is None:
-        raise UsageError(
-            f"{Path(source).name} needs --task to become an input",
-            fix=f"--task {' or --task '.join(TASKS.names())}: it is prepared as for eval",
-        )
-    flags = TASKS.load(asked.task).FLAGS
-    own = {flag.key for flag in flags if flag.preprocessing}
-    settings = {k: v for k, v in settings_with_defaults(flags, asked.settings).items() if k in own}
-    return core.InputSpec(source=source, seed=asked.seed, task=asked.task, settings=settings)
+    flags = TASKS.load(task).FLAGS
+    own = {"usual_size", *(flag.key for flag in flags if flag.preprocessing)}
+    settings = {k: v for k, v in settings_with_defaults(flags, given).items() if k in own}
+    return core.InputSpec(source=source, seed=asked.seed, task=task, settings=settings)
 
 
 def _device(name: str | None) -> str | None:

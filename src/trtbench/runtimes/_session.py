@@ -308,7 +308,7 @@ def _random_arrays(
         return random_inputs(tensors, seed=spec.inputs.seed, limits=limits)
     except (ValueError, TypeError) as problem:
         raise InputError(
-            f"random inputs cannot be made: {problem}", fix="--inputs data.npz"
+            f"random inputs cannot be made: {problem}", fix="--data data.npz"
         ) from None
 
 
@@ -331,10 +331,10 @@ def inputs_error(
     if is_random and integers and _NO_SUCH_ROW.search(reason):
         facts["integers"] = f"0 to {TOKEN_LIMIT - 1}, because the number of rows is not known"
         fix = "--range 0:99 (the last row), or " if ranged else ""
-        fix += "--inputs FILE (.npz) with indices of rows that exist"
+        fix += "--data FILE (.npz) with indices of rows that exist"
     else:
         flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs)
-        data = "--inputs FILE (.npz) with data" if is_random else "data"
+        data = "--data FILE (.npz) with data" if is_random else "data"
         fix = f"{data} that the model accepts, or other shapes: {flags}"
     return InputError("the model does not run on these inputs", facts=facts, fix=fix)
 

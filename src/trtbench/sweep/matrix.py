@@ -24,15 +24,16 @@ from trtbench.core.samples import Arrays
 from trtbench.core.spec import Precision, Value
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import yaml_from_text
-from trtbench.models.identity import SUFFIXES
+from trtbench.models.identity import SUFFIXES, model_ref
 from trtbench.models.inputs import is_open
 from trtbench.models.onnx_model import input_specs, load_onnx
 from trtbench.models.torch_models import is_library_model
 from trtbench.requests import measure
 from trtbench.requests.fields import File, Option, fields_of, read_scalar
 from trtbench.requests.measure import BenchRequest, SweepRequest, scalars
-from trtbench.requests.models import RecipeFields, build_settings
+from trtbench.requests.models import IMAGES_TASK, RecipeFields, build_settings
 from trtbench.tasks import TASKS
+from trtbench.tasks._feed import settled_task
 from trtbench.tasks.contract import settings_with_defaults
 
 EngineShapes = Literal["static", "dynamic"]
@@ -80,7 +81,7 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rounds: int = 1  # how often every case is measured
     seed: int = 0  # seed of the random order within rounds
     data: str | None = None  # data to evaluate accuracy on, as for `trtbench eval --data`
-    task: str = "classification"  # the task of the models, as for `trtbench eval --task`
+    task: str = ""  # as for `trtbench eval --task`; by default the one the first model states
     task_settings: dict[str, Scalar] = {}
     """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
     inputs: str | None = None
@@ -335,7 +336,9 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         "launches": scalars(request.launches),
         "duration": scalars(request.duration),
     }
-    words = {flag.key for flag in TASKS.load(request.task or matrix.task).FLAGS if flag.choices}
+    files = [Path(each) for each in (*named, *matrix.models) if Path(each).is_file()]
+    task, _ = settled_task(request.task or matrix.task or None, {}, map(model_ref, files))
+    words = {flag.key for flag in TASKS.load(task or IMAGES_TASK).FLAGS if flag.choices}
     settings = {
         key: value if key in words else _absolute_if_exists(value)
         for key, value in request.settings.items()
@@ -347,6 +350,7 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         **{name: getattr(request, name) for name in same},
         **{name: scalars(getattr(request, name)) for name in AXES},
         "models": list(map(_absolute, named)),
+        "task": task or IMAGES_TASK,
         "exclude": [*matrix.exclude, *request.exclude],
         "task_settings": {**matrix.task_settings, **settings} if settings else None,
         **{name: _absolute(getattr(request, name)) for name in DATA},
@@ -481,6 +485,7 @@ def prepared_item_shapes(matrix: Matrix, onnx: Path | None) -> Shapes:
     given = {**matrix.task_settings, "data": matrix.data, "unlabelled": True}
     item: Arrays = {}
     try:
+        _, given = settled_task(matrix.task, given, [model_ref(onnx)])
         source = task.open_source(settings_with_defaults(task.FLAGS, given), inputs)
         for place in range(len(source.names)) if source.preparation else ():
             with suppress(errors.InputError):

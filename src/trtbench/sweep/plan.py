@@ -12,7 +12,7 @@ from trtbench.accuracy.check import vanilla_name
 from trtbench.analysis.sweep import compares_only_models
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM, resolved_items
-from trtbench.convert.conversions import are_images, input_shapes
+from trtbench.convert.conversions import input_shapes
 from trtbench.convert.steps import Cache, Step, StepKind, builder_tools, data_hash, digest, new_step
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
@@ -33,6 +33,7 @@ from trtbench.store.store import Store
 from trtbench.sweep import matrix as matrices
 from trtbench.sweep.matrix import MACHINE, PREFIXES, SOURCE, Case, Matrix, Shapes, export_shapes
 from trtbench.tasks import TASKS
+from trtbench.tasks._feed import are_images
 from trtbench.tasks.contract import calibration_settings, settings_with_defaults
 
 ARRAYS = {".npz", ".npy"}
@@ -132,8 +133,8 @@ class SweepPlan:
         """How the task prepares calibration data: images, or arrays like those to evaluate."""
         suffixes = {Path(each or "").suffix.lower() for each in (source, matrix.data)}
         if source and (are_images(source) or suffixes <= ARRAYS):
-            given = settings_with_defaults(flags, matrix.task_settings)
-            settings = {flag.key: given[flag.key] for flag in flags if flag.preprocessing}
+            keys = {flag.key for flag in flags if flag.preprocessing}
+            settings = {k: value for k, value in matrix.task_settings.items() if k in keys}
             self._prepared = {"task": matrix.task, "settings": settings}
             if read_beside := TASKS.load(matrix.task).read_beside:
                 beside = read_beside(calibration_settings(flags, {**settings, "data": source}))
@@ -345,7 +346,7 @@ class SweepPlan:
         case, matrix = self.cases[place].case, self.matrix
         flags: dict[str, Any] = {}
         if matrix.inputs is not None:
-            flags["inputs"] = matrix.inputs
+            flags["data"] = matrix.inputs
             if Path(matrix.inputs).suffix.lower() in SUFFIXES:  # prepared as for evaluation
                 flags |= {"task": matrix.task, "settings": matrix.task_settings}
         for key, value in case.settings.items():

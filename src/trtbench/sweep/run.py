@@ -271,7 +271,7 @@ class Sweep:
             precision=precision,
             output=folder / f"{step.network}.{precision}.onnx",
             keep_io=step.settings["keep_io"],
-            calibration=(self.plan.matrix.calibration or "random") if calibrated else None,
+            data=(self.plan.matrix.calibration or "random") if calibrated else None,
             shapes=step.settings["shapes"],
             **step.settings["prepared"],
         )
@@ -312,7 +312,7 @@ class Sweep:
             output=folder / f"{step.network}{kind}{precision}.engine",
             runtime=settings["builder"],
             precision=settings["precision"],
-            calibration=calibration,
+            data=calibration,
             options={"typing": "strong"} if settings["typed"] else {},
             **given,
         )

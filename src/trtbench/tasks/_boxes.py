@@ -402,7 +402,8 @@ class DetectionImages(_images.ImageFiles):
         elif folder is not None and not folder.is_dir():
             raise InputError(f"{folder} is neither a COCO JSON file nor a folder of YOLO labels")
         else:
-            labels = YoloBoxes(data.paths, data.names, folder=folder, root=data.root)
+            named = data.names or _images.stated_classes(settings)
+            labels = YoloBoxes(data.paths, named, folder=folder, root=data.root)
             self.truth = labels if labels.found else None
             if not labels.found and (folder is not None or data.names):
                 raise InputError(
@@ -411,6 +412,7 @@ class DetectionImages(_images.ImageFiles):
                 )
         ids = self.truth.ids if self.truth is not None and self.truth.named else ()
         self.classes = len(ids) or None
+        self.has_truth = self.truth is not None
         self.names = _images.relative_names(data.root, self.paths)
 
     def prepare(self, loaded: _images.Loaded) -> Arrays:

@@ -1,33 +1,120 @@
 """Opens the items that a model is run on: random ones, those of a file, or those of a task."""
 
 import math
+import re
 import shutil
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from trtbench.analysis.onnx_graph import PREFIX, PREPARATION, RANDOM, preparation_from_text
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import Feed, InferOutcome, LoadedItem
+from trtbench.core.run import Scalar
 from trtbench.core.samples import Array, Arrays
-from trtbench.core.spec import RunSpec, TensorSpec
+from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
+from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import Chunks, ChunkWriter, arrays_by_input, check_arrays
+from trtbench.host.images import SUFFIXES
 from trtbench.models import inputs as model_inputs
+from trtbench.models.identity import known_outline, record_of_engine
 from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import (
-    DataSource,
-    Predicted,
-    Settings,
-    Tensors,
-    settings_with_defaults,
-)
+from trtbench.tasks.contract import DataSource, Predicted, Settings, Tensors, settings_with_defaults
 
 _SEED_STRIDE = 2**32
 """Every item has its own seed, so that items do not depend on the batch size.
 
 Inputs without a batch dimension use the seed of the first item."""
+
+
+ULTRALYTICS = {
+    "detect": "detection", "segment": "detection", "obb": "detection", "pose": "pose",
+    "classify": "classification",
+}  # fmt: skip
+"""Tasks that prepare images as Ultralytics does, by its names."""
+
+
+SIZE = re.compile(r"[1-9]\d{0,3}x[1-9]\d{0,3}")  # of images
+
+
+def preparation_of_model(model: ModelRef) -> dict[str, Scalar]:
+    """Return how the calibration images of a model were prepared; empty if unknown."""
+    record, outline = record_of_engine(model), known_outline(model)
+    if record is not None:
+        return preparation_from_text(record.facts.get(PREPARATION))
+    return preparation_from_text(outline.metadata.get(PREFIX + PREPARATION) if outline else None)
+
+
+def stated_settings(model: ModelRef) -> dict[str, Scalar]:
+    """Return the task and settings that a model's metadata or record states; empty if none.
+
+    How its calibration images were prepared comes first, then what Ultralytics stores.
+    """
+    outline, found = known_outline(model), dict[str, Scalar]()
+    metadata = outline.metadata if outline else {}
+    if task := ULTRALYTICS.get(metadata.get("task", "")):
+        found = {"task": task, "normalize": "none"}
+        if outline and (sides := outline.sides):
+            found |= {"usual_size": text_from_shape(sides), "resize": min(sides)}
+        if metadata.get("names"):
+            found["names"] = metadata["names"]
+    if (known := preparation_of_model(model)).get("task") in TASKS.names():
+        size = str(known.get("size") or known.get("crop"))
+        found |= {**known, **({"usual_size": size} if SIZE.fullmatch(size) else {})}
+    return found
+
+
+def settled_task(
+    task: str | None, given: Settings, models: Iterable[ModelRef]
+) -> tuple[str | None, dict[str, Scalar]]:
+    """Return the task and the settings that were given or that the first model to do so states.
+
+    Another task than the stated one takes only the size of its images.
+    """
+    stated = next(filter(None, map(stated_settings, models)), {})
+    chosen = task or stated.get("task")
+    if chosen is None:
+        return None, dict(given)
+    known: dict[str, Scalar] = {"usual_size": stated.get("usual_size")}
+    if chosen == stated.get("task"):
+        known["names"] = stated.get("names")
+        for flag in (each for each in TASKS.load(str(chosen)).FLAGS if each.preprocessing):
+            value, kind = stated.get(flag.key), int if flag.kind == "whole" else str
+            if value in flag.choices if flag.choices else isinstance(value, kind):
+                known[flag.key] = value
+    for key in ("size", "crop", *(["resize"] if given.get("crop") else [])):
+        known.pop(key, None)  # usual_size has it
+    known |= {key: value for key, value in given.items() if value is not None}
+    return str(chosen), {key: value for key, value in known.items() if value is not None}
+
+
+def are_images(data: object) -> bool:
+    """Whether data are images: one, a folder of them, or those listed in a data.yaml."""
+    path = Path(str(data))
+    return data != RANDOM and (path.is_dir() or path.suffix.lower() in (".yaml", ".yml", *SUFFIXES))
+
+
+def task_of_data(
+    data: object, task: str | None, given: Settings, models: Iterable[ModelRef], usual: str = ""
+) -> tuple[str | None, dict[str, Scalar]]:
+    """Return the task that prepares data, ``None`` for arrays and random items, and its settings.
+
+    Images whose task neither a flag nor a model says, nor the ``usual`` one, are an error.
+    """
+    if task is not None and data in (None, RANDOM):
+        raise UsageError("--task needs images to prepare", fix="--data FOLDER")
+    if data is None or (task is None and not are_images(data)):
+        return None, {}
+    chosen, settings = settled_task(task, given, models)
+    if not (chosen or usual):
+        raise UsageError(
+            f"{Path(str(data)).name} needs --task to become an input",
+            fix=f"--task {' or --task '.join(TASKS.names())}: it is prepared as for eval",
+        )
+    return chosen or usual, settings
 
 
 def task_feed(
@@ -40,21 +127,28 @@ def task_feed(
     return own.having(seed=seed)
 
 
-def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
-    """Return the items as inputs for a model with these tensors."""
-    model_inputs.refuse_other_than_tensors(tensors)
-    names = dict.fromkeys((*(tensor.name for tensor in tensors), *(feed.names or ())))
-    model_inputs.refuse_unknown_inputs(spec.shapes, [*names])
+def given_items(
+    tensors: Sequence[TensorSpec], shapes: Mapping[str, Sequence[int]]
+) -> list[TensorSpec]:
+    """Return inputs with the shapes given for one item; a leading batch dimension is kept."""
     settled = []
-    for tensor in tensors:  # apply the user's dimensions; a leading batch dimension is kept
-        given, shape = spec.shapes.get(tensor.name), tensor.shape
+    for tensor in tensors:
+        given, shape = shapes.get(tensor.name), tensor.shape
         if given is not None and shape and model_inputs.batch_place(tensor):
             tensor = tensor.having(shape=model_inputs.checked_shape(tensor, given))
         elif given is not None and shape:
             opened = tensor.having(shape=(None, *shape[1:]))
             tensor = tensor.having(shape=(shape[0], *model_inputs.checked_shape(opened, given)[1:]))
         settled.append(tensor)
-    settled = list(model_inputs.with_same_dims(tensors, settled))
+    return list(model_inputs.with_same_dims(tensors, settled))
+
+
+def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
+    """Return the items as inputs for a model with these tensors."""
+    model_inputs.refuse_other_than_tensors(tensors)
+    names = dict.fromkeys((*(tensor.name for tensor in tensors), *(feed.names or ())))
+    model_inputs.refuse_unknown_inputs(spec.shapes, [*names])
+    settled = given_items(tensors, spec.shapes)
     if feed.kind == "task":
         assert feed.task is not None
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
@@ -72,8 +166,7 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     rows = {each.name for each in tensors if model_inputs.has_rows(each, tensors)}
     if feed.kind == "random":
         return RandomItems(feed, settled, known, rows, sides=sides_of(spec.model.path, settled))
-    assert spec.inputs.source is not None
-    return ArrayItems(Path(spec.inputs.source), settled, known, rows, limit=feed.count)
+    return ArrayItems(Path(str(feed.settings["data"])), settled, known, rows, limit=feed.count)
 
 
 def items_of_pass(source: DataSource, outcome: InferOutcome) -> DataSource:
@@ -84,22 +177,24 @@ def items_of_pass(source: DataSource, outcome: InferOutcome) -> DataSource:
 
 
 def image_inputs(spec: RunSpec, tensors: Tensors) -> dict[str, Array]:
-    """Return the inputs of a run on an image, which is repeated to fill the batch."""
+    """Return the inputs of a run on images: the first ones, repeated to fill the batch."""
     settings = {**spec.inputs.settings, "data": spec.inputs.source, "unlabelled": True}
     feed = task_feed(str(spec.inputs.task), settings)
     images = open_feed(feed, tensors, spec=spec)
-    item = images.prepare(images.load(0))
+    items: list[Arrays] = []
     found = {}
     for tensor in tensors:
         lead = tensor.shape[0]
         count = lead if isinstance(lead, int) and lead > 0 else spec.batch or 1
         try:
-            typed = np.asarray(item[tensor.name]).astype(tensor.dtype)
+            while len(items) < min(count, len(images.names)):
+                items.append(images.prepare(images.load(len(items))))
+            typed = np.stack([item[tensor.name] for item in items]).astype(tensor.dtype)
         except TypeError:
             raise InputError(
                 f"an image cannot be converted to {tensor.dtype}, the type of input {tensor.name!r}"
             ) from None
-        found[tensor.name] = np.repeat(typed[None], count, axis=0)
+        found[tensor.name] = np.resize(typed, (count, *typed.shape[1:]))
     return found
 
 
@@ -152,7 +247,7 @@ class RandomItems(DataSource):
             values = model_inputs.random_inputs((wanted,), seed=seed, limits=limits)[name]
         except (ValueError, TypeError) as problem:
             raise InputError(
-                f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
+                f"random inputs cannot be drawn: {problem}", fix="--data data.npz"
             ) from None
         if is_float and ends is not None:
             return (low + (high - low) * values.astype(np.float64)).astype(np.float32)

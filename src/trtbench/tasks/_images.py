@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import warnings
@@ -72,7 +73,8 @@ class ImageFiles(DataSource):
         """Set the input and how images are preprocessed; integer inputs are not normalized."""
         self._how = str(settings["interpolation"] or ("bilinear" if fit == "stretch" else CV2))
         key = "crop" if fit == "crop" else "size"
-        takes = self._input = image_input(tensors, asked=settings[key], default=default)
+        usual = settings.get("usual_size") or default
+        takes = self._input = image_input(tensors, asked=settings[key], default=usual)
         normalize, done = str(settings["normalize"]), "pixels"
         self._normalize = normalize
         if not takes.is_bytes:  # the same text for equal normalizations
@@ -112,7 +114,7 @@ class ImageFiles(DataSource):
         return chosen
 
 
-def image_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
+def image_input(tensors: Tensors, *, asked: Scalar, default: Scalar) -> ImageInput:
     """Return the image input of a network; the requested size applies if its own is dynamic."""
     alone = len(tensors) == 1 and len(tensors[0].shape) == 4
     shape = tensors[0].shape if alone else (None,) * 4
@@ -127,11 +129,13 @@ def image_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
             facts={each.name: f"{each.dtype} {text_from_shape(each.shape)}" for each in tensors},
             fix="use an .npz with an array for every input",
         )
-    given = int(asked) if asked else None
+    usual = [int(side) for side in str(asked or default).split("x")]
     high, wide = (side if isinstance(side, int) and side > 0 else None for side in sides)
-    size = (given or default,) * 2 if high is None or wide is None else (high, wide)
-    if given and size != (given, given):
-        raise UsageError(f"the model takes images of {high}x{wide}", fix="omit the image size")
+    size = high or usual[0], wide or usual[-1]
+    if asked and size != (usual[0], usual[-1]):
+        raise UsageError(
+            f"the model takes images of {size[0]}x{size[1]}", fix="omit the image size"
+        )
     return ImageInput(
         name=tensors[0].name,
         channels=int(channels),
@@ -139,6 +143,16 @@ def image_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
         channels_last=last,
         is_bytes=kind in INTEGER_TYPES,
     )
+
+
+def stated_classes(settings: Settings) -> dict[int, str]:
+    """Return the classes that the model states, such as ``{0: 'person'}``; empty if unusable."""
+    try:
+        found = ast.literal_eval(str(settings.get("names") or "{}"))
+        named = {int(number): str(name) for number, name in dict(found).items()}
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return {}
+    return named if sorted(named) == list(range(len(named))) else {}
 
 
 def relative_names(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:

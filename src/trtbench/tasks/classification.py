@@ -69,6 +69,7 @@ class ImageFolder(_images.ImageFiles):
             )
         self.preparation = {"fit": "crop", "resize": self._resize, **self.preparation}
         self._classes = settings.get("classes")
+        self._stated = {name: n for n, name in _images.stated_classes(settings).items()}
         self.folders: tuple[str, ...] = ()
         root = self.find_files(settings)
         self.labels = None if settings.get("unlabelled") else self._labels(root)
@@ -115,6 +116,8 @@ class ImageFolder(_images.ImageFiles):
                     f"{self._classes} does not list all folders",
                     facts={"missing": ", ".join(missing[:5])},
                 )
+        elif {*self.folders} <= {*self._stated}:
+            numbers = self._stated
         elif all(folder.isdecimal() for folder in self.folders):
             numbers = {folder: int(folder) for folder in self.folders}
         self.class_names = {number: name for name, number in numbers.items()}

@@ -30,8 +30,9 @@ Settings = Mapping[str, Scalar]
 Tensors = Sequence[TensorSpec]
 TaskTable = TableValue  # a table shown with the scores
 
-COMMON = ("data", "unlabelled")
-"""Settings of every task: the path of the data, and whether labels are not needed."""
+COMMON = ("data", "unlabelled", "usual_size", "names")
+"""Settings of every task: the path of the data, whether labels are not needed, and, as the model
+states them, the size of its images (``640x480``) and its classes (``{0: 'person'}``)."""
 
 
 class Flag(Value, frozen=True, kw_only=True):
@@ -43,7 +44,7 @@ class Flag(Value, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     kind: Literal["text", "whole", "number", "switch"] = "text"
     preprocessing: bool = False
-    """Whether it changes the inputs, so that ``check --images`` needs it too."""
+    """Whether it changes the inputs, so that ``check --data`` needs it too."""
     to_calibrate: Scalar = None  # the default when data is read for calibration
 
     @property
@@ -79,6 +80,7 @@ class DataSource(ABC):
     drawn: bool = False  # random values, not read from files
     scores_only: bool = False  # skip pictures and intervals, for a search over many models
     labels: NDArray[np.int64] | None = None  # the true class of every item, if known
+    has_truth: bool = False  # whether other truths are known
     class_names: Mapping[int, str] = MappingProxyType({})
     preparation: Mapping[str, Scalar] = MappingProxyType({})
     """The preprocessing of an item, with all sizes and defaults filled in."""

@@ -80,6 +80,7 @@ class DepthImages(_images.ImageFiles):
         truth = settings.get("gt")
         matched = self._match(Path(str(truth))) if truth else {}
         self.truths = {self.paths[index]: file for index, file in matched.items()}
+        self.has_truth = bool(self.truths)
 
     def prepare(self, loaded: _images.Loaded) -> Arrays:
         pixels = scaled(loaded.pixels, self._input.size, how=self._how)

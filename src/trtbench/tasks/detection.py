@@ -20,14 +20,7 @@ from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.tasks import _boxes
 from trtbench.tasks._images import MIN_SHOWN_SCORE, Loaded, interpolation_flag, normalize_flag
-from trtbench.tasks.contract import (
-    DataSource,
-    Flag,
-    Judgement,
-    Predicted,
-    Settings,
-    TaskTable,
-)
+from trtbench.tasks.contract import DataSource, Flag, Judgement, Predicted, Settings, TaskTable
 
 Order = Literal["xyxy", "yxyx", "cxcywh", "xywh"]
 ORDERS: tuple[Order, ...] = ("xyxy", "yxyx", "cxcywh", "xywh")

@@ -46,6 +46,7 @@ class PoseImages(_images.ImageFiles):
         self.set_input(tensors, settings, default=SIZE, fit="letterbox")
         file = settings.get("annotations")
         self.annotations = _boxes.CocoKeypoints(Path(str(file))) if file else None
+        self.has_truth = self.annotations is not None
         if self.annotations is not None:
             self.paths, notes = self.annotations.keep_annotated(path, self.paths)
             self.notes = (*self.notes, *notes)

@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from trtbench.core.errors import StoreError
-from trtbench.requests.fields import OUTPUT, VerbRequest, fields_of, option, signature_of
+from trtbench.requests.fields import (
+    OUTPUT,
+    VerbRequest,
+    fields_of,
+    former_names,
+    option,
+    signature_of,
+)
 
 if TYPE_CHECKING:
     from trtbench.requests.execution import Execution, Listener
@@ -123,8 +130,8 @@ class PlanView(JsonView):
 
 V = TypeVar("V", bound=View)
 
-TaskFlags = Literal["", "all", "images", "typed"]
-"""Which flags ``--task`` adds: none, all, those that prepare images, or all without defaults."""
+TaskFlags = Literal["", "all", "images"]
+"""Which flags ``--task`` adds: none, all, or those that prepare images."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +146,6 @@ class Verb(Generic[R, T, V]):
     each: Callable[[R, V], list[R]] | None = None
     """Returns the requests to run for one command line; none when there is nothing left to do."""
     task: TaskFlags = ""
-    images_flag: str | None = None
-    """The flag that selects the default task for images when ``--task`` is not given."""
     joins_dims: bool = False  # `--input-shape -1 3 224 224` is one value
     doc: str = ""
     subcommands: Mapping[str, AnyVerb] | None = None
@@ -207,6 +212,8 @@ def request_from_arguments(
         last = len(places) - 1
         arguments = (*arguments[:last], arguments[last:])
     never_none = {name for name, each in fields.items() if not (each.optional or each.is_required)}
+    former = {name: each.name for name, each in former_names(kind).items()}
+    named = {former.get(name, name): value for name, value in named.items()}
     kept = {k: value for k, value in named.items() if value is not None or k not in never_none}
     return request(*arguments, **kept)  # type: ignore[arg-type]
 

@@ -16,8 +16,8 @@ Examples:
   trtbench bench model.engine --protocol pipeline --streams 2
   trtbench bench model.onnx --device cuda:0 --opt providers=tensorrt,cuda
   trtbench bench torchvision:resnet18 -r torch --batch 8 --precision fp16
-  trtbench bench model.onnx --inputs data.npz --threads 2 --tag nightly --json
-  trtbench bench depth.engine --inputs photo.jpg --task depth
+  trtbench bench model.onnx --data data.npz --threads 2 --tag nightly --json
+  trtbench bench depth.engine --data photo.jpg --task depth
   trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
   trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
   trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin

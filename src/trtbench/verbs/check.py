@@ -12,7 +12,7 @@ replaces these rules.
 Examples:
   trtbench check model.onnx model.engine --random 5000
   trtbench check model.onnx model.fp16.engine model.int8.engine \\
-      --images photos --batch 8
+      --data photos --batch 8
   trtbench check a.engine b.engine --python ~/trt10/bin/python \\
       --python ~/trt11/bin/python
   trtbench check model.onnx model.engine --expect 'max_abs<=0.1' \\
@@ -83,5 +83,5 @@ def show(checked: Checked, request: CheckRequest, view: BriefView) -> int | None
     return None
 
 
-verb = Verb(CheckRequest, run, show, BriefView, task="images", images_flag="--images")
+verb = Verb(CheckRequest, run, show, BriefView, task="images")
 check = python_function(CheckRequest, check_or_raise)

@@ -193,7 +193,7 @@ Examples:
   >>> trtbench.compare_builds("model.onnx", builds=3, python=["trt86/bin/python", "python3"])
 """
 
-verb = Verb(WhyRequest, run, show, CompareView)
+verb = Verb(WhyRequest, run, show, CompareView, task="images")
 compare = python_function(CompareRequest, first_comparison)
 compare_builds = python_function(CompareRequest, compare_builds_of_one, doc=BUILDS)
 explain = python_function(ExplainRequest, explain_difference)

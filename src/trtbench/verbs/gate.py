@@ -124,5 +124,5 @@ def gate_or_raise(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
     return list(found.gates) if len(found.gates) > 1 else found.gates[0]
 
 
-verb = Verb(GateRequest, run, show, GateView)
+verb = Verb(GateRequest, run, show, GateView, task="images")
 gate = python_function(GateRequest, gate_or_raise)

@@ -10,7 +10,7 @@ Examples:
   trtbench localize model.onnx model.fp16.onnx --repair
   trtbench localize model.onnx model.int8.onnx --task classification \\
       --data val --repair --where 'top1>=baseline-0.5'
-  trtbench localize model.onnx model.int8.onnx --inputs data.npz \\
+  trtbench localize model.onnx model.int8.onnx --data data.npz \\
       --repair --where 'sqnr>=30dB' --max-time 10min
   >>> found = trtbench.localize("model.onnx", "model.int8.onnx", repair=True, where="sqnr>=30dB")
   >>> found.found.groups[0].node, found.repaired
@@ -53,5 +53,5 @@ def show(result: Localization, request: LocalizeRequest, view: JsonView) -> None
         )
 
 
-verb = Verb(LocalizeRequest, run, show, JsonView, task="all", images_flag="--images")
+verb = Verb(LocalizeRequest, run, show, JsonView, task="all")
 localize = python_function(LocalizeRequest, run)

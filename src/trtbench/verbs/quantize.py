@@ -4,13 +4,13 @@ The result is compared with MODEL on inputs that were not used for calibration.
 
 Examples:
   trtbench quantize model.onnx --precision fp16 --keep-io
-  trtbench quantize model.onnx --precision int8 --calibration data.npz \\
+  trtbench quantize model.onnx --precision int8 --data data.npz \\
       --method minmax
-  trtbench quantize model.onnx --precision int8 --calibration photos/ \\
+  trtbench quantize model.onnx --precision int8 --data photos/ \\
       --task depth
-  trtbench quantize model.onnx --precision int8 --calibration photos/ \\
+  trtbench quantize model.onnx --precision int8 --data photos/ \\
       --task classification
-  trtbench quantize model.onnx --precision fp8 --calibration data.npz \\
+  trtbench quantize model.onnx --precision fp8 --data data.npz \\
       --python PATH
   trtbench quantize model.onnx --precision fp16 --executor ssh --hosts my.toml
   >>> trtbench.quantize("model.onnx", precision="int8", calibration="data.npz").difference

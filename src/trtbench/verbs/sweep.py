@@ -186,5 +186,5 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     return None
 
 
-verb = Verb(ChoiceRequest, run, show, SweepView, plan=plan, task="typed")
+verb = Verb(ChoiceRequest, run, show, SweepView, plan=plan, task="all")
 sweep = python_function(SweepRequest, results)

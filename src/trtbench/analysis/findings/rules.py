@@ -416,7 +416,7 @@ def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
     if constant or not read:
         what = "constant" if constant else "random"
         message = f"{what} input, the same every time: real data may differ in power"
-        yield Hit(message, {"input": what}, "--inputs data.npz")
+        yield Hit(message, {"input": what}, "--data data.npz")
 
 
 @rule("H36", "latency not under load", "note", "p99", late=0.01)

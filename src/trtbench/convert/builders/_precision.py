@@ -41,7 +41,7 @@ def precision_plan(
     wanted, title, facts = spec.precision, abilities.title, {"model": spec.model.path}
     scales = spec.calibration is not None or spec.calibration_cache is not None
     quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision {wanted}"
-    quantize = f"first: {quantize} --calibration DATA"
+    quantize = f"first: {quantize} --data DATA"
     newer = {"needs": "TensorRT 10 or later, or TensorRT-RTX"}
     if wanted and carried and wanted not in carried and wanted not in ("best", *QUANTIZED):
         shown = "+".join(sorted(carried))
@@ -91,7 +91,7 @@ def precision_plan(
             problem = "INT8 needs scales: calibration data, a calibration cache, or a quantized "
             problem += "model"
     if problem is not None:
-        raise UsageError(problem, facts=facts, fix=f"--calibration DATA.npz, or {quantize}")
+        raise UsageError(problem, facts=facts, fix=f"--data DATA.npz, or {quantize}")
     plan = PrecisionPlan(
         typing="strong" if strong else "weak",
         precision="+".join([*types, *([] if strong else ["fp32"])]) if types else "fp32",
@@ -105,7 +105,7 @@ def precision_plan(
     if scales and not plan.calibrate and step is None:
         raise UsageError(
             f"calibration would have no effect: the engine is built in {plan.precision}",
-            fix="--precision int8, or leave --calibration and --calibration-cache out",
+            fix="--precision int8, or leave --data and --calibration-cache out",
         )
     return plan
 

@@ -36,6 +36,7 @@ from trtbench.models.identity import model_ref
 from trtbench.models.inputs import refuse_open, refuse_unknown_inputs, with_ones
 from trtbench.models.onnx_outline import ModelOutline, outline_of
 from trtbench.requests.fields import words_from_flags
+from trtbench.tasks.contract import COMMON
 from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.log import read_log
 
@@ -65,7 +66,7 @@ PARSER_HINTS = {
     r"plugin not found|no importer registered|unsupported operator|not supported yet": "an "
     "operator this parser does not know: {plugin}, a newer version, or export the model without it",
     r"zero.?point|dequantizelinear.*int32|int32.*dequantizelinear": "quantize symmetrically: "
-    "trtbench quantize {model} --precision int8 --calibration DATA",
+    "trtbench quantize {model} --precision int8 --data DATA",
     r"static|dynamic|shape|dims|dimension|rank": "fix the shapes when exporting, or simplify the "
     "model (onnxsim) so that they are known",
 }
@@ -128,7 +129,8 @@ def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
 def repeat_command(spec: BuildSpec) -> str:
     spans = [each for ranges in (spec.shapes, *spec.more_profiles) for each in ranges.items()]
     switches = ("version_compatible", "hardware_compatible", "strip_weights", "refit", "verbose")
-    named = {**spec.task_settings, **{name: getattr(spec, name) for name in switches}}
+    named = {name: getattr(spec, name) for name in switches}
+    named |= {k: value for k, value in spec.task_settings.items() if k not in COMMON}
     given = {
         "-o": spec.output,
         "-r": spec.runtime.replace("_", "-"),
@@ -137,7 +139,7 @@ def repeat_command(spec: BuildSpec) -> str:
         "--optimization-level": spec.optimization_level,
         "--timing-cache": spec.timing_cache,
         "--no-timing-cache": spec.timing_cache is None and not spec.runtime.endswith("rtx"),
-        "--calibration": spec.calibration,
+        "--data": spec.calibration,
         "--calibration-method": spec.calibration_method if spec.calibration else None,
         "--calibration-cache": spec.calibration_cache,
         "--task": spec.task,
@@ -392,7 +394,7 @@ class EngineBuild:
             scales = tensorrt.ScaleCache(Path(given), key=None)
         else:
             raise errors.UsageError(
-                f"there is no calibration cache {given}", fix="--calibration DATA.npz makes one"
+                f"there is no calibration cache {given}", fix="--data DATA.npz makes one"
             )
 
         def report(done: int, count: int) -> None:

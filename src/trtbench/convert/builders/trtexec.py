@@ -218,7 +218,7 @@ def _typed_spec(
             raise UsageError(
                 f"trtexec has no flag for {what}",
                 facts={"requested": given},
-                fix=f"-r tensorrt, or first: {quantize} --calibration {shlex.quote(str(given))}"
+                fix=f"-r tensorrt, or first: {quantize} --data {shlex.quote(str(given))}"
                 if given is calibration
                 else None,
             )
