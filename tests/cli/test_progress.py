@@ -47,6 +47,13 @@ def test_the_time_that_builds_take_is_known_from_earlier_ones(
 ) -> None:
     """Also what follows them; the progress of a sweep is switched off as any other."""
     conv_model(Path("net.onnx"))
+    build, first = ("build", "net.onnx", "-r", "trtexec"), "first build of this model here"
+    assert re.search(rf"\d s so far · building \(no estimate yet: {first}\)", say(*build).err)
+    assert re.search(r"net.engine: about [\d.]+ m?s left · building", said := say(*build).err)
+    assert first not in said
+    alone = ("--store", "other", *QUICK[:-1])
+    said = say("bench", "net.onnx", "-r", "trtexec", "--batch", "3", *alone).err
+    assert re.search(rf"\d s so far · build: building \(no estimate yet: {first}\)", said)
     sweep = ("sweep", "net.onnx", "-r", "trtexec", "--axis", "iterations=20", "--format", "none")
     said = say(*sweep, "--batch", "1,2").err
     steps = re.findall(r"sweep: (?:about ([\d.]+) s left · )?\[(\d/\d)\] (build|net)", said)

@@ -143,9 +143,8 @@ def test_both_sides_are_kept_as_runs_whose_rows_pair(duet: tuple[Compared, Store
     again = comparison_from_runs(first, second)
     assert again.verdicts[0] == found.comparison.verdicts[0]
     on_gpu = dataclasses.replace(found, mode="bursts", interference=None)
-    assert "share the device: bench, which is alone" in str(
-        document_from_comparisons([on_gpu], verbose=True)
-    )
+    shown = str(document_from_comparisons([on_gpu]))
+    assert "share the device: bench, which is alone" in shown
 
 
 def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from trtbench.models import identity
 from trtbench.models import inputs as model_inputs
 from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
 from trtbench.models.onnx_outline import sides_of
-from trtbench.requests.execution import Execution
+from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import File, fields_of, size_bytes, words_from_text
 from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import Config
@@ -48,6 +49,8 @@ Shapes = Mapping[str, Sequence[int]]
 
 PATIENCE_S = 6 * 3600.0
 """Large networks at a high optimization level take hours; a longer build is taken to hang."""
+FIRST = " (no estimate yet: first build of this model here)"
+REPORTS = 0.05  # a builder that is further tells how far it is
 LOG, GRAPH = ".build.log", ".graph.json"
 _STAGES = {
     "load": ("parsing", 0.0),
@@ -280,6 +283,33 @@ def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefac
         return artefact
 
 
+def with_estimate(
+    execution: Execution,
+    usual_s: float | None,
+    *,
+    python: str | None,
+    rest_s: float = 0.0,
+    name: str = "",
+) -> Execution:
+    """Return the execution of a build that says how long it still takes, and the rest after it.
+
+    That follows from how long such builds took, or else from what the builder reports.
+    """
+    began = time.monotonic()
+
+    def listen(event: Event) -> None:
+        if event.kind == "stage":
+            spent_s, part = time.monotonic() - began, event.done or 0.0
+            left_s = None if usual_s is None else max(0.0, usual_s - spent_s)
+            if left_s is None and part > REPORTS:
+                left_s = spent_s * (1 - part) / part
+            text = f"{name}{event.text}{FIRST if left_s is None else ''}"
+            event = event.having(text=text, seconds=left_s, rest_s=rest_s)
+        execution.listen(event)
+
+    return replace(execution, python=python, listen=listen)
+
+
 def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
     """Return the spec with calibration arrays that its task has prepared in the folder."""
     if spec.task is None:  # the data are arrays: images without a task were refused
@@ -378,7 +408,9 @@ def build_engine(request: BuildRequest, *, config: Config, execution: Execution)
         if request.runtime is None and request.python is None:
             refuse_without_builder(config, request.options)
         python = execution.python or config.python_for(spec.runtime)
-        return run_build(spec, execution=replace(execution, python=python))
+        known = identity.kept_value(Path(f"{spec.output}.json"), Artefact)  # of an earlier build
+        usual_s = known.wall_s if known and known.spec.model.path == spec.model.path else None
+        return run_build(spec, execution=with_estimate(execution, usual_s, python=python))
 
     return execution.executor.do(here, lambda: _build_elsewhere(request, config, execution))
 

@@ -11,7 +11,6 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from trtbench.analysis.pass_times import PictureValue
-from trtbench.convert.build import build_spec, run_build
+from trtbench.convert.build import build_spec, run_build, with_estimate
 from trtbench.convert.builders import BUILDERS
 from trtbench.convert.calibration import RANDOM
 from trtbench.core.codec import json_from_value
@@ -190,7 +189,6 @@ def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str,
 
 Side = tuple[RunSpec, str | None]  # the spec of a run, and the interpreter it runs in
 MOST_SHAPES = 3  # in the name of an engine
-REPORTS = 0.05  # a builder that is further tells how far it is
 
 
 def is_built(spec: RunSpec) -> bool:
@@ -297,22 +295,13 @@ def _kept_engine(
     step = new_step("build", f"build {stem}", source, settings, content=content, stem=stem)
     cache = Cache(store)
     word = "built" if cache.find(step) is None else "taken from the store; it was built"
-    usual_s, began = step.expected_s(cache.history()), time.monotonic()
-
-    def listen(event: Event) -> None:
-        if event.kind == "stage":
-            spent_s, part = time.monotonic() - began, event.done or 0.0
-            left_s = None if usual_s is None else max(0.0, usual_s - spent_s)
-            if left_s is None and part > REPORTS:
-                left_s = spent_s * (1 - part) / part
-            event = event.having(text=f"build: {event.text}", seconds=left_s, rest_s=rest_s)
-        execution.listen(event)
+    usual_s = step.expected_s(cache.history())
 
     def make(folder: Path) -> tuple[Path, tuple[str, ...]]:
         engine, timing = folder / name, spec.timing_cache
         if timing == f"{spec.output}.timing.cache":
             timing = f"{engine}.timing.cache"
-        own = replace(execution, python=python, listen=listen)
+        own = with_estimate(execution, usual_s, rest_s=rest_s, name="build: ", python=python)
         artefact = run_build(spec.having(output=str(engine), timing_cache=timing), execution=own)
         return engine, artefact.notes
 

@@ -224,7 +224,7 @@ def text_from_change(value: float | None, *, digits: int = 2) -> str:
 def text_from_difference(value_s: float | None, *, unit: UnitScale | None = None) -> str:
     """Write the difference of two durations with its sign: ``+1.20 ms``."""
     text = text_from_duration(value_s, unit=unit)
-    return f"+{text}" if value_s is not None and value_s > 0 else text
+    return f"+{text}" if value_s is not None and value_s > 0 and text[:2] != "0 " else text
 
 
 def text_from_count(value: int | None) -> str:

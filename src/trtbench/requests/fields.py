@@ -110,21 +110,14 @@ class Argument:
     stays: str = ""
 
 
-class Declared(typing.NamedTuple):
-    """The default of a field and its description, as a class of requests has them."""
-
-    default: object
-    about: Option | Argument | None
-
-
 class OptionalField(Generic[P]):
-    """Declares a field by its default and the arguments of its description."""
+    """Declares a field by its default and its description, a pair in the class of requests."""
 
     def __init__(self, about: Callable[P, Option | Argument]) -> None:
         self._about = about
 
     def __call__(self, default: T, *arguments: P.args, **named: P.kwargs) -> T:
-        return Declared(default, self._about(*arguments, **named))  # type: ignore[return-value]
+        return default, self._about(*arguments, **named)  # type: ignore[return-value]
 
 
 option = OptionalField(Option)
@@ -274,8 +267,8 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
     hints: dict[str, Any] = {}
     groups: dict[str, str] = {}
     texts: dict[str, str] = {}
-    declared: dict[str, Declared] = {}
-    required = Declared(inspect.Parameter.empty, None)
+    declared: dict[str, tuple[object, Option | Argument | None]] = {}
+    required = inspect.Parameter.empty, None
     for kind in request.__mro__:
         # Python 3.10 does not accept the marker of keyword-only fields as a type.
         own = {k: v for k, v in inspect.get_annotations(kind).items() if k != "_"}
@@ -286,7 +279,8 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
         declared = {name: vars(kind).get(name, required) for name in own} | declared
     found = []
     for name, hint in hints.items():
-        notes: list[object] = [declared[name].about]
+        default, described = declared[name]
+        notes: list[object] = [described]
         inner = _without_notes(hint, notes)
         is_union = typing.get_origin(inner) in (Union, types.UnionType)
         parts = typing.get_args(inner) if is_union else (inner,)
@@ -301,7 +295,7 @@ def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
                 type=kept[0] if len(kept) == 1 else Union[tuple(kept)],  # noqa: UP007
                 written=texts[name],
                 optional=len(kept) < len(parts),
-                default=declared[name].default,
+                default=default,
                 about=dataclasses.replace(about, kind=about.kind or written),
                 group=MAIN if name in COMMON else getattr(about, "group", "") or groups[name],
             )
@@ -530,7 +524,7 @@ class ShapeFields(VerbRequest, group=MODEL):
         {}, "Shape of one input; repeat for several.", ("--shape",), trtexec="--shapes"
     )
     batch: int | None = option(
-        None, "Items per query: every dynamic leading dimension.", metavar="N", least=1,
+        None, "Items per query; sets every dynamic leading dimension.", metavar="N", least=1,
         trtexec="--batch --maxBatch",
     )  # fmt: skip
 
@@ -591,7 +585,7 @@ class DeviceFields(ThreadFields, group=MEASURING):
     """The device and the threads a model runs on."""
 
     device: str | None = option(
-        None, "cpu, cuda:0, cuda:1, ...", metavar="NAME", axis=True, setting=True
+        None, "Where it runs: cpu, cuda:0, cuda:1, ...", metavar="NAME", axis=True, setting=True
     )
 
 
@@ -599,7 +593,11 @@ class QueryFields(VerbRequest, group=GPU):
     """How queries follow one another, are launched on a GPU, and at which clock."""
 
     protocol: Protocol | None = option(
-        None, "How queries follow one another (default: serve; trtexec: pipeline).", axis=True
+        None,
+        "serve: one query after the other (default); pipeline: copies and work overlap (trtexec's "
+        "default); gpu: without copies; coldl2: as gpu, L2 cache cleared; server: arrivals at "
+        "--rate; first: from the first query on.",
+        axis=True,
     )
     rate: Rate | None = option(
         None,
@@ -608,7 +606,7 @@ class QueryFields(VerbRequest, group=GPU):
         group=MEASURING,
     )
     arrivals: Literal["poisson", "constant"] = option(
-        "poisson", "How arrivals are spread in time: poisson or constant.", group=MEASURING
+        "poisson", "How arrivals are spread in time (server).", group=MEASURING
     )
     gap: Duration | None = option(
         None, "Mean random pause between queries, e.g. 5ms.", axis=True, trtexec="--idleTime=5ms",
@@ -624,11 +622,11 @@ class QueryFields(VerbRequest, group=GPU):
         trtexec="--useCudaGraph=on --noCudaGraph=off",
     )
     transfers: bool = option(
-        True, "Copy inputs and outputs each time.", axis=True,
+        True, "Copy inputs and outputs in every query.", axis=True,
         trtexec="--includeDataTransfers --noDataTransfers=off",
     )  # fmt: skip
     spin_wait: bool = option(
-        False, "Wait for the GPU by spinning.", axis=True, trtexec="--useSpinWait --noSpinWait=off"
+        False, "Wait for the GPU by polling.", axis=True, trtexec="--useSpinWait --noSpinWait=off"
     )
     streams: int = option(
         1,
@@ -664,7 +662,7 @@ class BuildFields(VerbRequest, group=MODEL):
     """How an engine is built from the ONNX file that is measured."""
 
     build: Pairs = option(
-        {}, "For an ONNX file on TensorRT: a flag of trtbench build, workspace=4GiB; repeatable."
+        {}, "A flag of trtbench build for an ONNX file on TensorRT: workspace=4GiB; repeatable."
     )
 
 
@@ -674,9 +672,9 @@ class SourceFields(VerbRequest, group=MODEL):
     weights: File = option(
         "default", "Pretrained, random or state dict.", metavar="default|none|FILE", travels="file"
     )
-    trust: bool = option(False, "Load a pickle, which can run arbitrary code.")
+    trust: bool = option(False, "Allow loading a pickle, which can run any code.")
     factory: str | None = option(
-        None, "Makes the module of a state dict.", metavar="MODULE:FUNCTION", travels="code"
+        None, "Makes the PyTorch module of a state dict.", metavar="MODULE:FUNCTION", travels="code"
     )
 
 
@@ -719,7 +717,7 @@ class WaitFields(VerbRequest, group=MEASURING):
 class MemoryFields(VerbRequest, group=MEASURING):
     """How much memory a job may use."""
 
-    memory_limit: Size | None = option(None, "Address space of each child process, e.g. 8GiB.")
+    memory_limit: Size | None = option(None, "Limit of each child's address space: 8GiB.")
 
 
 class PythonFields(VerbRequest, group=ELSEWHERE):

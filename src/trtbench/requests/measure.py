@@ -31,7 +31,9 @@ class RunFields(
     launches: int | None = option(
         None, "Fresh processes to start (default 1).", metavar="N", least=1, axis=True, setting=True
     )
-    output: File | None = fields.output_path(None, "Folder for this run.", trtexec="--exportTimes")
+    output: File | None = fields.output_path(
+        None, "Folder of this run; else the store.", trtexec="--exportTimes"
+    )
     separate_profile_run: bool = option(True, "Time layers in a separate pass.")
     telemetry: Duration | None = option(
         None,
@@ -85,7 +87,7 @@ class BenchRequest(
     )
     keep_model: bool = option(
         False,
-        "Keep the model's bytes in the store: gate --baseline measures both in turn.",
+        "Keep a copy of the model in the store: gate --baseline can then measure both in turn.",
         group=fields.OUTPUT,
     )
     top: int | None = option(
@@ -312,7 +314,11 @@ OpenShapes = Annotated[Mapping[str, Sequence[int | str]], OPEN_SHAPES]
 class AxisFields(fields.VerbRequest):
     """The axes of a sweep."""
 
-    preset: str | None = option(None, "classification, depth, pose, stgcn, trtexec", metavar="NAME")
+    preset: str | None = option(
+        None,
+        "Start from a toolkit's matrix: classification, depth, pose, stgcn or trtexec.",
+        metavar="NAME",
+    )
     precision: Values = option((), "fp32,fp16,int8; as-is keeps the file's precision.")
     batch: Values = option((), "Batch sizes: 1,32,64.")
     runtime: Values = option((), "Runtimes: onnxruntime,tensorrt.", ("-r", "--runtime"))

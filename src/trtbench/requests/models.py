@@ -35,7 +35,6 @@ from trtbench.requests.fields import (
     SourceFields,
     StoreFields,
     TimeoutFields,
-    VerbRequest,
     WaitFields,
     Words,
     argument,
@@ -54,9 +53,16 @@ class ConversionTimeoutFields(TimeoutFields, group=MEASURING):
     timeout: Duration | None = option(None, "Stop after this time, e.g. 30min.")
 
 
-class EngineFields(DataFields, group=BUILDING):
-    """Shapes, build options and INT8 calibration of an engine."""
+class RecipeFields(PrecisionFields, ShapeFields, DataFields, group=BUILDING):
+    """Build options: shapes, settings and INT8 calibration of an engine, and the builder."""
 
+    runtime: str | None = option(
+        None,
+        "Builder (default: trtexec, or the Python API of TensorRT or TensorRT-RTX if only that "
+        "is installed).",
+        ("-r", "--runtime"),
+        kind=BUILDER,
+    )
     shapes_min: Shapes | Sequence[Shapes] = option(
         (),
         "Minimum shape of one input; repeat for more inputs, or the same one for more profiles.",
@@ -127,30 +133,11 @@ class EngineFields(DataFields, group=BUILDING):
         None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file",
         trtexec="--calib",
     )  # fmt: skip
-
-
-class BuilderOptionFields(VerbRequest, group=BUILDING):
-    """Options of a single builder."""
-
     options: Pairs = option(
         {}, "An option of the builder itself; repeat for several.", ("--opt",),
         trtexec="--stronglyTyped=typing=strong --sparsity=sparsity=enable "
         "--avgTiming=avg_timing=8 --tempdir=tempdir=DIR",
     )  # fmt: skip
-
-
-class RecipeFields(
-    PrecisionFields, ShapeFields, EngineFields, BuilderOptionFields,
-):  # fmt: skip
-    """Build options."""
-
-    runtime: str | None = option(
-        None,
-        "Builder (default: trtexec, or the Python API of TensorRT or TensorRT-RTX if only that "
-        "is installed).",
-        ("-r", "--runtime"),
-        kind=BUILDER,
-    )
     extra_args: tuple[str, ...] = argument(
         (), "Passed on to builders that are programs: trtexec.", "EXTRA", rest=True, travels="as-is"
     )
@@ -296,21 +283,7 @@ class FeedFields(DataFields, group=MODEL):
     limit: int | None = option(None, "Only the first N inputs.", least=1)
 
 
-class ToleranceFields(VerbRequest):
-    """When outputs are close to the reference, and what is expected."""
-
-    rtol: float = option(1e-3, "Relative tolerance; |reference| scales it.", least=0)
-    atol: float = option(1e-8, "Absolute tolerance.", least=0)
-    classes: bool | None = option(None, "Treat outputs as class scores (default: by their shape).")
-    floor: Literal["auto", "on", "off"] = option("auto", "Run the reference twice, against itself.")
-    expect: Sequence[str] = option(
-        (), "Status 3 if not met: 'max_abs<=0.1'.", metavar="CONDITION", stays="checked here"
-    )
-
-
-class CheckRequest(
-    FeedFields, ToleranceFields, RunningFields, ExecutorFields, StoreFields, kw_only=False
-):
+class CheckRequest(FeedFields, RunningFields, ExecutorFields, StoreFields, kw_only=False):
     """Run every side on the same inputs and compare each candidate with the reference."""
 
     reference: Annotated[File, Argument("The model to compare with.", "REFERENCE", travels="model")]
@@ -318,6 +291,13 @@ class CheckRequest(
         (), "Models that are compared with it.", "[CANDIDATES]...", needed=False, travels="model"
     )
     _: KW_ONLY
+    rtol: float = option(1e-3, "Relative tolerance; |reference| scales it.", least=0)
+    atol: float = option(1e-8, "Absolute tolerance.", least=0)
+    classes: bool | None = option(None, "Treat outputs as class scores (default: by their shape).")
+    floor: Literal["auto", "on", "off"] = option("auto", "Run the reference twice, against itself.")
+    expect: Sequence[str] = option(
+        (), "Status 3 if not met: 'max_abs<=0.1'.", metavar="CONDITION", stays="checked here"
+    )
     output: File | None = output_path(None, "Folder of tables and worst inputs; else the store.")
 
 

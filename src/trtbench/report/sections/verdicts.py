@@ -260,6 +260,8 @@ def _comparison(
     if verdicts[0].kind == "incomparable":
         yield from _plain_values(compared, number)
     yield from statistics_blocks(sides, id=f"statistics_{number}")
+    if compared.mode in ("bursts", "lock-step"):
+        yield doc.Text("two processes share the device: bench, which is alone, may differ")
     yield from finding_blocks((*errors, *compared.comparison.findings), explain=explain)
     if verbose:
         yield doc.key_values(f"sides_{number}", [*titles, *_design_facts(compared), *facts])
@@ -317,8 +319,6 @@ def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
     if compared.interference:
         moved = " and ".join(units.text_from_change(part) for part in compared.interference)
         yield "interleaving", f"changes times by {moved} (baseline and candidate)"
-    elif compared.mode in ("bursts", "lock-step"):
-        yield "interleaving", "two processes share the device: bench, which is alone, may differ"
     alone = compared.comparison.alone
     if alone is not None and alone.ratio is not None and alone.interval is not None:
         change = units.text_from_change(alone.ratio - 1)
