@@ -168,13 +168,35 @@ def bottlenecks(blocks: int) -> list[Op]:
     return ops
 
 
+def transformer(blocks: int) -> list[Op]:
+    """Blocks of attention with Q, K and V of one shape, and of two products."""
+    ops: list[Op] = [("/embed/Conv", [-1], 192)]
+
+    def add(name: str, *reads: int, channels: int = 192) -> int:
+        ops.append((name, list(reads), channels))
+        return len(ops) - 1
+
+    last = 0
+    for at in (f"/block{block}" for block in range(blocks)):
+        norm = add(f"{at}/norm1/LayerNorm", last)
+        q, k, v = (add(f"{at}/{name}/Conv", norm) for name in "qkv")
+        scores = add(f"{at}/Softmax", add(f"{at}/qk/MatMul", q, k, channels=197), channels=197)
+        last = add(f"{at}/Add", last, add(f"{at}/proj/Conv", add(f"{at}/av/MatMul", scores, v)))
+        wide = add(f"{at}/fc1/Conv", add(f"{at}/norm2/LayerNorm", last), channels=768)
+        last = add(
+            f"{at}/mlp/Add", last, add(f"{at}/fc2/Conv", add(f"{at}/Gelu", wide, channels=768))
+        )
+    return ops
+
+
 def made_engine(ops: Sequence[Op], draw: random.Random, naming: str) -> tuple[LayerTable, Holds]:
     """Fuse, order and name operations by chance; also tell what each layer holds."""
     host: dict[int, int] = {}  # the operation whose layer an operation is in
     numbers, number = [], 9
+    products = {op for op, (name, *_) in enumerate(ops) if name.endswith(("Conv", "MatMul"))}
     for op, (name, reads, _) in enumerate(ops):
-        alone = (x for x in reads if "Conv" not in name and sum(x in y[1] for y in ops) == 1)
-        into = [x for x in alone if "Conv" in ops[host[x]][0]]
+        alone = (x for x in reads if op not in products and sum(x in y[1] for y in ops) == 1)
+        into = [x for x in alone if host[x] in products]
         host[op] = host[draw.choice(into)] if into and draw.random() < 0.7 else op
         number += draw.choice((1, 1, 4))
         numbers.append(f"{name.split('/')[-1]}_{number}")
@@ -197,7 +219,8 @@ def made_engine(ops: Sequence[Op], draw: random.Random, naming: str) -> tuple[La
             layers.append(other(reformat, "Reformat", source, (f"r{now}", "fp16")))
             source = (f"r{now}", "fp16")
         layer = conv(name, source, target, also=also, dims=dims)
-        pointwise = {"LayerType": "PointWise", "ParameterType": "PointWise", "Weights": {}}
+        kind = "MatrixMultiply" if now in products else "PointWise"
+        pointwise = {"LayerType": kind, "ParameterType": kind, "Weights": {}}
         layers.append(layer if "Conv" in ops[now][0] else layer | pointwise)
         holds[name] = own
     return join_layers(None, graph(layers)), lambda layer: holds.get(layer.name, [])

@@ -2,10 +2,12 @@
 
 import math
 import random
+from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
 from layer_sets import (
+    Op,
     bottlenecks,
     conv,
     fp16_chain,
@@ -16,6 +18,7 @@ from layer_sets import (
     profile,
     share_right,
     table,
+    transformer,
 )
 
 from analysis_values import run
@@ -343,10 +346,13 @@ def test_numbered_names_of_another_export_are_aligned_by_place() -> None:
 
 @pytest.mark.parametrize("naming", [("same", "same"), ("number", "number"), ("plain", "quant_")])
 @pytest.mark.parametrize("seed", range(3))
-def test_layers_meet_their_own_however_fused_and_named(naming: tuple[str, str], seed: int) -> None:
-    """Bottlenecks: residuals added in either branch or alone, in another order."""
+@pytest.mark.parametrize("network", [bottlenecks, transformer])
+def test_layers_meet_their_own_however_fused_and_named(
+    network: Callable[[int], list[Op]], seed: int, naming: tuple[str, str]
+) -> None:
+    """Bottlenecks and attention: Adds in either branch or alone, in another order."""
     draw = random.Random(seed)
-    (a, of_a), (b, of_b) = (made_engine(bottlenecks(12), draw, each) for each in naming)
+    (a, of_a), (b, of_b) = (made_engine(network(12), draw, each) for each in naming)
     assert share_right(a, b, of_a, of_b) >= 0.99
     assert share_right(b, a, of_b, of_a) >= 0.99
 

@@ -234,3 +234,12 @@ def text_from_count(value: int | None) -> str:
 def _grouped(value: float, places: int) -> str:
     # A thin space would be nicer to read, but tables in plain text then lose their alignment.
     return with_minus(f"{value:,.{places}f}".replace(",", " "))
+
+
+def shortened(name: str, *, length: int = 44) -> str:
+    """Cut out the middle of a long name; both ends of a layer name are informative."""
+    name = " ".join(name.split())
+    if len(name) <= length:
+        return name
+    head = (length - 1) * 3 // 5
+    return f"{name[:head]}…{name[-(length - 1 - head) :]}"

@@ -1,40 +1,27 @@
 """Compare two engines: which layers do the same work, and which got slower or faster.
 
-Layers are aligned by ONNX nodes (products first), then by name, then by shape, weights, source and
-order; one layer may correspond to several. Numbered names (``Conv_12``) are only used if most of
-them are in both engines: another export numbers its nodes differently.
+All layers are assigned at once: by ONNX nodes, kind, shape, weights and operator, by what their
+neighbours resemble, and by how many convolutions and matrix products are before and after them.
+Then one layer may correspond to several. Numbered names (``Conv_12``) are only used if most of them
+are of layers alike in both engines: another export numbers its nodes differently.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
 from trtbench.core.spec import Value
-from trtbench.core.units import text_from_fraction, text_from_seconds
-from trtbench.layers.table import (
-    CONVERSIONS,
-    QUANTIZED,
-    EngineFacts,
-    Group,
-    Layer,
-    LayerTable,
-    Role,
-    edges_of,
-    is_weighted,
-    is_wider,
-    myelin_ends,
-    narrowest,
-    nodes_between,
-    short_name,
-    target_of_reformat,
-    total_s,
-)
+from trtbench.core.units import shortened, text_from_fraction, text_from_seconds
+from trtbench.layers import table as tables
+from trtbench.layers.table import EngineFacts, Group, Layer, LayerTable, Role, is_weighted, total_s
 
 _FAMILIES = {
     "convolution": "product", "convactpool": "product", "deconvolution": "product",
@@ -45,12 +32,16 @@ _FAMILIES = {
 _NUMBERED = re.compile(r"^[A-Za-z]+_\d+$")  # ``Conv_12``: another export numbers differently
 _QUANT = re.compile(r"(?:(?<=/)|^)quant_|_quant(?:ized)?(?=[/_]|$)")  # added by quantization tools
 _QUANTIZES = re.compile(r"Quantize|QuantLinear|_quantizer\b")
-_PRODUCT = re.compile(r"(?:Conv|MatMul|Gemm|Einsum|Dense)[^/]*$")
+_PRODUCT = re.compile(r"(?:Conv|MatMul|Gemm|Einsum|Dense|Pool)[^/]*$")
 _CLAMPS = ("Relu", "Clip", "LeakyRelu")  # often fused into kernels whose names omit them
 
+Floats = NDArray[np.floating]
 By = Literal["origin", "name", "place", "none"]
 
-MAX_CELLS = 60_000_000  # largest table for sequence alignment: 7 700 by 7 700 layers, 120 MB
+MAX_CELLS = 9_000_000  # 3 000 by 3 000 layers; larger engines are aligned by names alone
+MAX_LAYERS_PER_NODE = 8  # a node in more layers does not align them (shapes, constants)
+MIN_LIKENESS = 0.55  # the same kind and shape, or some of the same nodes
+SPREADING = 0.45  # how much the likeness of neighbours counts
 MIN_GAIN = 1.02  # smaller speed-ups do not count
 NO_FACTS = EngineFacts()
 
@@ -62,223 +53,273 @@ def main_operators(layer: Layer) -> tuple[str, ...]:
     )
 
 
+class _Side:
+    """The computing layers of one engine: what identifies each, and where in the graph it is."""
+
+    def __init__(self, table: LayerTable, other: LayerTable) -> None:
+        self.layers = [layer for layer in table.layers if layer.role == "compute"]
+        self.at = {layer.index: place for place, layer in enumerate(self.layers)}
+        order = [node for layer in other.layers for node in layer.nodes]
+        self.tokens: list[set[str]] = []  # nodes, without what quantization adds
+        self.looks: list[tuple[object, ...]] = []  # kind, shape, weights, operator
+        counts = []
+        for layer in self.layers:
+            ends, kind = tables.myelin_ends(layer.name), (layer.kind or "").lower()
+            between = tables.nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
+            every = (_QUANT.sub("", node) for node in between or layer.nodes or [layer.name])
+            own = {node for node in every if not _QUANTIZES.search(node)}
+            self.tokens.append(own)
+            shape: object = re.sub(r"\d+", "#", layer.name)
+            if layer.shape_out is not None:  # without the batch
+                shape = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
+            operator = (*main_operators(layer), None)[0]
+            family = _FAMILIES.get(kind, kind)
+            self.looks.append((family, shape, layer.weights or None, operator))
+            counts.append(sum(bool(_PRODUCT.search(x)) for x in own) or is_weighted(layer))
+        # How many products are before and after a layer does not depend on what is fused.
+        self.upstream = self._upstream(table, counts)
+        self.products = np.flatnonzero(counts)
+        self.before, self.after = self.upstream @ counts, np.array(counts) @ self.upstream
+
+    def _upstream(self, table: LayerTable, products: Sequence[int]) -> Floats:
+        """Return for each layer (row) 1 for the layers whose results it is computed from.
+
+        Only the first input of a layer with weights counts: others are of an Add fused into it.
+        Further inputs of other products count a little less, which tells Q from K.
+        """
+        found = np.zeros((len(self.at), len(self.at)), np.float32)
+        held = np.eye(len(self.at), dtype=np.float32)  # what the outputs are computed from
+        sources = tables.sources_of(table, set(self.at))
+        if not any(sources.values()):  # without tensors, in the order of execution
+            sources |= {end: [begin] for begin, end in pairwise(self.at)}
+        for place, begins in enumerate(sources.values()):
+            inputs = held[[self.at[begin] for begin in begins if begin in sources]]
+            held[place] = np.max([held[place], *inputs], axis=0)
+            if len(inputs):
+                less = 1.0 if not products[place] else 0.0 if self.layers[place].weights else 0.999
+                found[place] = np.maximum(inputs[0], less * inputs.max(0))
+        return found
+
+    def neighbours(self) -> Iterator[Floats]:
+        """Return which products (columns) are next to each layer: those before, those after."""
+        steps = (self.upstream > 0).astype(np.float32)
+        among = steps[np.ix_(self.products, self.products)]
+        for reach, on in ((steps[:, self.products], among), (steps[self.products].T, among.T)):
+            yield (reach > 0) & (reach @ on == 0)
+
+
+def _likeness(a: _Side, b: _Side) -> tuple[Floats, Floats]:
+    """Return how much layers are alike by nodes, and by kind, shape, weights and operator, too."""
+    holders: dict[str, tuple[list[int], list[int]]] = {}
+    codes, lengths = dict[object, int](), [np.full(len(x.layers), 1e-9) for x in (a, b)]
+    for number, side in enumerate((a, b)):
+        for place, own in enumerate(side.tokens):
+            for token in own:
+                holders.setdefault(token, ([], []))[number].append(place)
+    by_nodes = np.zeros((len(a.layers), len(b.layers)))
+    for token, (one, other) in holders.items():
+        if max(len(one), len(other)) > MAX_LAYERS_PER_NODE:
+            continue
+        worth = (3.0 if _PRODUCT.search(token) else 1.0) / max(len(one), len(other))
+        lengths[0][one] += worth
+        lengths[1][other] += worth
+        by_nodes[np.ix_(one, other)] += worth
+    by_nodes /= np.sqrt(np.multiply.outer(*lengths))
+    looks = []
+    for side in (a, b):  # what is unknown equals nothing
+        known = [[side if x is None else x for x in look] for look in side.looks]
+        looks.append(np.array([[codes.setdefault(x, len(codes)) for x in y] for y in known]).T)
+    worths = (0.4, 0.4, 0.2, 0.2)
+    same = (worth * np.equal.outer(x, y) for worth, x, y in zip(worths, *looks, strict=True))
+    return by_nodes, 2 * by_nodes + sum(same)
+
+
+def best_path(gain: Floats) -> list[tuple[int, int]]:
+    """Return the pairs of rows and columns, both ascending, with the largest sum of gains."""
+    row, column = gain.shape
+    sums, found = np.zeros((row + 1, column + 1), np.float32), []
+    for place, own in enumerate(gain):
+        best = np.maximum(sums[place, 1:], sums[place, :-1] + own)
+        np.maximum.accumulate(best, out=sums[place + 1, 1:])
+    while row and column:  # read the path from the table, from its end
+        if sums[row, column] == sums[row - 1, column]:
+            row -= 1
+        elif sums[row, column] == sums[row, column - 1]:
+            column -= 1
+        else:
+            row, column = row - 1, column - 1
+            found.append((row, column))
+    return found[::-1]
+
+
 class _Alignment:
     """Pairs of layers aligned so far; ``pair_of`` maps side and layer index to a pair."""
 
     def __init__(self, a: LayerTable, b: LayerTable) -> None:
         self.tables = (a, b)
-        self.pairs: list[tuple[list[int], list[int], By]] = []
+        self.pairs: list[tuple[tuple[list[int], list[int]], By]] = []
         self.pair_of: tuple[dict[int, int], dict[int, int]] = ({}, {})
 
     def add(self, a: Sequence[int], b: Sequence[int], by: By) -> None:
         for taken, members in zip(self.pair_of, (a, b), strict=True):
             taken.update(dict.fromkeys(members, len(self.pairs)))
-        self.pairs.append(([*a], [*b], by))
+        self.pairs.append((([*a], [*b]), by))
 
-    def compute_layers(self, side: int) -> list[Layer]:
-        return [layer for layer in self.tables[side].layers if layer.role == "compute"]
+    def join(self, side: int, layer: Layer, pair: int) -> None:
+        self.pair_of[side][layer.index] = pair
+        self.pairs[pair][0][side].append(layer.index)
 
-    def unaligned(self, side: int, *, computing: bool = False) -> list[Layer]:
-        layers = self.compute_layers(side) if computing else self.tables[side].layers
+    def unaligned(self, side: int, among: Sequence[Layer] | None = None) -> list[Layer]:
+        layers = self.tables[side].layers if among is None else among
         return [layer for layer in layers if layer.index not in self.pair_of[side]]
 
-    def align_by_origin(self) -> None:
-        """Align groups of layers that share ONNX nodes, directly or through other layers."""
-        # Layers that compute, by node; a region with known ends holds all nodes between them.
-        holders: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
-        for side, holding in enumerate(holders):
-            order = [node for layer in self.tables[1 - side].layers for node in layer.nodes]
-            for layer in self.compute_layers(side):
-                ends = myelin_ends(layer.name)
-                between = nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
-                for node in dict.fromkeys(_QUANT.sub("", x) for x in between or layer.nodes):
-                    if not _QUANTIZES.search(node):
-                        holding.setdefault(node, []).append(layer.index)
-        distrusted = _unrelated_names(*holders)
-        offset = len(self.tables[0].layers)
-        parent = list(range(offset + len(self.tables[1].layers)))
+    def align_computing(self) -> None:
+        """Assign layers that compute, the most alike first, then those that others have fused."""
+        a, b = sides = (_Side(*self.tables), _Side(*self.tables[::-1]))
+        unrelated = _unrelated_names(a, b)
+        for side in sides:
+            side.tokens = [own - unrelated for own in side.tokens]
+        if not a.layers or not b.layers:
+            return
+        by_nodes, own = _likeness(a, b)
+        # A layer whose nodes are in the other engine only belongs where most of them are.
+        most = np.maximum.outer(by_nodes.max(1), by_nodes.max(0))
+        gain = own = np.where((own >= MIN_LIKENESS) & (by_nodes >= 0.4 * most), own, 0.0)
+        both = [*zip(a.neighbours(), b.neighbours(), strict=True)]
+        for _ in range(3):  # add the mean over neighbours, also where neither has any
+            known, gain = gain[np.ix_(a.products, b.products)], own.copy()
+            for left, right in both:
+                counts = np.multiply.outer(*(np.maximum(1, x.sum(1)) for x in (left, right)))
+                alone = np.logical_and.outer(~left.any(1), ~right.any(1))
+                gain += SPREADING * (left @ known @ right.T / counts + alone)
+        off = _distances(a, b, own)
+        gain = np.where(own > 0, np.maximum(gain - off / 2, 0.01), 0.0)
+        for farthest in (0.3, 3.0):  # by nodes or at the same place; then nearby, if not fused
+            possible = np.where((by_nodes > 0) | (off <= farthest), gain, 0.0)
+            order = np.argsort(-possible, axis=None, kind="stable")
+            for cell in order[: np.count_nonzero(possible)]:
+                x, y = divmod(int(cell), len(b.layers))
+                one, other = a.layers[x], b.layers[y]
+                if one.index not in self.pair_of[0] and other.index not in self.pair_of[1]:
+                    shared = a.tokens[x] & b.tokens[y]
+                    by: By = "place" if not shared else "origin" if one.nodes else "name"
+                    self.add([one.index], [other.index], by)
+            self.join_fused(sides, by_nodes)
+        self.align_gaps(sides)
 
-        def root(index: int) -> int:
-            while parent[index] != index:
-                parent[index] = parent[parent[index]]
-                index = parent[index]
-            return index
+    def join_fused(self, sides: tuple[_Side, _Side], by_nodes: Floats) -> None:
+        """Add layers that are left to the pair whose other side holds their nodes or operators."""
 
-        linked: set[int] = set()
-        for node, one in sorted(holders[0].items(), key=lambda each: not _PRODUCT.search(each[0])):
-            other = [offset + index for index in holders[1].get(node, ())]
-            if not other or node in distrusted or max(len(one), len(other)) > 8:
-                continue  # a node in many layers does not align them (shapes, constants)
-            # A convolution decides, not the Add that another engine fuses into the other branch.
-            if not (_PRODUCT.search(node) or linked.isdisjoint(one) or linked.isdisjoint(other)):
-                continue
-            members = [*one, *other]
-            for each in members:
-                parent[root(each)] = root(members[0])
-            linked.update(members)
-        found: dict[int, list[int]] = {}
-        for each in sorted(linked):
-            found.setdefault(root(each), []).append(each)
-        for joined in found.values():
-            own = [each for each in joined if each < offset]
-            self.add(own, [each - offset for each in joined if each >= offset], "origin")
+        def operators(side: int, members: Iterable[int]) -> Counter[str]:
+            return Counter(x for each in members for x in self.tables[side].layers[each].operators)
 
-    def align_by_name(self, *, computing: bool = False) -> None:
-        """Align layers with equal names; repeated names are aligned in order."""
-        a, b = (self.unaligned(side, computing=computing) for side in (0, 1))
-        distrusted = _unrelated_names(*([layer.name for layer in side] for side in (a, b)))
-        waiting: dict[str, list[int]] = {}
-        for layer in reversed(b):
-            waiting.setdefault(layer.name, []).append(layer.index)
-        for layer in a:
-            same = waiting.get(layer.name)
-            if same and layer.name not in distrusted:
-                self.add([layer.index], [same.pop()], "name")
-
-    def align_by_position(self) -> None:
-        """Align products of the same shape, weights and source in order, then what is between."""
-        looks: tuple[dict[int, tuple[object, ...]], dict[int, tuple[object, ...]]] = ({}, {})
-        for table, found in zip(self.tables, looks, strict=True):
-            source = {end: begin for begin, end, _ in reversed(edges_of(table))}  # first input
-            fed: dict[int, int | None] = {}
-            for layer in table.layers:
-                kind, at = (layer.kind or "").lower(), source.get(layer.index)
-                at = at if at is None or is_weighted(table.layers[at]) else fed[at]
-                fed[layer.index] = at  # the nearest product before it
-                shape: object = re.sub(r"\d+", "#", layer.name)
-                if layer.shape_out is not None:  # without the batch
-                    shape = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
-                before = None if at is None else found[at][1]
-                found[layer.index] = _FAMILIES.get(kind, kind) or None, shape, layer.weights, before
-        # How much of a look must agree, and whether pairs of products may cross others.
-        for detail, crossing in ((4, False), (4, True), (3, True), (2, False)):
-            if detail == 2:
-                self.join_fused()
-            pick = self.unaligned if crossing else self.compute_layers
-            sides = [[x for x in pick(side) if detail == 2 or is_weighted(x)] for side in (0, 1)]
-            tokens = [
-                [taken.get(x.index, look[x.index][:detail]) for x in layers]
-                for taken, look, layers in zip(self.pair_of, looks, sides, strict=True)
-            ]
-            for left, right in common_sequence(*tokens):
-                one, other = sides[0][left].index, sides[1][right].index
-                if one not in self.pair_of[0] and other not in self.pair_of[1]:
-                    self.add([one], [other], "place")
-
-    def join_fused(self) -> None:
-        """Add layers to the pair of their source if its other side alone has their operators."""
-        for side, table in enumerate(self.tables):
-            pair_of, passed = self.pair_of[side], dict[int, int]()
-            for begin, end, _ in edges_of(table):
-                pair, layer = pair_of.get(begin, passed.get(begin)), table.layers[end]
-                if pair is None or end in pair_of:
-                    continue
-                one, other = (
-                    Counter(x for i in own for x in each.layers[i].operators)
-                    for own, each in zip(self.pairs[pair][:2], self.tables, strict=True)
+        for side, (own, other) in enumerate((sides, sides[::-1])):
+            for layer in self.unaligned(side, own.layers):
+                shared = (by_nodes, by_nodes.T)[side][own.at[layer.index]]
+                met = (
+                    (shared[y], self.pair_of[1 - side].get(z.index))
+                    for y, z in enumerate(other.layers)
                 )
-                missing = other - one if side == 0 else one - other
-                if layer.role != "compute":
-                    passed[end] = pair
-                elif layer.operators and Counter(layer.operators) <= missing:
-                    self.pairs[pair][:2][side].append(end)
-                    pair_of[end] = pair
+                pair = max((x for x in met if x[0] and x[1] is not None), default=(0, None))[1]
+                wanted = operators(side, [layer.index])
+                for near in self.pairs_around(side, own, layer)[0][:-5:-1]:
+                    has, there = (operators(x, self.pairs[near][0][x]) for x in (side, 1 - side))
+                    if pair is None and wanted.total() and wanted <= there - has:
+                        pair = near
+                if pair is not None:
+                    self.join(side, layer, pair)
 
-    def align_gaps(self) -> None:
-        """Align groups of remaining layers between the same neighbours: their fusion changed."""
-        # Sequences of unaligned layers, by the pairs before and after them.
-        runs: tuple[dict[tuple[int, int], list[int]], dict[tuple[int, int], list[int]]] = ({}, {})
-        for side, found in enumerate(runs):
-            paired = [(self.pair_of[side].get(x.index), x.index) for x in self.compute_layers(side)]
-            last, run = -1, list[int]()
-            for pair, index in [*paired, (-1, -1)]:
-                if pair is None:
-                    run.append(index)
-                    continue
-                if run:
-                    found[last, pair] = run
-                last, run = pair, []
-        for ends, left in runs[0].items():
-            right = runs[1].get(ends, [])
-            if ends == (-1, -1) or not right:
-                continue  # without any neighbour the position says nothing
+    def pairs_around(self, side: int, own: _Side, layer: Layer) -> tuple[list[int], list[int]]:
+        """Return the pairs of layers before and after a layer, in order of execution."""
+        place, paired = own.at[layer.index], self.pair_of[side]
+        before, after = (
+            [paired[i] for x in np.flatnonzero(steps) if (i := own.layers[x].index) in paired]
+            for steps in (own.upstream[place], own.upstream[:, place])
+        )
+        return before, after
+
+    def align_gaps(self, sides: tuple[_Side, _Side]) -> None:
+        """Align groups of remaining layers behind the same pair: their fusion changed."""
+        rest: list[dict[int, list[int]]] = [{}, {}]
+        for side, (own, found) in enumerate(zip(sides, rest, strict=True)):
+            for layer in self.unaligned(side, own.layers):
+                before, _ = self.pairs_around(side, own, layer)
+                found.setdefault([-1, *before][-1], []).append(layer.index)
+        for pair, left in rest[0].items():
+            right = rest[1].get(pair, [])
             # A single Myelin region replaces all layers of the other engine at its position.
             alone = any(
-                len(own) == 1 and myelin_ends(table.layers[own[0]].name) is not None
+                len(own) == 1 and tables.myelin_ends(table.layers[own[0]].name) is not None
                 for own, table in zip((left, right), self.tables, strict=True)
             )
-            if max(len(left), len(right)) <= 6 or alone:
-                self.add(left, right, "place")
+            if self.pairs and right and (max(len(left), len(right)) <= 6 or alone):
+                self.add(left, right, "place")  # without any pair the place says nothing
+        for side, own in enumerate(sides):  # what is next to a pair that only its place aligned
+            for layer in self.unaligned(side, own.layers):
+                before, after = self.pairs_around(side, own, layer)
+                for pair in (*before[-1:], *after[:1]):
+                    first = self.tables[side].layers[self.pairs[pair][0][side][0]]
+                    if self.pairs[pair][1] == "place" and not is_weighted(first):
+                        self.join(side, layer, pair)
+                        break
 
-    def align_reformats(self) -> None:
-        """Align reformats that serve the same tensor of aligned layers."""
-        served: list[dict[tuple[int, str], list[int]]] = [{}, {}]
-        for side, found in enumerate(served):
+    def align_rest(self, *, computing: bool) -> None:
+        """Align reformats that serve the same tensor of aligned layers, and layers of one name."""
+        waiting: list[dict[str | tuple[int, str], list[int]]] = [{}, {}]
+        for side, found in enumerate(waiting):
             by_name = {layer.name: layer.index for layer in self.tables[side].layers}
             for layer in self.unaligned(side):
-                target = target_of_reformat(layer.name)
-                index = by_name.get(target[0]) if target and layer.role != "compute" else None
-                pair = None if index is None else self.pair_of[side].get(index)
-                if target and pair is not None:
-                    found.setdefault((pair, target[1]), []).append(layer.index)
-        for key, left in served[0].items():
-            for one, other in zip(left, served[1].get(key, ()), strict=False):
-                self.add([one], [other], "place")
+                target = tables.target_of_reformat(layer.name)
+                pair = self.pair_of[side].get(by_name.get(target[0], -1)) if target else None
+                key = layer.name if target is None or pair is None else (pair, target[1])
+                if computing or layer.role != "compute":
+                    found.setdefault(key, []).append(layer.index)
+        for key, left in waiting[0].items():
+            for one, other in zip(left, waiting[1].get(key, ()), strict=False):
+                self.add([one], [other], "name" if isinstance(key, str) else "place")
 
 
 def align(a: LayerTable, b: LayerTable) -> list[tuple[list[int], list[int], By]]:
     """Align two engines: lists of layer indices of both; every layer is in exactly one pair."""
-    sides = _Alignment(a, b)
-    sides.align_by_origin()
-    sides.align_by_name(computing=True)
-    sides.align_by_position()
-    sides.align_gaps()
-    sides.align_reformats()
-    sides.align_by_name()
+    sides, too_large = _Alignment(a, b), len(a.layers) * len(b.layers) > MAX_CELLS
+    if not too_large:
+        sides.align_computing()
+    sides.align_rest(computing=too_large)
     for layer in sides.unaligned(0):
         sides.add([layer.index], [], "none")
     for layer in sides.unaligned(1):
         sides.add([], [layer.index], "none")
-    return sides.pairs
+    return [(sorted(one), sorted(other), by) for (one, other), by in sides.pairs]
 
 
-def _unrelated_names(a: Iterable[str], b: Iterable[str]) -> set[str]:
-    """Return the numbered names, if too few are on both sides to be of the same export."""
-    left, right = ({n for n in side if _NUMBERED.match(n.split(" + ")[0])} for side in (a, b))
-    smaller = min(len(left), len(right))
-    return left | right if len(left & right) < 0.5 * smaller else set()
+def _distances(a: _Side, b: _Side, likeness: Floats) -> Floats:
+    """Return how many products more or less there are before or after each layer of B than of A.
 
-
-def common_sequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return index pairs of a longest common subsequence; very long inputs match only at ends."""
-    begin = end = 0
-    while begin < min(len(a), len(b)) and a[begin] == b[begin]:
-        begin += 1
-    while end < min(len(a), len(b)) - begin and a[-1 - end] == b[-1 - end]:
-        end += 1
-    codes: dict[Hashable, int] = {}
-    left, right = (
-        np.array([codes.setdefault(x, len(codes)) for x in side[begin : len(side) - end]], np.int32)
+    The best common order of products tells by how many the engines differ anyway.
+    """
+    orders = [
+        side.products[np.argsort((side.before - side.after)[side.products], kind="stable")]
         for side in (a, b)
-    )
-    row, column = len(left), len(right)
-    tail = [(len(a) - end + place, len(b) - end + place) for place in range(end)]
-    middle: list[tuple[int, int]] = []
-    if row * column <= MAX_CELLS:
-        lengths = np.zeros((row + 1, column + 1), np.uint16)
-        for place, code in enumerate(left, 1):
-            above = lengths[place - 1]
-            best = np.maximum(above[1:], above[:-1] + (right == code))
-            np.maximum.accumulate(best, out=lengths[place, 1:])
-        while row and column:  # read the sequence from the table, from its end
-            if left[row - 1] == right[column - 1]:
-                row, column = row - 1, column - 1
-                middle.append((begin + row, begin + column))
-            elif lengths[row - 1, column] >= lengths[row, column - 1]:
-                row -= 1
-            else:
-                column -= 1
-    return [*((place, place) for place in range(begin)), *middle[::-1], *tail]
+    ]
+    met = [(orders[0][x], orders[1][y]) for x, y in best_path(likeness[np.ix_(*orders)])]
+    steps = []
+    for left, right in ((a.before, b.before), (a.after, b.after)):
+        if met:
+            at, offset = np.array(sorted((left[x], round(right[y] - left[x])) for x, y in met)).T
+            left = left + np.interp(left, at, offset)
+        steps.append(np.abs(np.subtract.outer(left, right)))
+    return np.minimum(*steps) + np.maximum(*steps) / 4
+
+
+def _unrelated_names(a: _Side, b: _Side) -> set[str]:
+    """Return the numbered names, if too few are of layers alike for both to be of one export."""
+    looks = [
+        {token: look[1] for own, look in zip(side.tokens, side.looks, strict=True) for token in own}
+        for side in (a, b)
+    ]
+    left, right = ({token for token in side if _NUMBERED.match(token)} for side in looks)
+    same = sum(looks[0][token] == looks[1][token] for token in left & right)
+    return left | right if same < 0.7 * min(len(left), len(right)) else set()
 
 
 class Change(Value, frozen=True, kw_only=True):
@@ -387,7 +428,9 @@ def difference(
     changes.sort(key=lambda each: (-abs(each.delta_s), -max(each.a_s, each.b_s)))
     moved = math.fsum(abs(each.delta_s) for each in changes)
     both_s = math.fsum(
-        abs(each.delta_s) for each in changes if each.by != "none" or each.role in CONVERSIONS
+        abs(each.delta_s)
+        for each in changes
+        if each.by != "none" or each.role in tables.CONVERSIONS
     )
     work = [each for each in changes if each.role == "compute"]
     related = sum(each.by != "none" for each in work) >= 0.1 * len(work)
@@ -572,27 +615,21 @@ class Cause(Value, frozen=True, kw_only=True):
 
 def interruptions(table: LayerTable) -> dict[int, int]:
     """Map unquantized layers between quantized ones, and conversions around them, to the layer."""
-    before, after = ([set[int]() for _ in table.layers] for _ in range(2))
-    for begin, end, _ in edges_of(table):
-        after[begin].add(end)
-        before[end].add(begin)
-    found: dict[int, int] = {}
-    for layer in table.layers:
-        if layer.role != "compute" or layer.precision is None or layer.precision in QUANTIZED:
-            continue
-        passed, quantized = {layer.index}, []
-        for steps in (before, after):  # follow conversions to the next layers that compute
-            waiting, seen = list(steps[layer.index]), set[int]()
-            while waiting:
-                index = waiting.pop()
-                if index not in seen and table.layers[index].role in (*CONVERSIONS, "nothing"):
-                    waiting += steps[index]
-                    passed.add(index)
-                seen.add(index)
-            reached = [table.layers[each] for each in seen - passed]
-            quantized.append(any(each.precision in QUANTIZED for each in reached))
-        if all(quantized):
-            found.update(dict.fromkeys(passed, layer.index))
+    passed = (*tables.CONVERSIONS, "nothing")
+    kept = {layer.index: layer for layer in table.layers if layer.role not in passed}
+    before = tables.sources_of(table, set(kept))
+    quantized = {index for index, layer in kept.items() if layer.precision in tables.QUANTIZED}
+    feeding = {begin for end in quantized for begin in before[end]}
+    found = {
+        index: index
+        for index, layer in kept.items()
+        if layer.role == "compute" and layer.precision and index not in quantized
+        if index in feeding and quantized & set(before[index])
+    }
+    edges = [(begin, end) for begin, end, _ in tables.edges_of(table)]
+    for near, far in (*edges, *((end, begin) for begin, end in reversed(edges))):
+        if near in found and far not in kept:
+            found[far] = found[near]
     return found
 
 
@@ -606,11 +643,11 @@ def _layer_causes(
     interrupted = interruptions(b)
 
     def code_of(change: Change, layers: Sequence[Layer]) -> CauseCode:
-        if change.role in CONVERSIONS:
+        if change.role in tables.CONVERSIONS:
             return "reformat"
         if not change.a:
             return "added"
-        if any(is_weighted(layer) and is_wider(layer.precision, asked) for layer in layers):
+        if any(is_weighted(layer) and tables.is_wider(layer.precision, asked) for layer in layers):
             return "precision"
         if "fusion" in change.changed and len(change.b) > len(change.a):
             return "fusion"
@@ -624,7 +661,9 @@ def _layer_causes(
         layers = [b.layers[index] for index in change.b]
         more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
         was = f"{text_from_seconds(change.a_s)} before" if change.a else "not in the baseline"
-        text = f"{short_name(layers[0].name)}{more}: {text_from_seconds(change.b_s)}, {was}"
+        text = (
+            f"{shortened(layers[0].name, length=72)}{more}: {text_from_seconds(change.b_s)}, {was}"
+        )
         text += f", {change.precision_b}" if change.precision_b else ""
         if code == "memory":
             slowest = max(layers, key=lambda each: each.seconds)
@@ -635,9 +674,13 @@ def _layer_causes(
     for change, seconds in excess:
         layers = [b.layers[index] for index in change.b]
         at = next((interrupted[index] for index in change.b if index in interrupted), -1)
-        replaceable = change.role in CONVERSIONS or not change.a
+        replaceable = change.role in tables.CONVERSIONS or not change.a
         key: tuple[CauseCode, int] = (code_of(change, layers), -1)
-        if asked in QUANTIZED and at >= 0 and (replaceable or not any(map(is_weighted, layers))):
+        if (
+            asked in tables.QUANTIZED
+            and at >= 0
+            and (replaceable or not any(map(is_weighted, layers)))
+        ):
             key = ("interruption", at)
         members.setdefault(key, []).append((change, seconds))
     for (code, at), own in members.items():
@@ -652,7 +695,7 @@ def _layer_causes(
         }
         if layer is not None:
             names = list(dict.fromkeys([layer.name, *names]))
-            called = short_name(layer.name)
+            called = shortened(layer.name, length=72)
             if layer.nodes and not any(node in layer.name for node in layer.nodes):
                 # A generated name is not in the model, so its nodes are named too.
                 more = f" and {len(layer.nodes) - 1} more" if len(layer.nodes) > 1 else ""
@@ -753,7 +796,7 @@ def why(
         note = f"by {diff.whole.what} it is the other way round than by the sum of its layers"
         diff = diff.having(notes=(f"{note}, which the profiler times one by one", *diff.notes))
     computed = {layer.precision for layer in b.layers if layer.precision}
-    asked = narrowest(candidate.asked) or narrowest(" ".join(computed))
+    asked = tables.narrowest(candidate.asked) or tables.narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
     excess = [
         (each, each.b_s - (each.a_s / gain if _has_weighted_layer(each, a) else each.a_s))
@@ -820,7 +863,7 @@ def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> 
     for each in diff.changes:
         if each.b and each.b_s < each.a_s and _has_weighted_layer(each, a):
             was, now = main_type(each.a, a), main_type(each.b, b)
-            if is_wider(was, now) and not is_wider(now, asked):
+            if tables.is_wider(was, now) and not tables.is_wider(now, asked):
                 gained.append(each)
     after = math.fsum(each.b_s for each in gained)
     ratio = math.fsum(each.a_s for each in gained) / after if after else 1.0

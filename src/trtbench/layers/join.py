@@ -183,7 +183,6 @@ def join_layers(
         met = [*((taken.get(id(info)), info) for info in infos), *rest]
     total = math.fsum(each.typical_s for each in times)
     layers = [_layer(k, time, info, total, costs) for k, (time, info) in enumerate(met)]
-    tensors = (each for info in infos for each in (*info.inputs, *info.outputs))
     own = 2 * sum(_name_and_kind(each.name) is not None for each in layers) > len(layers)
     missing = sum(1 for layer in layers if layer.time_s is None)
     lacks, unknown = "", "kinds, types and shapes are unknown"
@@ -212,7 +211,6 @@ def join_layers(
         count=profile.count if profile else None,
         timed=bool(times),
         detailed=graph is not None and graph.detailed,
-        tensors={each.name: each.dtype for each in tensors if each.dtype},
         lacks=lacks,
         notes=tuple(dict.fromkeys(notes)),
     )

@@ -81,7 +81,6 @@ class LayerTable(Value, frozen=True, kw_only=True):
     timed: bool = False
     detailed: bool = False
     gpu: str | None = None
-    tensors: dict[str, str] = {}
     lacks: str = ""  # what is unknown without detailed layer information, and how to get it
     notes: tuple[str, ...] = ()
 
@@ -100,8 +99,6 @@ def total_s(layers: Iterable[Layer]) -> float:
     """Return the sum of the layer times; layers that were not timed count as 0."""
     return math.fsum(layer.seconds for layer in layers)
 
-
-MAX_NAME_LENGTH = 72
 
 _REFORMAT = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
 _FOREIGN = re.compile(r"\{ForeignNode\[(?P<first>.*?)\.\.\.(?P<last>.*)\]\}", re.DOTALL)
@@ -146,13 +143,6 @@ def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...
         return ()
     begin, end = sorted((places[first], places[last]))
     return tuple(order[begin : end + 1])
-
-
-def short_name(name: str) -> str:
-    if len(name) <= MAX_NAME_LENGTH:
-        return name
-    head = MAX_NAME_LENGTH * 2 // 3
-    return f"{name[:head]}…{name[head + 1 - MAX_NAME_LENGTH :]}"
 
 
 def block_of(name: str, *, depth: int = 1) -> str:
@@ -277,6 +267,17 @@ def edges_of(table: LayerTable) -> list[Edge]:
         for name in layer.writes:
             writers[name] = layer.index
     return list(found)
+
+
+def sources_of(table: LayerTable, kept: set[int]) -> dict[int, list[int]]:
+    """Return the layers that each of the kept layers reads from; edges bypass the others."""
+    sources: dict[int, list[int]] = {layer.index: [] for layer in table.layers}
+    for begin, end, _ in edges_of(table):
+        sources[end].append(begin)
+    for index, begins in sources.items():  # in the order of execution, so sources come first
+        every = (each for x in begins for each in ([x] if x in kept else sources[x]))
+        sources[index] = list(dict.fromkeys(every))
+    return {index: begins for index, begins in sources.items() if index in kept}
 
 
 RANKS = {
@@ -461,29 +462,16 @@ def place_layers(table: LayerTable) -> Placement:
     mean position of their neighbours (Sugiyama's method). Long chains are wrapped into columns.
     The time is linear in layers and edges.
     """
-    # The layers to draw and their edges; edges bypass layers that run no kernel.
-    sources: dict[int, list[int]] = {}
-    for begin, end, _ in edges_of(table):
-        sources.setdefault(end, []).append(begin)
     every = [layer.index for layer in table.layers]
     shown = [layer.index for layer in table.layers if layer.role not in NOT_DRAWN] or every
-    visible = set(shown)
-    reached: dict[int, list[int]] = {}
-    bridged: dict[tuple[int, int], None] = {}
-    for index in every:  # in the order of execution, so sources come first
-        found: dict[int, None] = {}
-        for source in sources.get(index, ()):
-            found.update(dict.fromkeys([source] if source in visible else reached[source]))
-        reached[index] = list(found)
-        if index in visible:
-            bridged.update(dict.fromkeys((source, index) for source in found))
+    above = sources_of(table, set(shown))
     # Without tensors, layers are drawn as one chain in the order of execution.
-    edges = list(bridged or dict.fromkeys(pairwise(shown)))
-    above: dict[int, list[int]] = {index: [] for index in shown}
+    if not any(above.values()):
+        above |= {end: [begin] for begin, end in pairwise(shown)}
+    edges = [(begin, end) for end, begins in above.items() for begin in begins]
     below: dict[int, list[int]] = {index: [] for index in shown}
     for begin, end in edges:
         below[begin].append(end)
-        above[end].append(begin)
     ranks: dict[int, int] = {}
     rows: list[list[int]] = []
     for index in shown:  # the order of execution is topological

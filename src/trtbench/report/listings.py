@@ -9,9 +9,9 @@ from trtbench.analysis.inspection import Inspection
 from trtbench.analysis.summary import reported_headline
 from trtbench.core.run import FailedRun, RunRecord, Scalar, when_text
 from trtbench.core.spec import NO_TENSORS
-from trtbench.core.units import text_from_rate, text_from_seconds, text_from_shape
+from trtbench.core.units import shortened, text_from_rate, text_from_seconds, text_from_shape
 from trtbench.report import document as doc
-from trtbench.report.run_facts import shortened, title_of_key, value_text
+from trtbench.report.run_facts import title_of_key, value_text
 
 if TYPE_CHECKING:
     from trtbench.importing.files import Unused

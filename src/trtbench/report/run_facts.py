@@ -345,12 +345,3 @@ def unique_stem(name: str, *, taken: set[str]) -> str:
         stem, number = f"{safe}_{number}", number + 1
     taken.add(stem)
     return stem
-
-
-def shortened(name: str, *, length: int = 44) -> str:
-    """Cut out the middle of a long name; both ends of a layer name are informative."""
-    name = " ".join(name.split())
-    if len(name) <= length:
-        return name
-    head = (length - 1) * 3 // 5
-    return f"{name[:head]}…{name[-(length - 1 - head) :]}"

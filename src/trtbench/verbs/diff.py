@@ -1,7 +1,7 @@
 """Compare two engines layer by layer: what got slower, what was fused.
 
 A and B are runs, or files of trtexec (several joined by commas). Layers are matched by the ONNX
-nodes they came from, then by name, then by their position in the graph. For a profile, the layer
+nodes they came from, by kind and shape, and by their position in the graph. For a profile, the layer
 information in the same folder is read too. Times are medians; which engine is faster is judged by
 GPU time where both have it. --why ranks the causes why B is not faster than A, or not faster still,
 by the share of the missing time that they explain.

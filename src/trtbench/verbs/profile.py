@@ -171,16 +171,27 @@ def plan(request: SourceRequest, view: PlanView, caller: Caller) -> None:
 def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int | None:
     from trtbench.analysis.gate import Suite, judge_expectations, junit_from_suites, passed
     from trtbench.host.files import write_output
+    from trtbench.layers.table import groups_of
     from trtbench.report.document import document_from_blocks
     from trtbench.report.engine_svg import svg_from_engine
+    from trtbench.report.sections.layers import document_from_layers
     from trtbench.report.sections.summary import document_from_run
     from trtbench.report.sections.verdicts import rule_table
     from trtbench.workflows import engines as layers
 
     results = judge_expectations(view.expectations, engine.table, engine.facts)
-    chosen = {"by": request.by, "pattern": request.filter, "sort": request.sort or "time"}
-    document = layers.layers_document(engine, top=view.most, **chosen)  # type: ignore[arg-type]
-    rows = layers.layer_rows(engine, **chosen)  # type: ignore[arg-type]
+    by, sort = request.by, request.sort or "time"
+    document = document_from_layers(
+        engine.label,
+        engine.table,
+        layers.select_layers(engine, pattern=request.filter, sort=sort, top=view.most),
+        facts=engine.facts,
+        groups=groups_of(engine.table, by, top=view.most) if by else (),
+        by=by,
+        notes=engine.notes,
+        created=engine.run.record.created if engine.run else "",
+    )
+    rows = layers.layer_rows(engine, by=by, pattern=request.filter, sort=sort)
     if request.table:
         text = layers.rows_text(rows, ending=request.table.suffix)
         say(f"wrote {write_output(request.table, text, named=True)}")

@@ -19,10 +19,9 @@ from trtbench.layers.join import join_layers
 from trtbench.measure.bench import command_for_layer_times
 from trtbench.models.identity import source_of
 from trtbench.models.onnx_model import read_onnx
-from trtbench.report.document import Document
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.renderers.png import png_bytes
-from trtbench.report.sections.layers import document_from_layers, layers_figure
+from trtbench.report.sections.layers import layers_figure
 from trtbench.requests.fields import File
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import RECORD, demand_finished, read_run
@@ -229,22 +228,6 @@ def select_layers(
         "roofline": lambda layer: 1.0 if layer.roofline is None else layer.roofline,
     }
     return tuple(sorted(layers, key=keys[sort])[:top])
-
-
-def layers_document(
-    engine: EngineSource, *, by: str | None, pattern: str | None, sort: str, top: int | None
-) -> Document:
-    """Describe the layers of an engine."""
-    return document_from_layers(
-        engine.label,
-        engine.table,
-        select_layers(engine, pattern=pattern, sort=sort, top=top),
-        facts=engine.facts,
-        groups=tables.groups_of(engine.table, by, top=top) if by else (),
-        by=by,
-        notes=engine.notes,
-        created=engine.run.record.created if engine.run else "",
-    )
 
 
 def layer_rows(

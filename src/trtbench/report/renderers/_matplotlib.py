@@ -31,11 +31,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from numpy.typing import NDArray
 
 from trtbench.core.safety import clean_line
-from trtbench.core.units import text_from_number, with_minus
+from trtbench.core.units import shortened, text_from_number, with_minus
 from trtbench.report import charts
 from trtbench.report.charts import TAIL_TICKS, Axis, Bars, Boxes, Histogram, Line, Lines, Mark
 from trtbench.report.document import Figure
-from trtbench.report.run_facts import shortened
 
 Numbers = NDArray[np.float64]
 

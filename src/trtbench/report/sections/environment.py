@@ -14,12 +14,11 @@ from trtbench.analysis.summary import SAMPLE_LEVEL
 from trtbench.core.properties import protocol_of
 from trtbench.core.results import Artefact, Sidecar, TensorDiff
 from trtbench.core.run import Environment, Run
-from trtbench.core.units import text_from_bytes, text_from_count, text_from_seconds
+from trtbench.core.units import shortened, text_from_bytes, text_from_count, text_from_seconds
 from trtbench.report import document as doc
 from trtbench.report.run_facts import (
     flatten_facts,
     labelled,
-    shortened,
     summary_of,
     title_of_key,
     value_text,

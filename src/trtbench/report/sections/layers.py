@@ -15,6 +15,7 @@ from trtbench.core.units import (
     MISSING,
     common_unit,
     counted,
+    shortened,
     text_from_change,
     text_from_count,
     text_from_difference,
@@ -23,22 +24,14 @@ from trtbench.core.units import (
     unit_for_seconds,
 )
 from trtbench.layers import diff as engine_diff
+from trtbench.layers import table as tables
 from trtbench.layers.cost import peak_of, with_rates
 from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, Why
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import (
-    EngineFacts,
-    Group,
-    Layer,
-    LayerTable,
-    PrecisionSummary,
-    facts_from_run,
-    groups_of,
-    summarize_precision,
-)
+from trtbench.layers.table import EngineFacts, Group, Layer, LayerTable, groups_of
 from trtbench.report import document as doc
 from trtbench.report.charts import Axis, Bars, bar_group
-from trtbench.report.run_facts import labelled, shortened
+from trtbench.report.run_facts import labelled
 
 ORDER = 60
 
@@ -76,7 +69,7 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
             if drawn <= 6:
                 title = f"The slowest layers{of}"
                 yield layers_figure(profile, id=f"per_layer_time{suffix}", title=title)
-        facts = facts_from_run(run)
+        facts = tables.facts_from_run(run)
         peak = peak_of(facts.gpu, sm_count=facts.sm_count)
         rated = with_rates(join_layers(run.layers, run.graph), peak, energy_j=facts.energy_j)
         if detailed:
@@ -135,7 +128,7 @@ def document_from_layers(
     notes: Sequence[str] = (),
     created: str = "",
 ) -> doc.Document:
-    truth = summarize_precision(layers, asked=facts.asked)
+    truth = tables.summarize_precision(layers, asked=facts.asked)
     sums, remarks = engine_diff.reconcile(layers, facts), [*notes, *layers.notes]
     rows: dict[str, object]
     if by is None:
@@ -241,7 +234,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     return doc.table(id, shown, columns, caption=caption, unit=unit)
 
 
-def _precision_blocks(truth: PrecisionSummary) -> Iterator[doc.Block]:
+def _precision_blocks(truth: tables.PrecisionSummary) -> Iterator[doc.Block]:
     """Show time by precision, conversions, and layers in another type than requested."""
     pairs: list[tuple[str, doc.Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)

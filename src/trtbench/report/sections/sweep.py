@@ -21,6 +21,7 @@ from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, precision_of
 from trtbench.core.units import (
     common_unit,
     counted,
+    shortened,
     text_from_duration,
     text_from_fraction,
     text_from_long_time,
@@ -35,7 +36,6 @@ from trtbench.report.run_facts import (
     headline_title,
     labels_from_runs,
     quantile,
-    shortened,
     summary_of,
     typical,
     unique_stem,
