@@ -342,10 +342,6 @@ class Change(Value, frozen=True, kw_only=True):
         """Time of B minus time of A: positive if the second engine is slower."""
         return self.b_s - self.a_s
 
-    @property
-    def name(self) -> str:
-        return self.name_a or self.name_b or ""
-
 
 class WholeTimes(Value, frozen=True, kw_only=True):
     """The median time of one inference of both engines, else the sums of their layers."""
@@ -503,11 +499,6 @@ class Reconciliation(Value, frozen=True, kw_only=True):
     host_s: float | None = None
     parts: tuple[Gap, ...]
     unexplained_s: float | None = None
-
-    @property
-    def gap_s(self) -> float | None:
-        """Sum of the layers minus the GPU time."""
-        return None if self.gpu_s is None else self.layers_s - self.gpu_s
 
 
 def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
