@@ -263,7 +263,7 @@ def test_changes_of_a_diff_add_up_to_the_difference() -> None:
     found = diff.difference(fp16_chain(), int8_chain())
     assert found.delta_s == pytest.approx(43e-6 - 54e-6)
     assert math.fsum(each.delta_s for each in found.changes) == pytest.approx(found.delta_s)
-    by = {each.name: each.by for each in found.changes}
+    by = {each.name_a or each.name_b: each.by for each in found.changes}
     assert by["/a/Conv"] == by["/act/Gelu"] == "origin"
     assert len(found.only_in("b")) == 2
     assert found.explained == pytest.approx(1)

@@ -1,10 +1,10 @@
 """Compare two engines layer by layer: what got slower, what was fused.
 
 A and B are runs, or files of trtexec (several joined by commas). Layers are matched by the ONNX
-nodes they came from, by kind and shape, and by their position in the graph. For a profile, the layer
-information in the same folder is read too. Times are medians; which engine is faster is judged by
-GPU time where both have it. --why ranks the causes why B is not faster than A, or not faster still,
-by the share of the missing time that they explain.
+nodes they came from, by kind and shape, and by their position in the graph. For a profile, the
+layer information in the same folder is read too. Times are medians; which engine is faster is
+judged by GPU time where both have it. --why ranks the causes why B is not faster than A, or not
+faster still, by the share of the missing time that they explain.
 
 Examples:
   trtbench diff tag:fp16 tag:int8
