@@ -375,6 +375,7 @@ def test_rows_of_the_toolkits_comparison_in_their_order() -> None:
     assert len(rows) == 4 + 4 * 7
     cells = {row.metric: row.cells() for row in rows}
     assert cells["tf32"] == ("tf32", "Off", "Unknown", "", "", "")
+    assert cells["dtype"][:3] == ("dtype", "fp32", "fp16"), "as they are labelled"
     assert cells["throughput_qps"][1:5] == ("500.000000", "1000.000000", "500.000000", "2.000000")
     assert cells["host_median"][1:5] == ("2.000000", "1.000000", "-1.000000", "0.500000")
     assert cells["h2d_p99"] == ("h2d_p99", "", "", "", "", "")

@@ -262,13 +262,11 @@ def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
     for run in runs:
         inputs, tf32 = run.record.inputs, known_value(run.record.conditions.get("tf32"))
         known = run.record.conditions.get("precision")
-        if tf32 is None and (
-            known is None or known.source != "implied"
-        ):  # said of a foreign engine
-            stated = str(known_value(known) or run.record.spec.precision)
-            tf32 = {"fp32": False, "tf32": True}.get(stated)
+        label = run.record.spec.precision  # that of a foreign engine is known from it alone
+        if tf32 is None and (known is None or known.source != "implied"):
+            tf32 = {"fp32": False, "tf32": True}.get(str(known_value(known) or label))
         on = "On" if str(tf32).lower() in ("on", "true", "1") else "Off"
-        dtype = precision_of(run.record) or next((each.dtype for each in inputs), None)
+        dtype = precision_of(run.record) or label or next((each.dtype for each in inputs), None)
         words.append((dtype, "Unknown" if tf32 is None else on))
         printed = run.record.reported
         rate, wall = (printed.get(name) for name in ("throughput_qps", "total_host_walltime_s"))
