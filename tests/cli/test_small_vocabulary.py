@@ -96,7 +96,7 @@ def test_a_hidden_table_is_an_error_with_the_way_out(say: Say) -> None:
     hidden = [helper.make_node("Add", ["ids", "three"], ["sum"])]
     model = words_model(Path("m.onnx"), hidden, ids="sum")
     said = say("bench", model, *QUICK)
-    assert (said.status, "fix: --inputs FILE (.npz)" in said.err) == (1, True)
+    assert (said.status, "fix: --data FILE (.npz)" in said.err) == (1, True)
     assert "ids 1x128 int64, random values" in said.err
     check = ("check", model, model, "--random", "3")
     said = say(*check)

@@ -134,6 +134,12 @@ def test_a_session_on_the_processor(found: dict[str, Any]) -> None:
     assert told["conditions"]["loaded_as"] == "state dict"
 
 
+def test_without_a_gpu_the_processor_is_taken_and_that_is_said(found: dict[str, Any]) -> None:
+    told = found["session_on_what_there_is"]["ok"]
+    noted = "PyTorch sees no GPU here: it ran on the CPU" in told["notes"]
+    assert noted is ("device" not in told["conditions"])
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "precision"),
     [

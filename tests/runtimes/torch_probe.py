@@ -140,6 +140,7 @@ SESSIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "session_nested": ("make_nested", {}),
     "session_words": ("make_words", {}),
     "session_without_a_gpu": ("make", {"device": "cuda:99"}),
+    "session_on_what_there_is": ("make", {"device": None}),
     "session_switch_unclear": ("make", {"options": {"half": "yes"}}),
     "session_picky": ("make_picky", {"options": {"half": "on"}}),
     "session_sixteen": ("make_sixteen", {}),

@@ -77,7 +77,6 @@ def resolved_items(
     model_inputs.refuse_other_than_tensors(inputs)
     given = given_items(inputs, shapes)
     settled = model_inputs.with_assumed_shapes(given, batch=False, sides=sides_of(model, given))
-    model_inputs.refuse_open(settled, batch=False)
     return settled, model_inputs.assumption(given, settled)
 
 

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trtbench.core.errors import InputError, UsageError, suggest
+from trtbench.core.errors import InputError, suggest
 from trtbench.core.run import may_be_colours
 from trtbench.core.spec import NO_TENSORS, TensorSpec, batch_from_shapes
 from trtbench.core.units import text_from_shape
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Dim = int | str | None
-BATCH, SEQUENCE, IMAGE = 1, 128, 224
+BATCH, SEQUENCE, IMAGE, AUDIO = 1, 128, 224, 16_000  # audio: one second at 16 kHz
 TOKEN_LIMIT = 1000  # token ids are below this: every vocabulary in use is larger
 _SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
 _SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*)+")
 """A dimension that exporters write as a sum of others: ``past_sequence_length + 1``."""
+_AUDIO = re.compile(r"wave|audio|speech|pcm|^samples$", re.IGNORECASE)
+_STATE = re.compile(r"(^|[_./])([hc](_?0|_?n)?|state|cache|past\w*)(_?in|_?\d+)?$", re.IGNORECASE)
+"""Names of what a model carries from one query to the next: ``h0``, ``state``, ``past_key_3``."""
+_RATE = re.compile(r"^(sr|fs|sampl(e|ing)_?rate)$", re.IGNORECASE)
 _ONES, _ZEROS, _POSITIONS = ("mask", "length", "size"), ("token_type", "segment"), "position"
 
 
@@ -36,7 +40,8 @@ def batch_place(tensor: TensorSpec) -> int:
     for place, dim in enumerate(tensor.shape):
         if isinstance(dim, str) and re.search(r"batch|^bs$", dim, re.IGNORECASE):
             return place
-    return 0
+    opened = [is_open(dim) for dim in tensor.shape[:2]]  # states have their layers in front
+    return int(opened == [False, True] and _STATE.search(tensor.name) is not None)
 
 
 def is_one_sequence(tensor: TensorSpec) -> bool:
@@ -179,23 +184,6 @@ def refuse_unknown_inputs(shapes: Mapping[str, object], names: Sequence[str]) ->
             )
 
 
-def refuse_open(tensors: Sequence[TensorSpec], *, batch: bool = True) -> None:
-    """Raise one error for all inputs with dynamic dimensions, with the flags that set them."""
-    facts, flags = {}, []
-    for each in tensors:
-        start = 0 if batch or batch_place(each) else 1
-        opened = [
-            repr(dim) if isinstance(dim, str) else f"dimension {place}"
-            for place, dim in enumerate(each.shape)
-            if place >= start and is_open(dim)
-        ]
-        if opened:
-            facts[each.name] = f"{', '.join(opened)} of {text_from_shape(each.shape)}"
-            flags.append(f"--shape {shlex.quote(with_ones(each))}")
-    if facts:
-        raise UsageError("dynamic dimensions need a value", facts=facts, fix=" ".join(flags))
-
-
 def refuse_other_than_tensors(tensors: Sequence[TensorSpec]) -> None:
     """Raise an error for inputs that are sequences, maps or other values than tensors."""
     found = {each.name: each.dtype for each in tensors if each.dtype in NO_TENSORS}
@@ -237,6 +225,9 @@ def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: tuple[int, int
         if place == 0 and not batch:  # as many as there are rows of data
             return None
         return SEQUENCE if is_one_sequence(tensor) else BATCH
+    audio = _AUDIO.search(tensor.name) or _AUDIO.search(name)
+    if audio or _STATE.search(tensor.name):  # a sound has one channel, and a state one item
+        return AUDIO if audio and place == len(shape) - 1 else SEQUENCE if name else 1
     if name and _SEQUENCE.search(name):
         return SEQUENCE
     if len(shape) == 4:  # an image: channels are before the height, or after the width
@@ -245,8 +236,7 @@ def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: tuple[int, int
             return sides[place - first]
         if re.search(r"height|width|^[hw]$|rows|cols|size", name, re.IGNORECASE):
             return sides[bool(re.search(r"^w$|width|cols", name, re.IGNORECASE))]
-    tokens = len(shape) == 2 and tensor.dtype.startswith(("int", "uint"))
-    return SEQUENCE if tokens else None
+    return SEQUENCE
 
 
 def is_not_index(name: str) -> bool:
@@ -266,7 +256,10 @@ def random_inputs(
 
 
 def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
-    """Return floats from 0 to 1, or integers: 1 for masks, 0 for token types, positions, ids."""
+    """Return floats from 0 to 1, or integers: 1 for masks, 0 for token types, positions, ids.
+
+    A sampling rate is 16 kHz, and what a model carries from one query to the next is zero.
+    """
     import numpy as np
 
     shape = tuple(dim for dim in tensor.shape if isinstance(dim, int))
@@ -286,6 +279,10 @@ def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
     name = tensor.name.lower()
     if dtype.kind == "b" or (dtype.kind in "iu" and any(word in name for word in _ONES)):
         return np.ones(shape, dtype)
+    if _RATE.search(name):
+        return np.full(shape, AUDIO, dtype)
+    if dtype.kind == "f" and len(shape) > 2 and _STATE.search(name):
+        return np.zeros(shape, dtype)
     if dtype.kind == "c":
         return (generator.random(shape) + 1j * generator.random(shape)).astype(dtype)
     if dtype.kind == "f":

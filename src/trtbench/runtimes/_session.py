@@ -28,11 +28,9 @@ from trtbench.models.inputs import (
     is_open,
     items_by_name,
     random_inputs,
-    refuse_open,
     refuse_other_than_tensors,
     refuse_unknown_inputs,
     with_assumed_shapes,
-    with_ones,
     with_same_dims,
 )
 from trtbench.models.onnx_outline import sides_of
@@ -283,9 +281,7 @@ def resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[Tens
             tensor = tensor.having(shape=(*front, *tensor.shape[place:]))
         fronts.append(tensor)
     given = given_shapes(tensors, spec, fronts=fronts)
-    resolved = with_assumed_shapes(given, sides=sides_of(spec.model.path, given))
-    refuse_open(resolved)
-    return resolved
+    return with_assumed_shapes(given, sides=sides_of(spec.model.path, given))
 
 
 def check_batch_possible(tensors: Sequence[TensorSpec], *, batch: int | None) -> None:
@@ -333,9 +329,9 @@ def inputs_error(
         fix = "--range 0:99 (the last row), or " if ranged else ""
         fix += "--data FILE (.npz) with indices of rows that exist"
     else:
-        flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs)
+        name = shlex.quote(inputs[0].name) if inputs else "NAME"
         data = "--data FILE (.npz) with data" if is_random else "data"
-        fix = f"{data} that the model accepts, or other shapes: {flags}"
+        fix = f"{data} that the model accepts, or other sizes: --shape {name}:SIZExSIZE"
     return InputError("the model does not run on these inputs", facts=facts, fix=fix)
 
 

@@ -84,7 +84,7 @@ def fix() -> str | None:
 
 
 def device(spec: RunSpec) -> str:
-    """Return the requested device, or the first GPU; opening a session checks that it exists."""
+    """Return the requested device, or the first GPU; a session without a GPU takes the CPU."""
     return spec.device or "cuda:0"
 
 
@@ -119,6 +119,10 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> _session.TurnSpec:
     return _session.TurnSpec(spec=spec.having(options={**spec.options, "waiting": "passive"}))
 
 
+def _needs_gpu(spec: RunSpec) -> bool:
+    return spec.protocol in ON_DEVICE or spec.cuda_graph == "on" or not spec.transfers
+
+
 def check(spec: RunSpec) -> None:
     errors.refuse_unknown_options("runtime torch", spec.options, OPTIONS)
     torch_models.refuse_weights_alone(Path(spec.model.path), spec.options.get("factory"))
@@ -134,7 +138,7 @@ def check(spec: RunSpec) -> None:
             fix=f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}",
         )
     if device(spec) == "cpu":
-        if spec.protocol in ON_DEVICE or spec.cuda_graph == "on" or not spec.transfers:
+        if _needs_gpu(spec):
             raise errors.UsageError(
                 "the CPU has no transfers and no CUDA graph",
                 fix="--protocol serve"
@@ -203,6 +207,10 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     torch, wanted = import_torch(), device(spec)
     if wanted != "cpu":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if spec.device is None and not count and not _needs_gpu(spec):
+            session = open_session(spec.having(device="cpu"))
+            session.notes += ("PyTorch sees no GPU here: it ran on the CPU",)
+            return session
         if index_of(wanted) >= count:
             raise errors.UnavailableError(
                 f"PyTorch sees no device {wanted} here",
@@ -222,9 +230,9 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
         folder=str(Path.cwd()),
     )
     inputs = inputs_of(loaded, spec)
-    session = CpuSession if wanted == "cpu" else CudaSession
+    kind = CpuSession if wanted == "cpu" else CudaSession
     try:
-        return session(torch, loaded, spec, settings=settings, inputs=inputs)
+        return kind(torch, loaded, spec, settings=settings, inputs=inputs)
     except (RuntimeError, TypeError, ValueError) as problem:  # for example of the model's .half()
         _session.raise_if_out_of_memory(problem)
         raise errors.InputError(

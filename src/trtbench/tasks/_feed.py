@@ -214,7 +214,6 @@ class RandomItems(DataSource):
     ) -> None:
         self._feed, self._known, self._rows = feed, known, rows
         whole = model_inputs.with_assumed_shapes(tensors, batch=False, sides=sides)
-        model_inputs.refuse_open(whole, batch=False)
         self._items = [t.having(shape=t.shape[1:]) if t.name in rows else t for t in whole]
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
         note = model_inputs.assumption(tensors, whole)

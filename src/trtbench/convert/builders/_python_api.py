@@ -33,7 +33,7 @@ from trtbench.host import tensorrt
 from trtbench.host.files import cache_folder
 from trtbench.host.machine import distribution_versions
 from trtbench.models.identity import model_ref
-from trtbench.models.inputs import refuse_open, refuse_unknown_inputs, with_ones
+from trtbench.models.inputs import refuse_unknown_inputs, with_ones
 from trtbench.models.onnx_outline import ModelOutline, outline_of
 from trtbench.requests.fields import words_from_flags
 from trtbench.tasks.contract import COMMON
@@ -174,8 +174,6 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
                     fix=f"--shape-{end} {shlex.quote(with_ones(tensor, shape))}",
                 )
     dynamic = [each for each in inputs if not each.is_static]
-    without = [each for each in dynamic if any(each.name not in ranges for ranges in wanted)]
-    refuse_open(without)
     return [dict(ranges) for ranges in wanted] if dynamic else []
 
 
