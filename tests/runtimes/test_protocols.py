@@ -14,7 +14,7 @@ from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.run import Environment, Run, RunRecord
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
-from trtbench.measure.bench import merge_evidence
+from trtbench.measure.bench import merge_evidence, merge_reported
 from trtbench.runtimes._loop import (
     arrivals,
     bench_session,
@@ -250,3 +250,10 @@ def test_of_several_launches_the_worst_evidence_counts() -> None:
         "sensor": "a",
         "more": 1,
     }
+
+
+def test_a_switch_that_differs_between_launches_is_unknown() -> None:
+    launches = ((True, 1.0), (False, 3.0))
+    printed = [{"graph": on, "gpu_min_ms": low, "mean": low, "text": "a"} for on, low in launches]
+    assert merge_reported(printed) == {"graph": None, "gpu_min_ms": 1.0, "mean": 2.0, "text": "a"}
+    assert merge_reported(printed[:1] * 2) == printed[0]
