@@ -140,14 +140,13 @@ def with_replay(
     """Add what the queries of a probe say about every rate, as they were and without stalls."""
     usual = float(np.median(busy))
     long = np.flatnonzero(busy > LONG * usual)
-    rows = [replay(busy, search, poisson=poisson, seed=seed)]
-    rows += [replay(np.minimum(busy, LONG * usual), search, poisson=poisson, seed=seed)] * bool(
-        len(long)
-    )
+    row = calm = replay(busy, search, poisson=poisson, seed=seed)
+    if len(long):
+        calm = replay(np.minimum(busy, LONG * usual), search, poisson=poisson, seed=seed)
     first = np.flatnonzero(np.diff(long, prepend=-TOGETHER - 1) > TOGETHER)
     stalls = np.add.reduceat(busy[long] - usual, first) if len(long) else np.zeros(0)
     return point.having(
-        replayed=rows[0], calm=rows[-1],
+        replayed=row, calm=calm,
         stalled_s=float(stalls.sum()), stalled_s2=float((stalls**2).sum()),
     )  # fmt: skip
 
