@@ -99,6 +99,19 @@ def test_calibrating_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -
         assert "--random" in capsys.readouterr().err
 
 
+def test_an_old_opset_is_raised_and_infinite_values_are_left_alone(tmp_path: Path) -> None:
+    text = """net (float[batch, 4] x) => (float[batch, 4] y) {
+        hidden = MatMul(x, w) zero = Sub(x, x) low = Log(zero)
+        masked = Add(hidden, low) y = Max(hidden, masked)
+    }"""
+    model = onnx.load(models.save_text(tmp_path / "net.onnx", text, w=np.eye(4)))
+    model.opset_import[0].version = 11
+    onnx.save(model, tmp_path / "net.onnx")
+    made = quantize(tmp_path / "net.onnx", "int8", data="random", items=16)
+    assert (made.opset, made.difference[0].nonfinite) == (13, 0)
+    assert "has infinite values" in made.kept.values()
+
+
 @pytest.mark.parametrize("op", ["If", "Loop"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_control_flow_is_left_alone_and_the_rest_is_converted(

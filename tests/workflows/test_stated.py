@@ -1,7 +1,6 @@
 """Task, size, classes and preparation are as the model states, unless flags say otherwise."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -43,11 +42,6 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-@pytest.fixture(autouse=True)
-def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-
-
 def test_every_verb_prepares_images_as_the_metadata_says(tmp_path: Path, photos: Path) -> None:
     path, low = detector(tmp_path / "net.onnx"), tmp_path / "low.onnx"
     photo, size = next(photos.rglob("*.png")), (1, 3, 48, 64)
@@ -84,19 +78,10 @@ def test_flags_say_otherwise(tmp_path: Path, photos: Path) -> None:
     assert other.preparation["crop"] == "48x64", "the size is the model's for every task"
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"names": "{'a': __import__('os')}", "imgsz": "[]"},
-        {"names": "[", "imgsz": "0x0"},
-        {"trtbench.preparation": '{"task": "detection", "size": "axb", "fit": 7}'},
-    ],
-)
-def test_metadata_that_makes_no_sense_is_ignored(
-    tmp_path: Path, photos: Path, metadata: dict[str, Any]
-) -> None:
-    path = detector(tmp_path / "net.onnx", **metadata)
-    judged = trtbench.evaluate(path, data=photos)
+def test_metadata_that_makes_no_sense_is_ignored(tmp_path: Path, photos: Path) -> None:
+    stamp = '{"task": "detection", "size": "axb", "fit": 7, "normalize": 3}'
+    odd = {"names": "{'a': __import__('os')}", "imgsz": "[0]", "trtbench.preparation": stamp}
+    judged = trtbench.evaluate(detector(tmp_path / "net.onnx", **odd), data=photos)
     assert judged.preparation["fit"] == "letterbox"
 
 
@@ -115,5 +100,3 @@ def test_a_classifier_of_ultralytics_is_cropped_without_margin(
     judged = trtbench.evaluate(path, data=photos)
     prepared = {"resize": 32, "crop": "32x32", "normalize": "none"}
     assert prepared.items() <= judged.preparation.items()
-    for number, texts in enumerate(("right", "left")):
-        assert f"{texts}" in str(judged.tables), number

@@ -40,13 +40,7 @@ from trtbench.requests.run_spec import default_runtime, side_spec, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.store.store import Store, results_folder
-from trtbench.tasks._feed import (
-    items_of_pass,
-    open_feed,
-    preparation_of_model,
-    task_feed,
-    task_of_data,
-)
+from trtbench.tasks import _feed
 from trtbench.tasks.contract import DataSource, preparation_from_source
 
 REPEAT_BELOW_S = 30.0  # a faster reference runs twice by default, to find its own variation
@@ -81,8 +75,8 @@ class SideRun:
     @cached_property
     def source(self) -> DataSource:
         """The items it was run on; opened once."""
-        every = open_feed(self.feed, self.outcome.inputs, spec=self.spec)
-        return items_of_pass(every, self.outcome)
+        every = _feed.open_feed(self.feed, self.outcome.inputs, spec=self.spec)
+        return _feed.items_of_pass(every, self.outcome)
 
     @property
     def preparation(self) -> dict[str, Scalar]:
@@ -111,7 +105,7 @@ def run_check(
 def _check(
     request: CheckRequest, names: Sequence[str], store: Store, config: Config, execution: Execution
 ) -> checking.Checked:
-    sides = eval_sides(request, names, store=store, config=config, execution=execution)
+    sides = eval_sides(request, names, store, config, execution)
     output = Path(str(request.output))
     feed = feed_from_request(request, [side.spec.model for side in sides])
     steps = Steps(execution, len(sides) + 1)
@@ -145,12 +139,7 @@ def _check(
 
 
 def eval_sides(
-    request: RunningFields,
-    names: Sequence[str],
-    *,
-    store: Store,
-    config: Config,
-    execution: Execution,
+    request: RunningFields, names: Sequence[str], store: Store, config: Config, execution: Execution
 ) -> list[EvalSide]:
     """Return the spec, the interpreter and the label of every model."""
     sides = []
@@ -172,11 +161,11 @@ def eval_sides(
 def feed_from_request(request: CheckRequest | LocalizeRequest, models: Sequence[ModelRef]) -> Feed:
     """Return the inputs of all sides: images, arrays of a file, or random ones."""
     data = request.data
-    task, settings = task_of_data(data, request.task, request.settings, models, IMAGES_TASK)
+    task, settings = _feed.task_of_data(data, request.task, request.settings, models, IMAGES_TASK)
     if task is not None:
         settings |= {"data": str(data)}
         settings |= {"unlabelled": True} if isinstance(request, CheckRequest) else {}
-        return task_feed(task, settings, count=request.limit, seed=request.seed)
+        return _feed.task_feed(task, settings, count=request.limit, seed=request.seed)
     if data not in (None, "random"):
         given = Path(str(data)).absolute()
         check_inputs_exist(given)
@@ -282,7 +271,7 @@ def preparation_findings(
     label: str, model: ModelRef, judged: Mapping[str, Scalar]
 ) -> tuple[Finding, ...]:
     """Return a finding if images were prepared differently for calibration than here."""
-    return prepared_alike.findings(label, preparation_of_model(model), judged)
+    return prepared_alike.findings(label, _feed.preparation_of_model(model), judged)
 
 
 def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Finding, ...]:

@@ -102,7 +102,7 @@ def _evaluate(
         return sources[key]
 
     if not sides:  # what a file tells is refused before any model is run
-        sides = check.eval_sides(request, names, store=store, config=config, execution=execution)
+        sides = check.eval_sides(request, names, store, config, execution)
         for spec in (side.spec for side in sides if side.spec.model.format == "onnx"):
             try:
                 model = load_onnx(Path(spec.model.path), weights=False)

@@ -248,18 +248,14 @@ def _pair_tensors(reference: Graph, candidate: Graph, what: str) -> dict[str, st
     pairs = dict(zip(ours, ours if set(ours) == set(theirs) else theirs, strict=False))
     ranks = [{reference.ranks.get(a), candidate.ranks.get(b)} - {None} for a, b in pairs.items()]
     if len(ours) != len(theirs) or any(len(each) > 1 for each in ranks):
-        sides = {"reference": reference, "candidate": candidate}
-        raise InputError(
-            f"the two models do not have the same {what}",
-            facts={
-                side: ", ".join(
-                    f"{name} ({rank}-d)" if (rank := graph.ranks.get(name)) is not None else name
-                    for name in getattr(graph, what)
-                )
-                for side, graph in sides.items()
-            },
-            fix="give a model and one that was converted from it",
-        )
+
+        def shown(graph: Graph) -> str:
+            names = getattr(graph, what)
+            return ", ".join(f"{n} ({r}-d)" if (r := graph.ranks.get(n)) else n for n in names)
+
+        facts = {"reference": shown(reference), "candidate": shown(candidate)}
+        fix = "give a model and one that was converted from it"
+        raise InputError(f"the two models do not have the same {what}", facts=facts, fix=fix)
     return pairs
 
 

@@ -29,6 +29,7 @@ FLOAT, FLOAT16, BFLOAT16 = 1, 10, 16
 LOW = {FLOAT16: "FP16", BFLOAT16: "BF16"}
 TYPES = {"fp16": FLOAT16, "bf16": BFLOAT16}
 FP16_MAX = 65504.0
+AXIS_OPSET = 13  # Q/DQ nodes have scales per channel from this opset on
 QDQ_OPSET = 19  # Q/DQ nodes accept FP16 from this opset on
 EXACT = "_exact"  # suffix of a tensor of the stand-in before it is rounded
 EXACT_ANYWAY = (

@@ -265,22 +265,14 @@ def quant_spec(request: QuantizeRequest) -> results.QuantSpec:
     if means == "modelopt" and request.method == "percentile":
         raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")
     output = output_file(request.output, path.with_suffix(f".{precision}.onnx"), path)
-    spec = results.QuantSpec(
+    same = ("precision", "keep_io", "method", "percentile", "per_channel", "rest")
+    return results.QuantSpec(
         model=model_ref(path),
         output=str(output),
-        precision=precision,
         via=means,
-        keep_io=request.keep_io,
         keep=(*request.exclude, *request.keep),
-    )
-    if means == "cast":
-        return spec
-    return spec.having(
-        method=request.method,
-        percentile=request.percentile,
-        per_channel=request.per_channel,
         operators=tuple(request.operators),
-        rest=request.rest,
+        **{name: getattr(request, name) for name in same},
     )
 
 
@@ -344,12 +336,12 @@ def run_quantize(
             source=spec.model.path,
             source_sha256=spec.model.sha256,
             precision=precision,
-            method=spec.via if cast else f"{spec.via} {spec.method}",
+            method=spec.via if cast else f"{spec.via} {facts.pop('method', spec.method)}",
             opset=opset_of(load_onnx(made, weights=False)),
             calibration=calibration,
             kept=outcome.kept,
             changed=outcome.changed,
-            facts=facts if cast else {**facts, "per_channel": spec.per_channel},
+            facts=facts if cast else {"per_channel": spec.per_channel, **facts},
             versions={**outcome.versions, **verified.versions},
             compared_on=compared_on + (" (every tensor rounded, sums in FP32)" if stand_in else ""),
             recipe=_recipe(spec, request),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,10 +20,12 @@ import numpy as np
 from trtbench.analysis.onnx_graph import PREFIX, PREPARATION, text_from_preparation
 from trtbench.convert import cast as casts
 from trtbench.convert.calibration import FeedArrays, FeedFile
+from trtbench.convert.verify import refuse_unloadable, run_session, session_of
 from trtbench.core.errors import InputError, UnavailableError, UsageError, first_line
 from trtbench.core.jobs import Stage
 from trtbench.core.plugins import MAKE_MODELOPT, optional_library
 from trtbench.core.results import QuantOutcome, QuantSpec
+from trtbench.core.run import Scalar
 from trtbench.host.machine import library_versions
 from trtbench.models import onnx_model
 
@@ -35,6 +37,8 @@ OPERATORS = (
     "Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "MaxPool",
 )  # fmt: skip
 """Operators with INT8 kernels in TensorRT; others would only get conversions."""
+_QUANTIZED = re.compile("QuantizeLinear|^QLinear|Integer$")
+"""Operators of a model that is quantized already."""
 _LIBRARIES = ("trtbench", "onnx", "onnxruntime", "numpy", "nvidia-modelopt", "torch")
 
 
@@ -58,7 +62,7 @@ def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
             fix="name the operators to quantize, such as --op MatMul; ModelOpt does not quantize "
             "small convolutions and products",
         )
-    _finish(model, spec)
+    _finish(model, spec.having(method=outcome.facts.get("method", spec.method)))
     return outcome.having(changed=changed)
 
 
@@ -113,6 +117,8 @@ def _finish(model: ModelProto, spec: QuantSpec) -> None:
             model.opset_import.remove(entry)
     onnx_model.save_onnx(model, Path(spec.output))
     onnx_model.check_onnx(Path(spec.output))
+    if spec.precision != "fp8":  # which ONNX Runtime may not know on a CPU
+        refuse_unloadable(Path(spec.output))
 
 
 def quantized_operators(model: ModelProto) -> dict[str, int]:
@@ -178,7 +184,7 @@ def quantize_int8(spec: QuantSpec, feeds: FeedFile, *, folder: Path, stage: Stag
         )
     quantization = optional_library("onnxruntime.quantization")
     stage("load")
-    source, kept = _prepare(spec, folder)
+    source, kept, notes, opset = _prepare(spec, folder)
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
         """Gives the batches to the quantizer, a range of them at a time."""
@@ -208,22 +214,56 @@ def quantize_int8(spec: QuantSpec, feeds: FeedFile, *, folder: Path, stage: Stag
         "CalibStridedMinMax": 1,
         **({"CalibPercentile": spec.percentile} if spec.method == "percentile" else {}),
     }
-    with _errors_of("ONNX Runtime", spec.method):
-        quantization.quantize_static(
-            str(source),
-            str(folder / QUANTIZED),
-            Reader(),
-            quant_format=quantization.QuantFormat.QDQ,
-            op_types_to_quantize=list(spec.operators or OPERATORS),
-            per_channel=spec.per_channel,
-            activation_type=quantization.QuantType.QInt8,
-            weight_type=quantization.QuantType.QInt8,
-            nodes_to_exclude=sorted(kept),
-            use_external_data_format=source.stat().st_size > onnx_model.ONE_FILE_BYTES // 2,
-            calibrate_method=getattr(quantization.CalibrationMethod, methods[spec.method]),
-            extra_options=options,
-        )
-    return QuantOutcome(versions=library_versions(_LIBRARIES), kept=kept)
+
+    def make(method: str, per_channel: bool) -> None:
+        with _errors_of("ONNX Runtime", method):
+            quantization.quantize_static(
+                str(source),
+                str(folder / QUANTIZED),
+                Reader(),
+                quant_format=quantization.QuantFormat.QDQ,
+                op_types_to_quantize=list(spec.operators or OPERATORS),
+                per_channel=per_channel,
+                activation_type=quantization.QuantType.QInt8,
+                weight_type=quantization.QuantType.QInt8,
+                nodes_to_exclude=sorted(kept),
+                use_external_data_format=source.stat().st_size > onnx_model.ONE_FILE_BYTES // 2,
+                calibrate_method=getattr(quantization.CalibrationMethod, methods[method]),
+                extra_options=options,
+            )
+
+    by_channel = spec.per_channel and opset >= casts.AXIS_OPSET
+    ways = [(how, each) for each in (by_channel, False) for how in (spec.method, "minmax")]
+    failed: list[InputError] = []
+    for method, per_channel in dict.fromkeys(ways):
+        try:
+            make(method, per_channel)
+            break
+        except InputError as problem:
+            kept |= {} if failed else _infinite_nodes(source, spec.operators or OPERATORS, feeds[0])
+            failed.append(problem)
+    else:
+        raise failed[0]
+    if failed:
+        way = f"{method}, per {'channel' if per_channel else 'tensor'}"
+        notes.append(f"quantized by {way}; {spec.method} failed: {failed[0].facts['reason']}")
+    facts: dict[str, Scalar] = {"method": method, "per_channel": per_channel}
+    versions = library_versions(_LIBRARIES)
+    return QuantOutcome(versions=versions, kept=kept, notes=tuple(notes), facts=facts)
+
+
+def _infinite_nodes(path: Path, operators: Collection[str], feed: FeedArrays) -> dict[str, str]:
+    """Return the nodes to quantize that read or write infinite values: no scale fits them."""
+    model = onnx_model.load_onnx(path)
+    nodes = [node for node in model.graph.node if node.op_type in operators]
+    made = {name for node in model.graph.node for name in node.output if name}
+    wanted = sorted({name for n in nodes for name in (*n.input, *n.output)} & made)
+    found = run_session(session_of(model, wanted), wanted, feed) if wanted else {}
+    lost = {
+        k for k, array in found.items() if array.dtype.kind == "f" and not np.isfinite(array).all()
+    }
+    why = "has infinite values"
+    return {n.name: why for n in nodes if lost & {*n.input, *n.output}}
 
 
 def _restore_inputs(model: ModelProto, exact: Collection[str]) -> None:
@@ -258,19 +298,24 @@ def _errors_of(
         raise InputError(message, facts=facts, fix=fix) from problem
 
 
-def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
-    """Prepare the model for the quantizer; returns its file and why some nodes are excluded."""
+def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str], list[str], int]:
+    """Prepare the model; returns its file, why nodes are excluded, notes, and its opset."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     model = casts.prepared(onnx_model.load_onnx(Path(spec.model.path)))
-    if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
+    if any(_QUANTIZED.search(node.op_type) for node in model.graph.node):
         raise InputError(
             "the model is already quantized",
             facts={"model": spec.model.path},
             fix="start from the model in FP32",
         )
+    before = onnx_model.opset_of(model)
     if any(tensor.data_type == casts.FLOAT16 for tensor in model.graph.initializer):
         model = casts.at_opset(model, casts.QDQ_OPSET, what="int8 in an FP16 model")
+    with suppress(InputError):  # else its scales are per tensor
+        model = casts.at_opset(model, casts.AXIS_OPSET, what="int8") if spec.per_channel else model
+    opset = onnx_model.opset_of(model) or 0
+    notes = [f"raised from opset {before} to {opset}, which int8 needs"] * (opset != before)
     stored = {tensor.name for tensor in model.graph.initializer if tensor.data_type == casts.FLOAT}
     kept = {  # TensorRT fuses such additions only into layers with weights
         node.name: "adds a constant"
@@ -286,4 +331,4 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
             skip_symbolic_shape=util.find_spec("sympy") is None,
             save_as_external_data=large,
         )
-    return ready, kept
+    return ready, kept, notes, opset

@@ -58,15 +58,20 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
         wanted = run_all(reference, feeds) if drawn else _joined(list(FeedFile(reference)))
     except CannotRunError as problem:
         return outcome.having(problem=str(problem))
-    except InputError as problem:
-        if not drawn:
-            raise
-        raise InputError(
-            "the model does not run on the random inputs of the comparison",
-            facts=problem.facts,
-            fix="--data data.npz with valid inputs",
-        ) from None
     return outcome.having(diffs=tensor_diffs(wanted, found, rtol=spec.rtol, atol=spec.atol))
+
+
+def refuse_unloadable(path: Path) -> None:
+    """Raise if ONNX Runtime does not load a file, unless it only lacks a kernel for it."""
+    try:
+        _session(str(path))
+    except Exception as problem:
+        if not re.search("NOT_IMPLEMENTED|not a registered", str(problem)):
+            raise InputError(
+                "the result would not be valid, so it was not written",
+                facts={"reason": _NUMBERS.sub("", first_line(problem))},
+                fix="keep the node it names as it was: --exclude NODE, for casts --keep NODE",
+            ) from None
 
 
 def run_all(path: Path, feeds: Iterable[FeedArrays]) -> FeedArrays:
@@ -135,7 +140,9 @@ def run_session(session: InferenceSession, names: Sequence[str], feed: FeedArray
         values = session.run(list(names), taken)
     except Exception as problem:
         reason = _NUMBERS.sub("", first_line(problem))
-        raise InputError("ONNX Runtime does not run the model", facts={"reason": reason}) from None
+        fix = "--data data.npz with inputs that it accepts, or other shapes with --shape"
+        message = "ONNX Runtime does not run the model on these inputs"
+        raise InputError(message, facts={"reason": reason}, fix=fix) from None
     return dict(zip(names, values, strict=True))
 
 

@@ -8,52 +8,39 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal
 
 from trtbench.core.errors import UsageError, near_miss
+from trtbench.requests import fields
 from trtbench.requests.fields import (
-    BUILDER,
-    BUILDING,
     FILE,
-    MEASURING,
     MODEL,
-    PROFILES,
     Argument,
-    DataFields,
     DeviceFields,
     Duration,
     ExecutorFields,
     File,
     Fraction,
-    Kind,
     Option,
     OptionFields,
-    Pairs,
     PrecisionFields,
     PythonFields,
     ShapeFields,
-    Shapes,
     SideFields,
-    Size,
-    SourceFields,
     StoreFields,
     TimeoutFields,
     WaitFields,
-    Words,
-    argument,
     fields_of,
-    former_names,
     option,
     output_path,
     read_scalar,
-    seconds,
 )
 
 
-class ConversionTimeoutFields(TimeoutFields, group=MEASURING):
+class ConversionTimeoutFields(TimeoutFields, group=fields.MEASURING):
     """After how long a build or conversion is stopped; settings for launches do not apply."""
 
     timeout: Duration | None = option(None, "Stop after this time, e.g. 30min.")
 
 
-class RecipeFields(PrecisionFields, ShapeFields, DataFields, group=BUILDING):
+class RecipeFields(PrecisionFields, ShapeFields, fields.DataFields, group=fields.BUILDING):
     """Build options: shapes, settings and INT8 calibration of an engine, and the builder."""
 
     runtime: str | None = option(
@@ -61,21 +48,21 @@ class RecipeFields(PrecisionFields, ShapeFields, DataFields, group=BUILDING):
         "Builder (default: trtexec, or the Python API of TensorRT or TensorRT-RTX if only that "
         "is installed).",
         ("-r", "--runtime"),
-        kind=BUILDER,
+        kind=fields.BUILDER,
     )
-    shapes_min: Shapes | Sequence[Shapes] = option(
+    shapes_min: fields.Shapes | Sequence[fields.Shapes] = option(
         (),
         "Minimum shape of one input; repeat for more inputs, or the same one for more profiles.",
         ("--shape-min",),
-        kind=PROFILES,
+        kind=fields.PROFILES,
         trtexec="--minShapes",
     )
-    shapes_opt: Shapes | Sequence[Shapes] = option(
-        (), "Shape to optimise for, repeatable as above.", ("--shape-opt",), kind=PROFILES,
+    shapes_opt: fields.Shapes | Sequence[fields.Shapes] = option(
+        (), "Shape to optimise for, repeatable as above.", ("--shape-opt",), kind=fields.PROFILES,
         trtexec="--optShapes",
     )  # fmt: skip
-    shapes_max: Shapes | Sequence[Shapes] = option(
-        (), "Maximum shape, repeatable as above.", ("--shape-max",), kind=PROFILES,
+    shapes_max: fields.Shapes | Sequence[fields.Shapes] = option(
+        (), "Maximum shape, repeatable as above.", ("--shape-max",), kind=fields.PROFILES,
         trtexec="--maxShapes",
     )  # fmt: skip
     input_shapes: Sequence[str] = option(
@@ -84,7 +71,7 @@ class RecipeFields(PrecisionFields, ShapeFields, DataFields, group=BUILDING):
         ("--input-shape",),
         metavar="-1 3 224 224",
     )
-    workspace: Size | None = option(
+    workspace: fields.Size | None = option(
         None, "Limit of scratch memory, e.g. 4GiB.", axis=True, trtexec="--workspace --memPoolSize"
     )
     optimization_level: int | None = option(
@@ -98,7 +85,7 @@ class RecipeFields(PrecisionFields, ShapeFields, DataFields, group=BUILDING):
         trtexec="--timingCacheFile",
     )
     no_timing_cache: bool = option(False, "Time every kernel again, and write no cache.")
-    target: Words = option(
+    target: fields.Words = option(
         (), "GPUs to build for (TensorRT-RTX; default: all).", metavar="sm_86,sm_89"
     )
     version_compatible: bool = option(
@@ -133,12 +120,12 @@ class RecipeFields(PrecisionFields, ShapeFields, DataFields, group=BUILDING):
         None, "Scales for INT8 (TensorRT 5 to 10).", metavar="FILE", travels="file",
         trtexec="--calib",
     )  # fmt: skip
-    options: Pairs = option(
+    options: fields.Pairs = option(
         {}, "An option of the builder itself; repeat for several.", ("--opt",),
         trtexec="--stronglyTyped=typing=strong --sparsity=sparsity=enable "
         "--avgTiming=avg_timing=8 --tempdir=tempdir=DIR",
     )  # fmt: skip
-    extra_args: tuple[str, ...] = argument(
+    extra_args: tuple[str, ...] = fields.argument(
         (), "Passed on to builders that are programs: trtexec.", "EXTRA", rest=True, travels="as-is"
     )
 
@@ -157,13 +144,13 @@ class BuildRequest(
     )
 
 
-def build_settings(pairs: Pairs) -> dict[str, Any]:
+def build_settings(pairs: fields.Pairs) -> dict[str, Any]:
     """Return the fields of a build from pairs such as ``workspace=4GiB``."""
     known = {each.name: each for each in fields_of(RecipeFields) if isinstance(each.about, Option)}
     found: dict[str, Any] = {}
     for key, value in pairs.items():
         name = key.replace("-", "_")
-        text, field = str(value), known.get(name) or former_names(RecipeFields).get(name)
+        text, field = str(value), known.get(name) or fields.former_names(RecipeFields).get(name)
         if field is None or field.name in ("settings", "options"):
             near = near_miss(key.replace("-", "_"), known, least=0.5)
             fix = f"--build {near}={text}" if near else "trtbench build --help lists them"
@@ -176,7 +163,7 @@ def build_settings(pairs: Pairs) -> dict[str, Any]:
     return found
 
 
-class ExportRequest(SourceFields, PythonFields, ConversionTimeoutFields, kw_only=False):
+class ExportRequest(fields.SourceFields, PythonFields, ConversionTimeoutFields, kw_only=False):
     """Export a PyTorch model to ONNX, check it, and compare it with PyTorch."""
 
     source: Annotated[
@@ -204,7 +191,7 @@ class ExportRequest(SourceFields, PythonFields, ConversionTimeoutFields, kw_only
 
 
 class QuantizeRequest(
-    DataFields, PythonFields, ConversionTimeoutFields, ExecutorFields, kw_only=False
+    fields.DataFields, PythonFields, ConversionTimeoutFields, ExecutorFields, kw_only=False
 ):
     """Cast or quantize an ONNX file, and compare the result with it on other inputs."""
 
@@ -227,7 +214,7 @@ class QuantizeRequest(
         None, "Compare on this data instead of a fifth of --data.", metavar="DATA",
         travels="calibration", former=("--inputs",),
     )  # fmt: skip
-    shapes: Shapes = option({}, "Shape of random data for dynamic inputs.", ("--shape",))
+    shapes: fields.Shapes = option({}, "Shape of random data for dynamic inputs.", ("--shape",))
     method: Literal["minmax", "entropy", "percentile"] = option("entropy", "Calibration method.")
     percentile: float = option(99.99, "For --method percentile.")
     items: int = option(256, "Maximum number of calibration items.", least=1)
@@ -261,7 +248,7 @@ def bounds_from_range(value: Range) -> tuple[float, float]:
     return found
 
 
-RANGE = Kind(
+RANGE = fields.Kind(
     metavar="LOW:HIGH",
     python='two numbers, or text such as "0:1"',
     check=bounds_from_range,  # type: ignore[arg-type]
@@ -273,7 +260,7 @@ class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, Timeout
     """How models are run to get their outputs."""
 
 
-class FeedFields(DataFields, group=MODEL):
+class FeedFields(fields.DataFields, group=MODEL):
     """The inputs of all sides: data, or else random items."""
 
     random: int = option(1000, "Number of random inputs.", least=1)
@@ -287,7 +274,7 @@ class CheckRequest(FeedFields, RunningFields, ExecutorFields, StoreFields, kw_on
     """Run every side on the same inputs and compare each candidate with the reference."""
 
     reference: Annotated[File, Argument("The model to compare with.", "REFERENCE", travels="model")]
-    candidates: Sequence[File] = argument(
+    candidates: Sequence[File] = fields.argument(
         (), "Models that are compared with it.", "[CANDIDATES]...", needed=False, travels="model"
     )
     _: KW_ONLY
@@ -302,7 +289,7 @@ class CheckRequest(FeedFields, RunningFields, ExecutorFields, StoreFields, kw_on
 
 
 class EvalRequest(
-    DataFields, RunningFields, PrecisionFields, ExecutorFields, StoreFields, kw_only=False
+    fields.DataFields, RunningFields, PrecisionFields, ExecutorFields, StoreFields, kw_only=False
 ):
     """Evaluate models on labelled data, each through its own runtime."""
 
@@ -346,5 +333,5 @@ class LocalizeRequest(
     def validate(self) -> None:
         if self.where and not self.repair:
             raise UsageError("--where needs --repair", fix="--repair")
-        if seconds(self.max_time) <= 0:
+        if fields.seconds(self.max_time) <= 0:
             raise UsageError("--max-time must be longer than 0 s", fix="--max-time 5min")

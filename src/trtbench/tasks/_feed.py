@@ -165,8 +165,8 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     known = dict(zip(own, own if same else theirs, strict=True))
     rows = {each.name for each in tensors if model_inputs.has_rows(each, tensors)}
     if feed.kind == "random":
-        return RandomItems(feed, settled, known, rows, sides=sides_of(spec.model.path, settled))
-    return ArrayItems(Path(str(feed.settings["data"])), settled, known, rows, limit=feed.count)
+        return RandomItems(feed, settled, known, rows, spec.model.path)
+    return ArrayItems(feed, settled, known, rows)
 
 
 def items_of_pass(source: DataSource, outcome: InferOutcome) -> DataSource:
@@ -204,15 +204,10 @@ class RandomItems(DataSource):
     drawn = True
 
     def __init__(
-        self,
-        feed: Feed,
-        tensors: Sequence[TensorSpec],
-        known: dict[str, str],
-        rows: Collection[str],
-        *,
-        sides: tuple[int, int] | None = None,
+        self, feed: Feed, tensors: Tensors, known: dict[str, str], rows: Collection[str], model: str
     ) -> None:
         self._feed, self._known, self._rows = feed, known, rows
+        sides = sides_of(model, tensors)
         whole = model_inputs.with_assumed_shapes(tensors, batch=False, sides=sides)
         self._items = [t.having(shape=t.shape[1:]) if t.name in rows else t for t in whole]
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
@@ -269,14 +264,9 @@ class ArrayItems(DataSource):
     """The rows of an ``.npz`` or an ``.npy``."""
 
     def __init__(
-        self,
-        path: Path,
-        tensors: Sequence[TensorSpec],
-        known: dict[str, str],
-        rows: Collection[str],
-        *,
-        limit: int | None = None,
+        self, feed: Feed, tensors: Tensors, known: dict[str, str], rows: Collection[str]
     ) -> None:
+        path = Path(str(feed.settings["data"]))
         wanted = [
             tensor.having(
                 name=known[tensor.name],
@@ -299,8 +289,8 @@ class ArrayItems(DataSource):
                 facts={name: f"{count} items" for name, count in counts.items()},
                 fix="store the same number of items for every input",
             )
-        count = min([next(iter(counts.values()), 1), *([limit] if limit else [])])
-        self.names = tuple(f"item {index}" for index in range(count))
+        count = next(iter(counts.values()), 1)
+        self.names = tuple(f"item {index}" for index in range(min(count, feed.count or count)))
 
     def load(self, index: int) -> LoadedItem:
         return self._place(index)
