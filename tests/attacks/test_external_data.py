@@ -123,9 +123,7 @@ PROFILES = ["../../.bash_profile", "model/../../../.bash_profile", "{home}/.bash
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_a_request_that_arrives_writes_nothing_outside_its_folder(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_request_that_arrives_writes_nothing_outside_its_folder(tmp_path, name):
     home = tmp_path / "home"
     folder = home / "cache" / "work"
     folder.mkdir(parents=True)
@@ -200,9 +198,7 @@ TRAPS = (
 
 
 @pytest.mark.parametrize(("sent", "said"), TRAPS, ids=range(len(TRAPS)))
-def test_an_archive_that_is_a_trap_is_refused_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, said: str
-) -> None:
+def test_an_archive_that_is_a_trap_is_refused_in_words(tmp_path, monkeypatch, sent, said):
     monkeypatch.setattr(transfer, "MOST_RETURNED", 3)
     (tmp_path / "left.tar").write_bytes(sent)
     with pytest.raises(StoreError, match=said):

@@ -122,9 +122,7 @@ def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object
         )
 
 
-def test_a_hash_that_leads_out_of_the_store_writes_nothing(
-    home: Path, asked: Callable[[Answering], None]
-) -> None:
+def test_a_hash_that_leads_out_of_the_store_writes_nothing(home, asked):
     model = {"path": "m.onnx", "format": "onnx", "sha256": "../../../evil"}
     side = {"model": model, "runtime": "x", "python": None, "versions": {}, "seconds": 1.0}
     answer = {
@@ -141,9 +139,7 @@ def test_a_hash_that_leads_out_of_the_store_writes_nothing(
     assert set(home.parent.rglob("*evil*")) == before
 
 
-def test_a_picture_that_did_not_come_is_not_copied_from_here(
-    home: Path, asked: Callable[[Answering], None]
-) -> None:
+def test_a_picture_that_did_not_come_is_not_copied_from_here(home, asked):
     model = {"path": "m.onnx", "format": "onnx", "sha256": "0" * 64}
     evaluated = {
         "label": "m", "model": model, "runtime": "x", "scores": [], "items": 1,
@@ -225,9 +221,7 @@ def test_a_host_that_answers_nonsense_or_without_end_is_refused_in_words(
     (Answer(run=tar_of("../evil")), "leads out"), (Answer(run=tar_with_header(99_999)), "damaged"),
     (Answer(run=tar_of("run.json", link="/etc/passwd")), "did not send back a run"),
 ])  # fmt: skip
-def test_a_ray_node_that_answers_nonsense_is_refused_in_words(
-    home: Path, answer: object, said: str
-) -> None:
+def test_a_ray_node_that_answers_nonsense_is_refused_in_words(home, answer, said):
     nodes = RayExecutor.__new__(RayExecutor)  # without a cluster
     SlotExecutor.__init__(nodes, lambda: [Slot(machine="n", title="node n")])
     nodes._run_task = lambda *given: answer  # type: ignore[method-assign,assignment]

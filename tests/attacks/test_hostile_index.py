@@ -79,9 +79,7 @@ def point_at(store: Store, run_id: str, path: object) -> None:
 
 
 @pytest.mark.parametrize("how", ["absolute", "upwards", "link", "another run"])
-def test_a_folder_that_the_index_names_and_is_not_the_runs_stays(
-    tmp_path: Path, precious: Path, how: str
-) -> None:
+def test_a_folder_that_the_index_names_and_is_not_the_runs_stays(tmp_path, precious, how):
     store = Store(tmp_path / "store")
     records.add(store, records.record("r1"))
     other = records.add(store, records.record("r2"))

@@ -81,9 +81,7 @@ DEEP = [
 
 
 @pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
-def test_settings_rules_and_hosts_without_a_bottom_are_refused_in_words(
-    world: Path, text: str
-) -> None:
+def test_settings_rules_and_hosts_without_a_bottom_are_refused_in_words(world, text):
     (world / "deep.toml").write_text(text)
     for read in (hosts_from_file, rules_from_file, matrix_from_file):
         with pytest.raises(TrtbenchError):

@@ -211,9 +211,7 @@ def run_of(store: Store) -> Path:
 
 
 @pytest.mark.parametrize("how", ["file", "folder", "pipe"])
-def test_pictures_beside_a_run_bring_in_nothing_else(
-    store: Store, tmp_path: Path, how: str
-) -> None:
+def test_pictures_beside_a_run_bring_in_nothing_else(store, tmp_path, how):
     mine, pictures = tmp_path / "mine", run_of(store) / "pictures"
     mine.mkdir()
     (mine / "worst.png").write_text(SECRET)
@@ -233,9 +231,7 @@ def test_pictures_beside_a_run_bring_in_nothing_else(
     assert shown == (None if how == "folder" else ["pictures/own.png"])
 
 
-def test_a_picture_in_disguise_starts_no_program_and_fills_no_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_in_disguise_starts_no_program_and_fills_no_memory(tmp_path, monkeypatch):
     from PIL import Image
 
     (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
@@ -272,9 +268,7 @@ def test_what_a_killed_writer_left_in_a_run_is_removed_with_it(tmp_path: Path) -
     assert not folder.exists()
 
 
-def test_the_end_of_a_log_shows_no_secret_and_steers_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_end_of_a_log_shows_no_secret_and_steers_nothing(capsys):
     error = JobError("it broke")
     error.log_tail = (f"login --password {SECRET}", "\x1b[31mred")
     show_error(error)
@@ -328,9 +322,7 @@ def test_a_baseline_brings_no_program(world: Path, runtime: str, options: dict[s
         assert name in said
 
 
-def test_helpers_import_nothing_from_the_working_folder(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_helpers_import_nothing_from_the_working_folder(world, monkeypatch):
     begun: list[list[str]] = []
     monkeypatch.setattr(telemetry.nvml, "opened", lambda index: contextlib.nullcontext(object()))
     monkeypatch.setattr(telemetry, "run_on_death", begun.append)

@@ -26,9 +26,7 @@ def untouched(precious: Path) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["folder of locks", "symbolic", "hard", "pipe", "folder"])
-def test_another_file_under_the_name_of_a_lock_is_refused(
-    tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_another_file_under_the_name_of_a_lock_is_refused(tmp_path, precious, monkeypatch, kind):
     folder = tmp_path / "locks"
     planted = folder / "cpu.lock"
     if kind == "folder of locks":
@@ -50,9 +48,7 @@ def test_another_file_under_the_name_of_a_lock_is_refused(
     assert untouched(precious)
 
 
-def test_a_file_that_holds_something_is_locked_and_keeps_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_holds_something_is_locked_and_keeps_it(tmp_path, monkeypatch):
     (tmp_path / "cpu.lock").write_text("notes of the administrator")
     monkeypatch.setenv(locks.FOLDER_VARIABLE, str(tmp_path))
     with locks.hold(DEVICE, what="x"):
@@ -72,9 +68,7 @@ def test_a_folder_that_was_there_keeps_its_mode_and_a_new_one_is_for_everyone(
         assert stat.S_IMODE((tmp_path / name / "cpu.lock").stat().st_mode) == 0o666
 
 
-def test_a_machine_without_a_common_folder_locks_in_one_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_a_common_folder_locks_in_one_of_the_user(tmp_path, monkeypatch):
     monkeypatch.delenv(locks.FOLDER_VARIABLE)
     monkeypatch.setattr(locks, "MACHINE_FOLDER", str(tmp_path / "missing" / "locks"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
@@ -84,9 +78,7 @@ def test_a_machine_without_a_common_folder_locks_in_one_of_the_user(
         assert stat.S_IMODE(own.stat().st_mode) == 0o700
 
 
-def test_a_file_system_without_locks_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "Operation not supported")
 
@@ -98,9 +90,7 @@ def test_a_file_system_without_locks_is_said(
     assert locks.FOLDER_VARIABLE in (found.value.fix or "")
 
 
-def test_a_holder_cannot_steer_the_terminal_of_who_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_holder_cannot_steer_the_terminal_of_who_waits(tmp_path, monkeypatch):
     monkeypatch.setenv(locks.FOLDER_VARIABLE, str(tmp_path))
     taken = locks.hold(DEVICE, what="\x1b]0;owned\x07")
     refused = locks.hold(DEVICE, what="x", wait=False)

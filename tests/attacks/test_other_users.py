@@ -78,9 +78,7 @@ def test_a_link_of_another_user_in_a_store_is_not_followed(mine: Path, name: str
     assert (done.returncode, "is a link of nobody" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_summary_of_ci_goes_through_no_link_of_another_user(
-    mine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_summary_of_ci_goes_through_no_link_of_another_user(mine, monkeypatch):
     as_another_user("ln", "-s", mine / "mine.txt", "summary.md", folder=mine.parent)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     assert typed("gate", "r1", "--against", "r1", "--max-slowdown", "3%").returncode == 1

@@ -107,9 +107,7 @@ def test_secrets_in_options_and_commands_of_a_program_are_masked_in_the_record()
     assert "/usr/bin/trtexec" in text
 
 
-def test_a_program_that_repeats_its_command_keeps_no_secret(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_repeats_its_command_keeps_no_secret(world, monkeypatch):
     standin = Path(__file__).resolve().parents[1] / "standin"
     monkeypatch.setenv("PATH", f"{standin}{os.pathsep}{os.environ['PATH']}")
     place = ("--store", world / "store")
@@ -133,9 +131,7 @@ def test_a_program_that_repeats_its_command_keeps_no_secret(
     assert leaks(world) == []
 
 
-def test_places_that_are_shown_or_kept_take_no_secret(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_places_that_are_shown_or_kept_take_no_secret(world, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # where it is installed
     (world / "hosts.toml").write_text(f"[[host]]\naddress = 'me:{SECRETS[0]}@board'\n")
     (world / "s.toml").write_text(
@@ -161,9 +157,7 @@ def test_places_that_are_shown_or_kept_take_no_secret(
 
 
 @pytest.mark.real("MLflow")
-def test_a_hostile_record_reaches_mlflow_masked_and_within_limits(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostile_record_reaches_mlflow_masked_and_within_limits(world, monkeypatch):
     tracking = pytest.importorskip("mlflow.tracking", reason="mlflow is not installed")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -192,9 +186,7 @@ def test_a_hostile_record_reaches_mlflow_masked_and_within_limits(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("user", ["bench", "team/bench"])
-def test_no_password_of_a_store_is_kept_whatever_it_consists_of(
-    world: Path, user: str, password: str
-) -> None:
+def test_no_password_of_a_store_is_kept_whatever_it_consists_of(world, user, password):
     store = f"file://{user}:{password}@localhost{world / 'store'}"
     done = typed("bench", "m.onnx", *QUICK, "--store", store)
     shown = typed("runs", "show", "last", "--json", "--store", store)

@@ -47,9 +47,7 @@ def test_a_run_whose_name_leads_out_is_not_fetched(tmp_path: Path, bucket: str) 
 
 
 @pytest.mark.parametrize("name", ["../../../evil", "x/../../../evil", "/etc/evil", "..\\evil"])
-def test_a_file_whose_name_leads_out_is_not_fetched(
-    tmp_path: Path, bucket: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_whose_name_leads_out_is_not_fetched(tmp_path, bucket, name, monkeypatch):
     records.add(Store(tmp_path / "a", runs=bucket), records.record("r1"))
     there = RemoteRuns(bucket, folder=tmp_path / "b" / "runs")
     listed = there._files.find
@@ -149,9 +147,7 @@ def test_onnx_runtime_writes_nothing_through_links_among_temporary_files(world: 
     assert files(world / "tmp") == set()
 
 
-def test_one_hostile_run_does_not_hide_the_others(
-    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_hostile_run_does_not_hide_the_others(tmp_path, bucket, monkeypatch):
     monkeypatch.setattr("trtbench.store.place.MOST_FILES", 3)
     records.add(Store(tmp_path / "a", runs=bucket), records.record("r1"))
     names = "r0/run.json r0/samples.npz/x r0/samples.npz r2/run.json r3/run.json r3/a r3/b r3/c"

@@ -12,10 +12,11 @@ from models import conv_model
 from terminal import WHOLE, WIDTHS, assert_honest, screens
 from trtbench.analysis.check import Checked
 from trtbench.cli import run as run_command
+from trtbench.core.codec import json_from_value
 from trtbench.core.results import Localization
 from trtbench.report.document import Document
 from trtbench.report.listings import document_from_diagnosis
-from trtbench.report.renderers.json import json_bytes
+from trtbench.report.renderers.json import json_content
 from trtbench.report.sections.accuracy import document_from_check, document_from_localized
 from trtbench.workflows.doctor import diagnose
 
@@ -60,7 +61,7 @@ VERBS = {
 
 
 def write(document: Document, path: Path) -> None:
-    path.write_bytes(json_bytes(document))
+    path.write_bytes(json_from_value(json_content(document)))
 
 
 def make_check(folder: Path) -> None:

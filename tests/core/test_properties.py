@@ -9,7 +9,7 @@ from analysis_values import run, stated
 from trtbench.analysis.comparability import differences, refuse_unknown_keys
 from trtbench.analysis.history import key_from_record
 from trtbench.analysis.summary import summarize
-from trtbench.analysis.sweep import SweepRow, choose, mark_pareto_front
+from trtbench.analysis.sweep import SweepRow, choose, mark_best
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.errors import UsageError
 from trtbench.core.metrics import Metric, metric
@@ -103,7 +103,7 @@ def rows(name: str, *scores: Score) -> list[SweepRow]:
 
 def test_a_score_tells_its_direction_where_the_task_is_not_installed() -> None:
     scores = [Score(metric="apnea", value=v, better="low") for v in (0.3, 0.1, 0.2)]
-    marked = mark_pareto_front(rows("apnea", *scores))
+    marked = mark_best(rows("apnea", *scores))
     assert [row.on_front for row in marked] == [True, True, False]
     everything = condition_from_text("batch==1", names=("batch",))
     best = choose(rows("apnea", *scores), everything, by="apnea").rows

@@ -299,17 +299,15 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
     from trtbench.compare.gate import rules_from_file
     from trtbench.executors.ssh import hosts_from_file
     from trtbench.requests.settings import load_config
+    from trtbench.store.store import Store
     from trtbench.sweep.matrix import cases_from_matrix, check_where_and_best, matrix_from_file
-    from trtbench.sweep.records import JOURNAL, Journal, SweepOutline, read_outline, write_outline
+    from trtbench.sweep.records import JOURNAL, Journal, read_outline, start_sweep
 
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     (tmp_path / "s.toml").write_bytes(SWEEP)
-    outline = SweepOutline(
-        name="s", tag="sweep:s", created="2026-01-01", store="/s",
-        matrix=matrix_from_file(tmp_path / "s.toml"),
-    )  # fmt: skip
-    write_outline(tmp_path / "swept", outline)
+    asked = matrix_from_file(tmp_path / "s.toml")
+    start_sweep(asked, tmp_path / "swept", store=Store(tmp_path / "store"))
     journal = Journal(tmp_path / "swept")
     for number in range(3):
         for what in ("begin", "done"):
@@ -338,10 +336,10 @@ def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
         elif name == "trtbench.toml":
             load_config(folder=folder)
         elif name == "where":
-            check_where_and_best(data.decode("utf-8", "replace"), "items", outline.matrix)
+            check_where_and_best(data.decode("utf-8", "replace"), "items", asked)
         else:
             matrix = matrix_from_file(folder / name)
-            cases_from_matrix(matrix, runtime_of=lambda model: "onnxruntime")
+            cases_from_matrix(matrix, runtimes_of=lambda model: ["onnxruntime"])
 
     run_cases("sweep", work, tmp_path, capsys)
 

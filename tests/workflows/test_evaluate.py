@@ -131,9 +131,7 @@ def test_skeleton_sequences_are_classified_too(tmp_path: Path, evaluate) -> None
     assert found.models[0].score("top1").value == 1.0
 
 
-def test_depth_that_is_right_and_depth_that_is_not(
-    tmp_path: Path, evaluate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate, monkeypatch) -> None:
     root = made_data.depth_data(tmp_path / "depth")
     exact = made_data.depth_network(tmp_path / "exact.onnx")
     triple = made_data.depth_network(tmp_path / "triple.onnx", gain=3.0)

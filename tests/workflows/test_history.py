@@ -160,9 +160,7 @@ def test_baselines_of_a_stored_run_come_from_its_own_series(store: Store, config
             found(baseline, candidate)
 
 
-def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
-    store: Store, config: Config, tmp_path: Path
-) -> None:
+def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(store, config, tmp_path):
     model = tiny_model(tmp_path / "net.onnx")
     here = [record(k, host=f"runner-{k}", machine="lab") for k in range(3)]
     ids = add_series(store, [1e-3] * 3, here)
@@ -179,9 +177,7 @@ def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
 # The command line.
 
 
-def test_a_gate_is_held_against_the_best_run_of_its_series(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gate_is_held_against_the_best_run_of_its_series(store, tmp_path, monkeypatch):
     ids, summary = fill(store), tmp_path / "summary.md"
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
@@ -230,9 +226,7 @@ def test_runs_of_one_hour_are_one_session(store: Store) -> None:
     "changes",
     [{"host": "lab-2"}, {"sha256": "ee" * 32}, {"runtime": "torch"}, {"precision": "fp16"}],
 )
-def test_only_the_same_thing_on_the_same_machine_counts(
-    store: Store, changes: dict[str, str]
-) -> None:
+def test_only_the_same_thing_on_the_same_machine_counts(store, changes):
     add_series(store, MEDIANS, [record(number) for number in range(6)])
     assert drift_from_store(store, record(50)) is not None
     assert drift_from_store(store, record(50, **changes)) is None  # type: ignore[arg-type]

@@ -137,9 +137,7 @@ def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
     assert [row.scores["top1"].value for row in rows] == [1.0, 1.0]
 
 
-def test_a_model_that_changes_while_it_is_measured_ends_the_run(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_a_model_that_changes_while_it_is_measured_ends_the_run(tmp_path, store, config):
     path = models.move_weights_beside(models.conv_model(tmp_path / "net.onnx"))
 
     def change(event: Event) -> None:
@@ -166,9 +164,7 @@ def test_a_model_that_changes_while_it_is_measured_ends_the_run(
         (JobEnd(seconds=1, stage="measure", signal="SIGKILL", timed_out=True), False),
     ],
 )
-def test_a_crash_over_weights_that_changed_is_told_as_that(
-    tmp_path: Path, end: JobEnd, told: bool
-) -> None:
+def test_a_crash_over_weights_that_changed_is_told_as_that(tmp_path, end, told):
     path = models.move_weights_beside(models.conv_model(tmp_path / "net.onnx"))
     model = model_ref(path)
     raise_if_changed(model)
@@ -178,9 +174,7 @@ def test_a_crash_over_weights_that_changed_is_told_as_that(
     assert (found.error is not None and "net.onnx.data" in found.error.message) is told
 
 
-def test_a_side_that_changes_ends_a_comparison(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_a_side_that_changes_ends_a_comparison(tmp_path, store, config):
     paths = [models.tiny_model(tmp_path / f"{name}.onnx") for name in "ab"]
     specs = [run_spec(BenchRequest(model=path, batch=1, **SHORT), config) for path in paths]
     seen: list[str] = []
@@ -204,9 +198,7 @@ def torch_reference(model: str, folder: Path, **options: str) -> ModelRef:
     return run_spec(request, Config(store=str(folder))).model
 
 
-def test_code_that_a_factory_imports_is_part_of_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_that_a_factory_imports_is_part_of_the_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.pt").write_bytes(b"PK\x03\x04 a state dict")
     files = {

@@ -33,8 +33,9 @@ from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.directory import read_run
 from trtbench.store.store import Store, stored_scores
+from trtbench.sweep.records import start_sweep
 from trtbench.sweep.result import results_from_sweep
-from trtbench.sweep.run import run_sweep, start_sweep
+from trtbench.sweep.run import run_sweep
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import DataSource, settings_with_defaults
 
@@ -134,9 +135,7 @@ def first(source: DataSource) -> Any:
 
 
 @pytest.mark.parametrize("task", TASKS.names())
-def test_every_task_calibrates_and_judges_alike_and_tells_all_of_it(
-    task: str, photos: Path
-) -> None:
+def test_every_task_calibrates_and_judges_alike_and_tells_all_of_it(task, photos):
     """One source prepares for both, and what it tells is complete."""
     tensor = TensorSpec(name="images", dtype="float32", shape=(4, 3, 16, 16))
     model = ModelRef(path="net.onnx", format="onnx")
@@ -157,9 +156,7 @@ def test_a_size_that_a_network_does_not_take_is_refused(task: str, photos: Path)
     assert first(opened(task, photos, side="open", **{flag: 24})).shape == (3, 24, 24)
 
 
-def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(
-    tmp_path: Path, photos: Path, store: Store, config: Config
-) -> None:
+def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(tmp_path, photos, store, config):
     levels = np.repeat([60, 190], 12).astype(np.uint8)
     arrays = np.broadcast_to(levels[:, None, None, None], (24, 3, 16, 16))
     data = tmp_path / "val.npz"
@@ -184,9 +181,7 @@ def bench(path: Path, store: Store, config: Config, **flags: Any) -> Run:
     return run_bench(spec, store=store, execution=Execution())
 
 
-def test_scores_are_not_joined_to_runs_of_another_size(
-    tmp_path: Path, store: Store, config: Config, evaluate
-) -> None:
+def test_scores_are_not_joined_to_runs_of_another_size(tmp_path, store, config, evaluate):
     path = network(tmp_path / "net.onnx", size="open")
     flags = {"runtime": "onnxruntime", "threads": 1}
     same = bench(path, store, config, shapes={"images": (1, 3, 20, 20)}, **flags)
@@ -239,9 +234,7 @@ def test_scales_of_another_model_are_refused(tmp_path: Path, config: Config) -> 
     assert build_spec(BuildRequest(model=path, **asked), config).prepared == {}
 
 
-def test_what_was_calibrated_otherwise_is_an_error(
-    light_network: Path, light_photos: Path, store: Store, config: Config
-) -> None:
+def test_what_was_calibrated_otherwise_is_an_error(light_network, light_photos, store, config):
     other = quantized(light_network, light_photos, normalize="none")
     same = evaluated(other, photos=light_photos, store=store, config=config)
     assert same.preparation["normalize"] == "none", "as its record says"

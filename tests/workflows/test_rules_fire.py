@@ -273,9 +273,7 @@ def test_sides_in_turn_show_their_order_and_what_turns_cost(stage: Stage) -> Non
     assert "H32" in codes(moved)
 
 
-def test_many_comparisons_and_lost_accuracy_are_told_beside_a_pair(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_many_comparisons_and_lost_accuracy_are_told_beside_a_pair(stage, tmp_path):
     first = stage.run(World())
     stage.model = tiny_model(tmp_path / "other.onnx")
     second = stage.run(World())

@@ -24,9 +24,9 @@ from trtbench.store.store import Store
 from trtbench.sweep import result
 from trtbench.sweep.matrix import Matrix, matrix_from_table
 from trtbench.sweep.plan import Cache, estimate, plan_sweep
-from trtbench.sweep.records import JOURNAL, Journal
+from trtbench.sweep.records import JOURNAL, Journal, start_sweep
 from trtbench.sweep.result import results_from_sweep, write_results
-from trtbench.sweep.run import Sweep, run_sweep, start_sweep
+from trtbench.sweep.run import Sweep, run_sweep
 
 
 @pytest.fixture
@@ -63,9 +63,7 @@ class Waiting(Executor):
         raise UnavailableError("no machine can ever measure this run")
 
 
-def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(tmp_path, store, config):
     start_sweep(matrix(tiny_model(tmp_path / "n.onnx")), tmp_path / "sweep", store=store)
     shown: dict[str, None] = {}
     execution = Execution(
@@ -81,9 +79,7 @@ def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(
     assert "no machine can ever" in found.failures[0].text
 
 
-def test_a_sweep_measures_every_case_in_every_round(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_a_sweep_measures_every_case_in_every_round(tmp_path, store, config):
     model = tiny_model(tmp_path / "net.onnx")
     data = tmp_path / "val.npz"
     rng = np.random.default_rng(0)
@@ -120,16 +116,14 @@ def test_a_sweep_measures_every_case_in_every_round(
     assert "report.md" in paths
 
 
-def test_what_was_made_is_kept_for_the_next_sweep(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_what_was_made_is_kept_for_the_next_sweep(tmp_path, store, config):
     model = tiny_model(tmp_path / "net.onnx")
     asked = matrix(model, precision=["int8"], batch=[1])
     first = sweep(asked, tmp_path / "one", store, config)
     step = next(iter(first.plan.steps.values()))
     made = Cache(store).find(step)
     assert made is not None
-    kinds = {each.kind: each for each in estimate(first.plan, store=store, config=config)}
+    kinds = {each.kind: each for each in estimate(first.plan, store=store)}
     assert (kinds["quantize"].count, kinds["quantize"].cached) == (1, 1)
     assert kinds["bench"].guessed == 0
     sweep(asked, tmp_path / "two", store, config)
@@ -139,9 +133,7 @@ def test_what_was_made_is_kept_for_the_next_sweep(
     assert Cache(store).find(step) is None
 
 
-def test_a_case_that_fails_is_a_row_and_is_not_repeated(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_a_case_that_fails_is_a_row_and_is_not_repeated(tmp_path, store, config):
     fixed = tiny_model(tmp_path / "fixed.onnx", batch=2)
     asked = matrix(fixed, batch=[2, 3], rounds=2)
     found = sweep(asked, tmp_path / "out", store, config)
@@ -158,9 +150,7 @@ def test_a_case_that_fails_is_a_row_and_is_not_repeated(
     assert (tmp_path / "out" / JOURNAL).read_text().count('"failed"') == 2
 
 
-def test_a_folder_is_not_swept_twice_nor_by_two(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_a_folder_is_not_swept_twice_nor_by_two(tmp_path, store, config):
     asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1])
     start_sweep(asked, tmp_path / "out", store=store)
     with pytest.raises(UsageError, match="already contains a sweep"):
@@ -191,9 +181,7 @@ def test_samples_of_finished_cases_are_on_the_disk_and_not_in_memory(
 
 
 @pytest.mark.process
-def test_a_sweep_goes_on_after_kill_9_without_repeating(
-    tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_a_sweep_goes_on_after_kill_9_without_repeating(tmp_path, store, config):
     model = tiny_model(tmp_path / "net.onnx")
     folder = tmp_path / "out"
     command = [
@@ -220,9 +208,7 @@ def test_a_sweep_goes_on_after_kill_9_without_repeating(
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_a_run_stored_just_before_the_end_is_taken_over(
-    indexed: bool, tmp_path: Path, store: Store, config: Config
-) -> None:
+def test_a_run_stored_just_before_the_end_is_taken_over(indexed, tmp_path, store, config):
     asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1, 2])
     folder = tmp_path / "out"
     sweep(asked, folder, store, config)

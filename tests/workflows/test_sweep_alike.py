@@ -1,16 +1,23 @@
-"""Axes of a sweep mean what they say."""
+"""Axes mean what they say, presets give way to files and runtimes, like is compared with like."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+
+from made_data import colour_folder, colour_network
 
 import analysis_values as values
 from models import conv_model, tiny_model
 from trtbench.analysis.summary import summary_from_run
-from trtbench.analysis.sweep import SweepRow, mark_pareto_front
+from trtbench.analysis.sweep import SweepRow, mark_best
 from trtbench.cli import run as cli
 from trtbench.store.directory import read_record
 
@@ -42,9 +49,7 @@ def test_switches_are_switches(trtexec: Any, place: Path) -> None:
         ("protocol=serv", "--axis protocol=serve"),
     ],
 )
-def test_a_value_that_its_field_does_not_take_is_refused_first(
-    axis: str, said: str, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_value_that_its_field_does_not_take_is_refused_first(axis, said, place, capsys):
     tiny_model(place / "net.onnx")
     assert cli(["sweep", "net.onnx", "--precision", "int8", "--axis", axis, "-o", "out"]) == 2
     assert said in capsys.readouterr().err
@@ -62,6 +67,53 @@ def test_booleans_of_yaml_are_words_where_words_are_meant(place: Path) -> None:
     assert (spec.cuda_graph, spec.warmup.until_steady) == ("off", False)
 
 
+def test_cases_that_measure_the_same_are_named(place: Path, capsys) -> None:
+    tiny_model(place / "net.onnx")
+    words = ["sweep", "net.onnx", "--precision", "as-is,fp32"]
+    assert cli([*words, "--dry-run"]) == 0
+    said = "2 cases have the same settings: net · onnxruntime; net · onnxruntime · fp32"
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert cli([*words, *SHORT, "-o", "out"]) == 0
+    assert said in capsys.readouterr().err
+    assert [row["remark"] for row in rows_of(place / "out")] == [said, said]
+
+
+def test_a_preset_gives_way_to_files_and_to_trtexec(trtexec: Any, place: Path, capsys) -> None:
+    (place / "one.engine").write_bytes(trtexec.engine().read_bytes())
+    words = ["sweep", "--preset", "depth", "one.engine", "-r", "trtexec"]
+    short = ["--rounds", "1", "--axis", "iterations=20", "--format", "none"]
+    assert cli([*words, *short, "-o", "a"]) == 0
+    (row,) = rows_of(place / "a")
+    assert "its own precision instead of fp32, fp16, int8 of the preset" in row["remark"]
+    assert "without protocol=serve, warmup_iterations=50 of the preset" in row["remark"]
+    record = read_record(place / "store" / "runs" / row["runs"][0])
+    assert (record.spec.stop.iterations, record.spec.telemetry_s) == (20, 0.1), "the rest holds"
+    assert cli([*words, "--precision", "fp32"]) == 2, "what is asked for does not give way"
+    tiny_model(place / "two.onnx", batch=2)
+    capsys.readouterr()
+    assert cli(["sweep", "two.onnx", "--preset", "pose", "--dry-run", "--json"]) == 0
+    cases = json.loads(capsys.readouterr().out)["cases"]
+    assert [each["case"]["batch"] for each in cases] == [2, 2, 2]
+    assert "its own batch instead of 1, 2, 4, 8 of the preset" in cases[0]["notes"][0]
+
+
+def test_what_cannot_be_is_refused_before_building(trtexec: Any, place: Path, capsys) -> None:
+    tiny_model(place / "net.onnx", batch=2)
+    (place / "one.engine").write_bytes(trtexec.engine().read_bytes())
+    words = ["sweep", "net.onnx", "-r", "trtexec"]
+    assert cli([*words, *SHORT, "--batch", "2,3", "-o", "a"]) == 0
+    assert [row["reason"] is None for row in rows_of(place / "a")] == [True, False]
+    assert len(list((place / "store" / "steps").glob("build-*"))) == 1
+    assert cli([*words, "--axis", "protocol=serve,pipeline", "--dry-run"]) == 0
+    assert "build 1 0 1" in " ".join(capsys.readouterr().out.split()), "no step of a refused case"
+    words = ["sweep", "net.onnx", "one.engine", "--dry-run", "-r"]
+    assert cli([*words, "onnxruntime"]) == 2
+    assert "-r onnxruntime,tensorrt" in capsys.readouterr().err
+    assert cli([*words, "onnxruntime,trtexec", "--json"]) == 0
+    names = [each["name"] for each in json.loads(capsys.readouterr().out)["cases"]]
+    assert names == ["net · onnxruntime", "net · trtexec · static", "one · trtexec"]
+
+
 def row(runtime: str, people: int, ms: float | None) -> SweepRow:
     times = None if ms is None else values.launches_of([np.full(20, ms / 1e3)])
     return SweepRow(model="net", runtime=runtime, batch=1, options={"shape.M": people},
@@ -71,6 +123,40 @@ def row(runtime: str, people: int, ms: float | None) -> SweepRow:
 def test_baselines_stars_and_speedups_are_of_equal_shapes() -> None:
     rows = [row("torch", 1, 4), row("torch", 2, 6), row("torch", 5, None),
             row("tensorrt", 1, 1), row("tensorrt", 2, 3), row("tensorrt", 5, 8)]  # fmt: skip
-    found = mark_pareto_front(rows)
-    assert [each.speedup for each in found] == [1, 1, None, 4, 2, None]
-    assert [each.on_front for each in found] == [False, False, False, True, True, False]
+    found = mark_best(rows)
+    assert [each.speedup for each in found] == [1, 4, 1, 2, None, None]
+    assert [each.on_front for each in found] == [False, True, False, True, False, False]
+
+
+def test_where_and_gate_know_the_speedup(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conv_model(place / "net.onnx", size="side")
+    words = ["net.onnx", "--axis", "shape.side=16,64", "--axis", "threads=1,2"]
+    asked = ["--where", "speedup==1", "--best", "speedup"]
+    assert cli(["sweep", *words, *SHORT, *asked, "--json", "-o", "out"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["chosen"]) == 2, "a baseline for each shape"
+    assert "| Speed-up |" in (place / "out" / "results.md").read_text()
+    assert cli(["gate", "net.onnx", "--metric", "speedup>=2"]) == 2
+    assert "speedup>=2 needs something to compare with" in capsys.readouterr().err
+    turns = ["net.onnx", "--against", "net.onnx", "--launches", "2", "--time-limit", "1s"]
+    for rule, status in (("speedup>=50", 3), ("speedup>=0.01", 0), ("speedup<=2", 2)):
+        assert cli(["gate", *turns, "--pairs", "10", "--metric", rule]) == status
+
+
+def test_every_model_is_prepared_in_its_own_way(place: Path) -> None:
+    """Ultralytics does not normalize; the metadata of the file or its name says what it is."""
+    colour_folder(place / "val", per_class=2)
+    names = ("resnet", "own", "yolov8n-cls")
+    for name in names:
+        model = onnx.load(colour_network(place / f"{name}.onnx"))
+        said = {"imgsz": "[16, 16]", "task": "classify"} if name == "own" else {}
+        helper.set_model_props(model, said)
+        onnx.save(model, place / f"{name}.onnx")
+    words = [f"{name}.onnx" for name in names] + ["--precision", "fp32,int8", *SHORT]
+    words += ["--data", "val", "--calibration", "val", "--task", "classification"]
+    for more, others in (([], "none"), (["--normalize", "imagenet"], "imagenet")):
+        assert cli(["sweep", *words, *more, "-o", f"out-{others}"]) == 0
+        for name, how in zip(names, ("imagenet", others, others), strict=True):
+            folder = place / f"out-{others}" / f"accuracy-{name}"
+            judged = json.loads((folder / "eval.json").read_text())
+            assert judged["preparation"]["normalize"] == how
+            assert not judged["findings"], "calibrated in the same way"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
@@ -36,9 +35,7 @@ def nvmlDeviceGetClockInfo(handle, kind):
 SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=false"]
 
 
-def test_one_table_and_the_pictures_of_all_models(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_table_and_the_pictures_of_all_models(place: Path, capsys) -> None:
     depth_data(place / "depth", count=3)
     for name, power in (("fp16", 1.0), ("int8", 0.5), ("mixed", 0.8)):
         depth_network(place / f"{name}.onnx", power=power)
@@ -62,9 +59,7 @@ def test_one_table_and_the_pictures_of_all_models(
     assert [row["runs"] for row in again] == [row["runs"] for row in rows]
 
 
-def test_pictures_and_findings_are_of_all_rounds(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_and_findings_are_of_all_rounds(place: Path, monkeypatch) -> None:
     """The FPS in the picture are those of the table, and three rounds are not one launch."""
     depth_data(place / "depth", count=2)
     for name in ("fp16", "int8"):

@@ -17,9 +17,9 @@ from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.sweep import matrix as sweep_matrix
 from trtbench.sweep.plan import plan_sweep
-from trtbench.sweep.records import config_of_sweep, read_outline
+from trtbench.sweep.records import config_of_sweep, read_outline, start_sweep
 from trtbench.sweep.result import results_from_sweep
-from trtbench.sweep.run import Sweep, run_sweep, start_sweep
+from trtbench.sweep.run import Sweep, run_sweep
 from trtbench.workflows.report import load_runs
 
 
@@ -78,23 +78,13 @@ def test_steps_are_shared_and_named_by_content(tmp_path: Path, config: Config) -
     assert not {each.key for each in other.cases} & {each.key for each in plan.cases}
 
 
-def test_an_unknown_runtime_is_an_error_and_in_a_preset_a_row(
-    tmp_path: Path, config: Config
-) -> None:
+def test_an_unknown_runtime_is_an_error_and_in_a_preset_a_row(tmp_path, config):
     asked = matrix(tiny_model(tmp_path / "net.onnx"), runtime=["onnxruntim", "onnxruntime"])
     with pytest.raises(UsageError, match="no runtime"):
         plan_sweep(asked, config=config)
     plan = plan_sweep(asked, config=config, lenient=True)
     assert list(plan.refused) == [0]
     assert "onnxruntim" in plan.refused[0]
-
-
-def test_one_engine_is_not_listed_under_two_precisions(trtexec: Any, config: Config) -> None:
-    asked = matrix(trtexec.engine(), runtime=["trtexec"], precision=["fp32", "int8"], batch=[1])
-    with pytest.raises(UsageError, match="the precision of"):
-        plan_sweep(asked, config=config)
-    plain = matrix(trtexec.engine(), runtime=["trtexec"], batch=[1]).having(options={})
-    assert [each.case.precision for each in plan_sweep(plain, config=config).cases] == [None]
 
 
 def test_no_two_models_are_called_alike() -> None:
@@ -195,9 +185,7 @@ def test_a_lost_step_is_done_again(tmp_path: Path) -> None:
      ("(" * 5000, "items"), ("median<" + "+".join(["1ms"] * 5000), "items")],
     ids=range(8),
 )  # fmt: skip
-def test_conditions_are_checked_before_anything_is_measured(
-    tmp_path: Path, where: str, best: str
-) -> None:
+def test_conditions_are_checked_before_anything_is_measured(tmp_path, where, best):
     with pytest.raises(UsageError):
         sweep_matrix.check_where_and_best(where, best, matrix(tmp_path / "net.onnx"))
 

@@ -33,7 +33,8 @@ PERCENTILES = tuple(f"p{100 * q:g}" for q in QUANTILES)
 STATISTICS = ("median", "mean", "min", "max", "std", "mad", "cov", *PERCENTILES)
 RATES = ("throughput", "items")
 NOT_MEASURED = "nothing was measured"
-EXAMPLE = "p99<5ms, gpu.median<=0.2ms or throughput>=100/s"
+SPEEDUP = "speedup"  # of the median, against a baseline
+EXAMPLE = "p99<5ms, gpu.median<=0.2ms, throughput>=100/s or speedup>=2"
 
 
 def rules_from_text(text: str) -> tuple[GateRule, ...]:
@@ -43,8 +44,10 @@ def rules_from_text(text: str) -> tuple[GateRule, ...]:
     if _CALL.search(text) or words & {"jitter", "tail", "layers", "conversions"}:
         return (rule_from_expectation(text),)
 
-    def kind(name: str) -> Kind:
+    def kind(name: str) -> Kind | None:
         metric, statistic = metric_from_name(name)
+        if statistic == SPEEDUP:
+            return None
         return "share" if statistic == "cov" else "rate" if metric in RATES else "time"
 
     condition = condition_from_text(
@@ -59,9 +62,14 @@ def rules_from_text(text: str) -> tuple[GateRule, ...]:
     rules = []
     for own, each in zip(written, limits, strict=True):
         metric, statistic = metric_from_name(each.name)
-        sign = cast(Literal["<", "<=", ">", ">="], each.sign)
+        relation = cast(Literal["<", "<=", ">", ">=", "slowdown"], each.sign)
+        limit = each.value
+        if statistic == SPEEDUP:
+            if relation not in (">", ">=") or not limit:
+                raise UsageError(f"{own!r} is not a gate rule", fix="write it like speedup>=2")
+            relation, limit = "slowdown", 1 / limit - 1  # twice as fast: 50 % less time
         rules.append(
-            GateRule(text=own, metric=metric, statistic=statistic, relation=sign, limit=each.value)
+            GateRule(text=own, metric=metric, statistic=statistic, relation=relation, limit=limit)
         )
     return tuple(rules)
 
@@ -112,10 +120,10 @@ def metric_from_name(name: str) -> tuple[str, str]:
     for part in parts:
         if part in (*DURATIONS, *RATES):
             metric = part
-        elif part in STATISTICS:
+        elif part in (*STATISTICS, SPEEDUP):
             statistic = part
         else:
-            known = ("headline", *DURATIONS, *RATES, *STATISTICS)
+            known = ("headline", *DURATIONS, *RATES, *STATISTICS, SPEEDUP)
             refuse_unknown(part, known, f"{part!r} is not a metric", listed="metrics")
     return metric, statistic
 
@@ -221,11 +229,13 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
     if outcome == "unclear" and verdict.design != "apart" and verdict.launches > 1 and goal > 0:
         needed = launches_to_reach(goal, half=half, count=verdict.launches)
     change, *ends = (text_from_fraction(end - 1, signed=True) for end in (ratio, low, high))
+    if rule.statistic == SPEEDUP:
+        change, *ends = (f"{1 / end:.3g}×" for end in (ratio, high, low))
     return GateResult(
         rule=rule,
         outcome=outcome,
         message=f"{change}, {verdict.interval.words} between {' and '.join(ends)}",
-        value=ratio - 1,
+        value=1 / ratio if rule.statistic == SPEEDUP else ratio - 1,
         interval=verdict.interval,
         launches_needed=needed,
     )

@@ -57,13 +57,8 @@ class SweepRow(Value, frozen=True, kw_only=True):
     parameters: int | None = None
     scores: dict[str, Score] = {}
     findings: tuple[Finding, ...] = ()
-    on_front: bool = False
-    speedup: float | None = None  # of the median, against the first row of equal batch and shapes
-
-    @property
-    def alike(self) -> tuple[object, ...]:
-        """Batch and shapes; rows in which they are equal are compared."""
-        return self.batch, *(v for k, v in self.options.items() if k.startswith("shape."))
+    on_front: bool = False  # on the Pareto front of its group, if the group has several rows
+    speedup: float | None = None  # of its median, against the baseline of its group
 
     @property
     def head(self) -> ColumnSummary | None:
@@ -120,10 +115,9 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items")
     """Return the rows that meet a condition, the best ``by`` a quantity first."""
     unknown: dict[str, int] = {}
     met = []
-    every, measured = compares_models(rows), [each for each in rows if each.summary]
+    baselines = {id(row): baseline for own, baseline in groups_of(rows) for row in own}
     for row in (each for each in rows if each.reason is None):
-        same = [each for each in measured if every or each.model == row.model]
-        baseline = next((each for each in same if each.alike == row.alike), None)
+        baseline = baselines[id(row)]
         values = quantities_of(row)
         verdict = holds(condition, values, baseline=quantities_of(baseline) if baseline else None)
         if verdict:
@@ -153,28 +147,46 @@ def compares_models(rows: Sequence[SweepRow]) -> bool:
     return compares_only_models([(row.model, row.label) for row in rows if row.summary is not None])
 
 
-def mark_pareto_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
-    """Mark speed-ups and the Pareto front of latency, throughput and accuracy of rows alike."""
-    chosen, speedups = set[int](), dict[int, float]()
-    keys = [(None if compares_models(rows) else row.model, *row.alike) for row in rows]
-    for key in dict.fromkeys(keys):
-        places = [k for k, row in enumerate(rows) if keys[k] == key and row.summary]
-        base = rows[keys.index(key)].head  # unknown if it failed
-        speedups |= {k: base.median / x.median for k in places if base and (x := rows[k].head)}
-        if len(places) < 2:
-            continue
+def groups_of(rows: Sequence[SweepRow]) -> list[tuple[list[SweepRow], SweepRow | None]]:
+    """Return rows of equal model, batch and shapes, each group with its baseline.
+
+    The model does not matter if only models are compared. The baseline is the first row of the
+    group; ``None`` if it failed, unless nothing of its runtime was measured.
+    """
+    every, groups = compares_models(rows), dict[tuple[object, ...], list[SweepRow]]()
+    batches = {row.batch for row in rows if row.batch}
+    for row in rows:
+        batch = row.batch or (next(iter(batches)) if len(batches) == 1 else None)
+        dims = (f"{k}={v}" for k, v in row.options.items() if k.startswith("shape."))
+        groups.setdefault((None if every else row.model, batch, *dims), []).append(row)
+    usable = {(row.model, row.runtime) for row in rows if row.summary}
+    found = []
+    for own in groups.values():
+        first = next((row for row in own if (row.model, row.runtime) in usable), None)
+        found.append((own, first if first and first.summary else None))
+    return found
+
+
+def mark_best(rows: Sequence[SweepRow]) -> list[SweepRow]:
+    """Return rows by group, with speed-ups and the Pareto front of latency, rate and accuracy."""
+    found = []
+    for own, baseline in groups_of(rows):
         points = [
-            {n: v for n, v in quantities_of(rows[k]).items() if not isinstance(v, str)}
-            for k in places
+            {n: v for n, v in quantities_of(row).items() if not isinstance(v, str)} for row in own
         ]
         better: dict[str, Better] = {"median": "low", "items": "high"}
-        names = [name for k in places for name in rows[k].scores]
+        names = [name for row in own for name in row.scores]
         score = ACCURACY if ACCURACY in names else next(iter(names), None)
         way = _declared(score, rows).better if score else None
-        if score and way and all(point.get(score) is not None for point in points):
+        measured = [point for point, row in zip(points, own, strict=True) if row.summary]
+        if score and way and all(point.get(score) is not None for point in measured):
             better[score] = way
-        chosen |= {places[k] for k in pareto_front(points, better=better)}
-    return [x.having(on_front=k in chosen, speedup=speedups.get(k)) for k, x in enumerate(rows)]
+        front = pareto_front(points, better=better) if len(measured) > 1 else []
+        base = baseline.head if baseline else None
+        for place, row in enumerate(own):
+            speedup = base.median / row.head.median if base and row.head else None
+            found.append(row.having(on_front=place in front, speedup=speedup))
+    return found
 
 
 def _declared(name: str, rows: Sequence[SweepRow]) -> Metric:

@@ -7,17 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trtbench.analysis.gate import (
-    NOT_MEASURED,
-    Suite,
-    evaluate,
-    junit_from_suites,
-    passed,
-    rules_from_table,
-    rules_from_text,
-    slowdown_rule,
-    standing_results,
-)
+from trtbench.analysis import gate as gates
 from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.verdict import incomparable
 from trtbench.compare import compare
@@ -72,8 +62,9 @@ def gate(
     if not rules:
         fix = "--max-slowdown 3%, --metric 'p99<5ms', or a file MODEL.gate.toml"
         raise UsageError("the gate has no rules", fix=fix)
-    if any(rule.relation == "slowdown" for rule in rules) and against is None:
-        raise UsageError("--max-slowdown needs something to compare with", fix="--against BASELINE")
+    compared = [rule.text for rule in rules if rule.relation == "slowdown"]
+    if compared and against is None:
+        raise UsageError(f"{compared[0]} needs something to compare with", fix="--against BASELINE")
     execution = execution or Execution()
     settings = execution.settings(config)
     for _ in range(2 if request.on_unclear == "retry" else 1):
@@ -87,7 +78,7 @@ def gate(
         model = model_ref(candidate)
         if keeps or (model.size_bytes or 0) <= LARGEST_COPIED_BYTES:  # small models by default
             keep_model(store, model)
-    is_open = passed(found.results, on_unclear=request.on_unclear)
+    is_open = gates.passed(found.results, on_unclear=request.on_unclear)
     reasons = failure_reasons(found.results, on_unclear=request.on_unclear)
     return replace(found, open=is_open, seconds=time.monotonic() - began, closed_by=reasons)
 
@@ -96,14 +87,14 @@ def rules_from_request(request: GateRequest) -> tuple[GateRule, ...]:
     """Return all rules of a request: from --metric, --max-slowdown and files of rules."""
     slowdown = request.max_slowdown
     return (
-        *(rule for text in request.metrics for rule in rules_from_text(text)),
-        *([slowdown_rule(fraction(slowdown))] if slowdown is not None else []),
+        *(rule for text in request.metrics for rule in gates.rules_from_text(text)),
+        *([gates.slowdown_rule(fraction(slowdown))] if slowdown is not None else []),
         *(rule for path in request.rules for rule in rules_from_file(Path(path))),
     )
 
 
 def rules_from_file(path: Path) -> tuple[GateRule, ...]:
-    return rules_from_table(read_settings(path), where=str(path))
+    return gates.rules_from_table(read_settings(path), where=str(path))
 
 
 def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[GateRule, ...]]]:
@@ -122,7 +113,7 @@ def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[Ga
         against, model = path.parent / str(given.get("against", "")), path.parent / name
         if against.is_file():
             given["against"] = against
-        rules = rules_from_table(table, where=f"{path}: {name}")
+        rules = gates.rules_from_table(table, where=f"{path}: {name}")
         given["candidate"] = model if model.is_file() else name
         found.append((request.having(**given), rules))
     return found
@@ -158,7 +149,9 @@ def _measure_once(
         slowdowns = [rule for rule in rules if rule.relation == "slowdown"]
         while slowdowns and duet.launches < request.most_launches and not duet.incomparable:
             verdict = headline_verdict(duet, margin=request.margin_part)
-            results = evaluate(slowdowns, verdicts={verdict.metric: verdict, "headline": verdict})
+            results = gates.evaluate(
+                slowdowns, verdicts={verdict.metric: verdict, "headline": verdict}
+            )
             decided = all(result.outcome != "unclear" for result in results)
             refused = verdict.interval is None and verdict.launches_needed is None
             more = min(duet.next_launches, request.most_launches - duet.launches)
@@ -213,18 +206,20 @@ def _measure_once(
         both["baseline"] = compared.baseline
         verdicts = {verdict.metric: verdict for verdict in compared.comparison.verdicts}
         verdicts["headline"] = compared.comparison.verdicts[0]
-    results = evaluate(rules, summary=summary_from_run(run), verdicts=verdicts, run=profiled or run)
-    results += standing_results(both, verdicts.get("headline"), rules)
-    name, is_open = model_name(run.record), passed(results)
+    results = gates.evaluate(
+        rules, summary=summary_from_run(run), verdicts=verdicts, run=profiled or run
+    )
+    results += gates.standing_results(both, verdicts.get("headline"), rules)
+    name, is_open = model_name(run.record), gates.passed(results)
     return Gate(name=name, results=tuple(results), open=is_open, candidate=run, compared=compared)
 
 
 def _refuse(candidate: str, rules: Sequence[GateRule], reason: str) -> Gate:
     """Return a gate that fails before anything is measured, because nothing can be compared."""
     verdict = incomparable("headline", reason=reason)
-    results = evaluate(rules, verdicts={"headline": verdict})
-    results += standing_results({}, verdict, rules)
-    first = sorted(results, key=lambda each: each.message == NOT_MEASURED)
+    results = gates.evaluate(rules, verdicts={"headline": verdict})
+    results += gates.standing_results({}, verdict, rules)
+    first = sorted(results, key=lambda each: each.message == gates.NOT_MEASURED)
     return Gate(name=Path(candidate).name, results=tuple(first), open=False, candidate=None)
 
 
@@ -270,11 +265,13 @@ def write_gate_files(
         for each in found
     ]
     values += [{"model": each.model, "open": False, "failed": each.reason} for each in failed]
-    suites = [Suite(f"trtbench gate {each.name}", each.results, each.seconds) for each in found]
-    suites += [Suite(f"trtbench gate {each.model}", (), error=each.reason) for each in failed]
+    suites = [
+        gates.Suite(f"trtbench gate {each.name}", each.results, each.seconds) for each in found
+    ]
+    suites += [gates.Suite(f"trtbench gate {each.model}", (), error=each.reason) for each in failed]
     contents = {
         "gate.json": json_from_value(values[0] if len(values) == 1 else values),
-        "gate.junit.xml": junit_from_suites(suites, on_unclear=on_unclear).encode(),
+        "gate.junit.xml": gates.junit_from_suites(suites, on_unclear=on_unclear).encode(),
         "gate.md": markdown(document_from_gates(found, failed)).encode(),
     }
     return [write_output(folder / file, content) for file, content in contents.items()]

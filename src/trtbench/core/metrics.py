@@ -51,6 +51,7 @@ _METRICS = (
     *_same("low", "time", *TIMES),
     *_same("high", "rate", "throughput", "items"),
     *_same("low", "share", "cov", "jitter"),
+    *_same("high", None, "speedup"),
     *_same("low", "size", "size"),
     *_same("low", "count", "layers", "parameters"),
     *_same("high", "count", "batch"),

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from trtbench.core import safety
-from trtbench.core.errors import StoreError, UnavailableError, UsageError, write_error, writing
+from trtbench.core.errors import StoreError, UnavailableError, UsageError, writing
 
 PARTIAL = ".partial-"
 """Prefix of a folder that is not complete; no reader opens it.
@@ -264,36 +264,6 @@ def temporary_name() -> Path:
     return partial_name(Path(tempfile.gettempdir()), prefix=TEMPORARY)
 
 
-@contextlib.contextmanager
-def pid_file(path: Path, *, what: str) -> Iterator[None]:
-    """Hold a file that identifies this process, on file systems without locks.
-
-    Only one process can create it. The file of a process that is certainly dead is replaced; for
-    one of another machine or container this cannot be known, and an error is raised.
-    """
-    mine = f"{os.getpid()}-{_host_identity()}"
-    for last in (False, True):
-        try:
-            with open(path, "x", encoding="ascii") as file:
-                file.write(mine)
-            break
-        except FileExistsError:
-            other = safety.clean_line(text_of(path) or "")
-            if last or not _is_dead(other):
-                raise UnavailableError(
-                    f"{what} is already being run by another process",
-                    facts={"process": other or "unknown", "file": path},
-                    fix=f"if that process was killed: rm {path}",
-                ) from None
-            path.unlink(missing_ok=True)
-        except OSError as problem:
-            raise write_error(path, problem) from None
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-
-
 def remove_abandoned(root: Path) -> int:
     """Remove unfinished folders of dead processes of this machine; returns how many."""
     removed = 0
@@ -364,20 +334,14 @@ def _host_identity() -> str:
 
 def _is_abandoned(path: Path, prefix: str) -> bool:
     """Return whether the process that fills a folder has certainly ended."""
-    identity = "-".join(path.name.removeprefix(prefix).split("-")[:2])
-    return _is_dead(identity) and not _is_locked(path)
-
-
-def _is_dead(identity: str) -> bool:
-    """Return whether the process ``pid-kernel.namespace`` was on this machine and has ended."""
-    pid, _, host = identity.partition("-")
+    pid, host = [*path.name.removeprefix(prefix).split("-"), ""][:2]  # pid-kernel.namespace-…
     if host != _host_identity() or not pid.isdecimal():
         return False
     with contextlib.suppress(PermissionError, OverflowError):
         try:
             os.kill(int(pid), 0)
         except ProcessLookupError:
-            return True
+            return not _is_locked(path)
     return False
 
 

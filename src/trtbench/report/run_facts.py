@@ -286,9 +286,12 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     for key in {key for own in options for key in own}:
         for record, own in zip(records, options, strict=True):
             seen.setdefault((record.spec.runtime, key), set()).add(own.get(key))
-    for record, fact, own in zip(records, facts, options, strict=True):
-        kept = (key for key in own if len(seen[record.spec.runtime, key]) > 1)
+    for run, fact, own in zip(runs, facts, options, strict=True):
+        kept = (key for key in own if len(seen[run.record.spec.runtime, key]) > 1)
         fact["options"] = " ".join(f"{key}={own[key]}" for key in kept)
+        if name := run.extra.get("name"):  # which says runtime, precision and options
+            named = {"model": network_name(run.record), "runtime": str(name)}
+            fact |= {**dict.fromkeys(fact.keys() - {"batch"}, ""), **named}
 
     def runs_differ(each: Property) -> bool:
         """Return whether runs differ in a property, for some only within the same model."""

@@ -1,4 +1,1 @@
-"""Sweeps: many measurements from one matrix, planned, run in rounds, and resumable.
-
-Does not know the command line.
-"""
+"""Sweeps: many measurements from one matrix, planned, run in rounds, and resumable."""

@@ -19,14 +19,21 @@ from trtbench.core import errors
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.metrics import kinds
 from trtbench.core.run import Scalar
-from trtbench.core.safety import check_title, file_name_from_text, mask_values, read_text, read_toml
+from trtbench.core.safety import (
+    check_title,
+    file_name_from_text,
+    mask_values,
+    read_settings,
+    read_text,
+)
 from trtbench.core.samples import Arrays
 from trtbench.core.spec import Precision, Value
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import yaml_from_text
-from trtbench.models.identity import SUFFIXES, model_ref
-from trtbench.models.inputs import is_open
+from trtbench.models.identity import SUFFIXES, model_ref, source_of
+from trtbench.models.inputs import batch_place, is_open
 from trtbench.models.onnx_model import input_specs, load_onnx
+from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import is_library_model
 from trtbench.requests import measure
 from trtbench.requests.fields import File, Option, fields_of, read_scalar
@@ -69,8 +76,7 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The full description of a sweep: the values of all axes, and how cases are measured."""
 
     models: tuple[str, ...] = ()  # files, or sources such as `torchvision:resnet18`
-    precision: tuple[Precision | Literal["as-is"], ...] = ("as-is",)
-    """``as-is`` is the precision of the file."""
+    precision: tuple[Precision | Literal["as-is"], ...] = ("as-is",)  # `as-is`: of the file
     batch: tuple[int, ...] = ()  # items per query
     runtime: tuple[str, ...] = ()  # names of runtimes, as for `-r`
     engine: tuple[EngineShapes, ...] = ()
@@ -94,6 +100,7 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input_shape: tuple[str, ...] = ()  # shapes to export with: `-1x3x224x224`; a letter is an axis
     names: Literal["case", "vanilla"] = "case"
     """Names of rows: runtime and precision, or Vanilla and TRT fp16 as in ArtTRT."""
+    gives_way: tuple[str, ...] = ()  # axes and options of a preset, to what files and runtimes say
     title: str | None = None  # title of the report
     note: str | None = None  # hint that is shown if there are no models
 
@@ -246,17 +253,11 @@ def _read_value(name: str, value: Any, where: str) -> Scalar:
 
 
 def _read_table(path: Path) -> Mapping[str, object]:
-    is_yaml = path.suffix in (".yaml", ".yml")
     try:
-        table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_toml(path)
+        is_yaml = path.suffix in (".yaml", ".yml")
+        table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_settings(path)
     except (OSError, UnicodeDecodeError) as problem:
         raise errors.UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
-    except ValueError as problem:
-        raise errors.UsageError(
-            f"{path} is not TOML",
-            facts={"reason": problem},
-            fix="correct it; docs/sweep.md has an example",
-        ) from None
     if not isinstance(table, Mapping):
         raise errors.UsageError(f"{path} is not a table", fix="write it like models = [...]")
     return table
@@ -363,11 +364,13 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         **{key: value for key, value in flags.items() if value not in (None, (), [], {})},
         "options": {**matrix.options, **{name: own for name, own in options.items() if own}},
     }
+    if request.preset:
+        given = {key for key, value in (flags | options).items() if value}
+        table["gives_way"] = [key for key in (*AXES, *matrix.options) if key not in given]
     return matrix_from_table(table, where="the command line")
 
 
 def refuse_flags_with_resume(request: SweepRequest) -> None:
-    """Raise an error for flags that change the sweep given with ``--resume``."""
     given = [getattr(request, each.name) for each in MATRIX_FIELDS]
     settings = [value for value in request.settings.values() if value is not None]
     if any((request.models, request.output, settings, *given)):
@@ -398,20 +401,34 @@ def check_where_and_best(where: str | None, best: str, matrix: Matrix) -> None:
         condition_from_text(where, names=names, kinds=kinds(names))
 
 
+def kept_axes(matrix: Matrix, model: str) -> dict[str, tuple[object, ...]]:
+    """Return the axes of a preset that give way to what a file says, with its own value."""
+    file = None if is_library_model(model) else model_ref(Path(model))
+    source = source_of(file) if file else None  # of an engine: its ONNX file
+    inputs = outline_of(Path(source.path)).inputs if source else ()
+    batches = {each.shape[batch_place(each)] for each in inputs if each.shape}
+    found: dict[str, tuple[object, ...]] = {}
+    if file and file.format == "engine":
+        found["precision"] = ("as-is",)
+    if len(batches) == 1 and not any(map(is_open, batches)):
+        found["batch"] = (*batches,)
+    return {k: v for k, v in found.items() if k in matrix.gives_way and v != getattr(matrix, k)}
+
+
 def cases_from_matrix(
-    matrix: Matrix, *, runtime_of: Callable[[str], str], builds: Iterable[str] = ()
+    matrix: Matrix, *, runtimes_of: Callable[[str], Sequence[str]], builds: Iterable[str] = ()
 ) -> tuple[Case, ...]:
-    """Return all cases in the order of the axes; ``runtime_of`` gives a model's default."""
+    """Return all cases in the order of the axes; ``runtimes_of`` gives those of a model."""
     builders = frozenset(builds)
     found: dict[bytes, Case] = {}
     varied = {name: values for name, values in matrix.options.items() if len(values) > 1}
     fixed = {name: values[0] for name, values in matrix.options.items() if len(values) == 1}
-    for model, batch in itertools.product(matrix.models, matrix.batch or (None,)):
-        runtimes: Sequence[str] = matrix.runtime or (runtime_of(model),)
+    for model in matrix.models:
         is_built = SUFFIXES.get(Path(model).suffix.lower()) == "engine"
-        axes: list[Sequence[Any]] = [runtimes, matrix.precision, matrix.engine or (None,)]
-        axes += varied.values()
-        for runtime, precision, engine, *values in itertools.product(*axes):
+        kept = matrix.having(**kept_axes(matrix, model)) if matrix.gives_way else matrix
+        axes: list[Sequence[Any]] = [kept.batch or (None,), runtimes_of(model)]
+        axes += [kept.precision, matrix.engine or (None,), *varied.values()]
+        for batch, runtime, precision, engine, *values in itertools.product(*axes):
             is_made = runtime in builders and not is_built
             given = dict(zip(varied, values, strict=True))
             case = Case(

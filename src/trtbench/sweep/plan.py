@@ -3,10 +3,15 @@
 The key of a step is a hash of all its inputs: data, files, settings, versions of tools.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from trtbench.accuracy.check import vanilla_name
 from trtbench.analysis.sweep import compares_only_models
@@ -17,23 +22,26 @@ from trtbench.convert.steps import Cache, Step, StepKind, builder_tools, data_ha
 from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.core.properties import PROPERTIES
 from trtbench.core.run import Scalar
-from trtbench.core.spec import ModelFormat, ModelRef, Precision, RunSpec, Value, Warmup
+from trtbench.core.spec import ModelFormat, ModelRef, Precision, RunSpec, TensorSpec, Value
 from trtbench.host.images import SUFFIXES
 from trtbench.host.machine import library_versions
+from trtbench.measure.bench import stage_lengths
+from trtbench.models import torch_models
 from trtbench.models.identity import model_ref, precision_of_engine
-from trtbench.models.inputs import batch_place
+from trtbench.models.inputs import batch_place, is_open
 from trtbench.models.onnx_outline import outline_of
-from trtbench.models.torch_models import factory_code, hub_code_sha256, is_library_model
-from trtbench.requests.fields import read_scalar, seconds
+from trtbench.requests.fields import read_scalar
 from trtbench.requests.measure import BenchRequest
+from trtbench.requests.models import IMAGES_TASK
 from trtbench.requests.run_spec import first_choice, refuse_other_precision, run_spec, why_unusable
 from trtbench.requests.settings import Config
 from trtbench.runtimes import RUNTIMES
+from trtbench.runtimes._session import check_batch_possible
 from trtbench.store.store import Store
 from trtbench.sweep import matrix as matrices
-from trtbench.sweep.matrix import MACHINE, PREFIXES, SOURCE, Case, Matrix, Shapes, export_shapes
+from trtbench.sweep.matrix import FLAGS, Case, Matrix, Shapes
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import are_images
+from trtbench.tasks._feed import are_images, settled_task
 from trtbench.tasks.contract import calibration_settings, settings_with_defaults
 
 ARRAYS = {".npz", ".npy"}
@@ -41,8 +49,7 @@ MODEL_STEPS: tuple[StepKind, ...] = ("export", "quantize", "build")
 """Steps that make the measured models, in order."""
 CAST_PRECISIONS = ("fp16", "bf16", "int8", "fp8")  # precisions that need a converted ONNX file
 TELEMETRY = "100ms"  # default sampling interval for sweeps with accuracy on a GPU
-START_S = 1.0  # starting a worker, importing its libraries and loading the model
-LOADING_OPTIONS = (*SOURCE, "seed")  # options of a PyTorch model that only its export needs
+LOADING_OPTIONS = (*matrices.SOURCE, "seed")  # of a PyTorch model: only its export needs them
 
 
 def content_hash(given: str) -> str:
@@ -50,14 +57,14 @@ def content_hash(given: str) -> str:
     path = Path(given)
     if path.is_dir() or path.suffix.lower() in ARRAYS:
         return data_hash(given)
-    if is_library_model(given) or given == RANDOM:
-        return " ".join(filter(None, [given, hub_code_sha256(given)]))
+    if torch_models.is_library_model(given) or given == RANDOM:
+        return " ".join(filter(None, [given, torch_models.hub_code_sha256(given)]))
     return model_ref(path).sha256 or ""
 
 
 def file_hashes(settings: Mapping[str, Scalar]) -> dict[str, str]:
     """Return hashes of the files in settings, including the code of a factory."""
-    code = factory_code(str(settings.get("factory") or ""))[1]
+    code = torch_models.factory_code(str(settings.get("factory") or ""))[1]
     named = {**settings, **{f"factory {path}": str(path) for path in code}}
     return {
         key: data_hash(value)
@@ -72,7 +79,7 @@ def _tools(*names: str) -> dict[str, str]:
 
 
 def source_format(model: str) -> ModelFormat:
-    return "torch" if is_library_model(model) else model_ref(Path(model)).format
+    return "torch" if torch_models.is_library_model(model) else model_ref(Path(model)).format
 
 
 def _onnx(case: Case) -> Path | None:
@@ -101,14 +108,15 @@ def error_line(problem: TrtbenchError) -> str:
 
 @dataclass(kw_only=True)
 class PlannedCase:
-    """A case and the steps it needs."""
-
     case: Case
     key: str  # hash of the case, including the content of its model
     chain: tuple[str, ...] = ()  # keys of the steps that make the measured model, in order
     shapes: Shapes  # of its inputs, if given
     refused: str | None = None  # why it cannot be measured here
     judged: tuple[str, int] | None = None  # the evaluation step, and its position there
+    notes: tuple[str, ...] = ()  # what gave way, and other cases with the same settings
+    left_out: tuple[str, ...] = ()  # settings that gave way
+    spec: RunSpec | None = None  # what is measured; its model may not be made yet
 
 
 class SweepPlan:
@@ -127,18 +135,16 @@ class SweepPlan:
         """Hashes of models and data by path or name."""
         self._sides: dict[str, Shapes] = {}
         self._inputs = data_hash(matrix.inputs) if matrix.inputs else None
-        source, flags = matrix.calibration, TASKS.load(matrix.task).FLAGS
+        source, task = matrix.calibration, TASKS.load(matrix.task)
+        self._prepares = {flag.key for flag in task.FLAGS if flag.preprocessing}
         self._calibration = data_hash(source) if source else None
-        self._prepared: dict[str, object] = {}
-        """How the task prepares calibration data: images, or arrays like those to evaluate."""
         suffixes = {Path(each or "").suffix.lower() for each in (source, matrix.data)}
-        if source and (are_images(source) or suffixes <= ARRAYS):
-            keys = {flag.key for flag in flags if flag.preprocessing}
-            settings = {k: value for k, value in matrix.task_settings.items() if k in keys}
-            self._prepared = {"task": matrix.task, "settings": settings}
-            if read_beside := TASKS.load(matrix.task).read_beside:
-                beside = read_beside(calibration_settings(flags, {**settings, "data": source}))
-                self._calibration = digest([data_hash(str(each)) for each in (source, *beside)])
+        self._is_prepared = bool(source and (are_images(source) or suffixes <= ARRAYS))
+        """Whether the task prepares calibration data: images, or arrays like those to evaluate."""
+        if source and self._is_prepared and task.read_beside:
+            own = {k: v for k, v in matrix.task_settings.items() if k in self._prepares}
+            beside = task.read_beside(calibration_settings(task.FLAGS, {**own, "data": source}))
+            self._calibration = digest([data_hash(str(each)) for each in (source, *beside)])
 
     @property
     def refused(self) -> dict[int, str]:
@@ -192,7 +198,7 @@ class SweepPlan:
         if kind == "torch" and "torch" not in formats:
             loading = {k: v for k, v in case.prefixed("opt.").items() if k in LOADING_OPTIONS}
             settings = {
-                "inputs": export_shapes(self.matrix, case),
+                "inputs": matrices.export_shapes(self.matrix, case),
                 "loading": loading,
                 "files": file_hashes(loading),
                 "tools": _tools("torch"),
@@ -211,6 +217,11 @@ class SweepPlan:
             chain.append(self._build(case, source, is_typed=is_typed))
         elif kind == "onnx" and case.precision in CAST_PRECISIONS:
             chain.append(self._quantize(case, source, keep_io=True))
+        if chain:
+            shapes = input_shapes(matrices.export_shapes(self.matrix, case))
+            made = [TensorSpec(name=x.name or "input", dtype="", shape=x.shape) for x in shapes]
+            inputs = outline_of(file).inputs if (file := _onnx(case)) else made
+            check_batch_possible(inputs, batch=case.batch)
         return tuple(chain)
 
     def _shapes(self, case: Case) -> Shapes:
@@ -223,7 +234,7 @@ class SweepPlan:
         if found or "torch" not in RUNTIMES.load(case.runtime).FORMATS:
             return found
         # A PyTorch model that is not exported uses the same shapes as for an export.
-        for number, each in enumerate(input_shapes(export_shapes(self.matrix, case))):
+        for number, each in enumerate(input_shapes(matrices.export_shapes(self.matrix, case))):
             if any(dim < 1 for dim in each.shape[1:]):
                 return {}  # the runtime reports missing values
             first = case.batch or (each.shape[0] if each.shape[0] > 0 else 1)
@@ -245,7 +256,7 @@ class SweepPlan:
             "precision": case.precision,
             "keep_io": keep_io,
             "shapes": self._case_shapes(case, case.prefixed("shape."), batch=1),
-            **self._calibration_inputs(case.precision in ("int8", "fp8")),
+            **self._calibration_inputs(case, case.precision in ("int8", "fp8")),
             "tools": _tools("onnx", "onnxruntime"),
         }
         title = f"quantize {case.network} to {case.precision}"
@@ -272,7 +283,7 @@ class SweepPlan:
                 self._case_shapes(case, {name: span[end] for name, span in spans.items()})
                 for end in range(3)
             ],
-            **self._calibration_inputs(case.precision == "int8" and not is_typed),
+            **self._calibration_inputs(case, case.precision == "int8" and not is_typed),
             "options": case.prefixed("build."),
             "tools": builder_tools(
                 case.runtime,
@@ -284,10 +295,26 @@ class SweepPlan:
         title = f"build {case.network}, {case.precision or 'as-is'}, {batch}"
         return self._step("build", case, source, title, settings)
 
-    def _calibration_inputs(self, needed: bool) -> dict[str, object]:
+    def _calibration_inputs(self, case: Case, needed: bool) -> dict[str, object]:
         if not needed:
             return {"calibration": None, "prepared": {}}
-        return {"calibration": self._calibration, "prepared": self._prepared}
+        own = self.task_settings(case.model)
+        settings = {key: value for key, value in own.items() if key in self._prepares}
+        prepared = {"task": self.matrix.task, "settings": settings} if self._is_prepared else {}
+        return {"calibration": self._calibration, "prepared": prepared}
+
+    def task_settings(self, model: str) -> dict[str, Scalar]:
+        """Return the settings of the task: those given, else what the model says of itself."""
+        is_file = not torch_models.is_library_model(model)
+        files = [model_ref(Path(model))] if is_file else []
+        own = settled_task(self.matrix.task, self.matrix.task_settings, files)[1]
+        family = f"{model.partition(':')[0]} {matrices.network_of(model)}".lower()
+        if "normalize" in self._prepares and re.search(r"^ultralytics |\byolo", family):
+            own.setdefault("normalize", "none")
+        inputs = outline_of(Path(model)).inputs if is_file and files[0].format == "onnx" else ()
+        if not any(is_open(dim) for each in inputs for dim in each.shape[1:]):
+            own.pop("usual_size", None)  # the shape of the input says it
+        return own
 
     def plan_accuracies(self) -> None:
         """Plan an evaluation step for each model, or one for all if models are compared.
@@ -298,19 +325,24 @@ class SweepPlan:
         if matrix.data is None:
             return
         task = TASKS.load(matrix.task)
-        given = settings_with_defaults(task.FLAGS, matrix.task_settings)
-        beside = task.read_beside({**given, "data": matrix.data}) if task.read_beside else ()
+        common = settings_with_defaults(task.FLAGS, matrix.task_settings)
+        beside = task.read_beside({**common, "data": matrix.data}) if task.read_beside else ()
         settings: dict[str, object] = {
             "data": data_hash(matrix.data),
             "task": matrix.task,
-            "settings": given,
-            "files": file_hashes(given),
+            "files": file_hashes(common),
             "beside": [data_hash(str(path)) for path in beside],
             **({"names": matrix.names} if matrix.names != "case" else {}),
         }
+        how = {x.key: x.default for x in task.FLAGS if x.preprocessing and x.key != "resize"}
+        how["usual_size"] = None
         grouped: dict[str, dict[str, list[PlannedCase]]] = {}
+        prepared: dict[str, dict[str, Scalar]] = {}
         for each in (each for each in self.cases if each.refused is None):
             case = each.case
+            if RUNTIMES.load(case.runtime).open_session is None:  # an external program
+                each.notes += (f"no accuracy: {case.runtime} does not return outputs to evaluate",)
+                continue
             side = digest({
                 "source": each.chain[-1] if each.chain else self._content(case.model),
                 "runtime": case.runtime,
@@ -318,12 +350,17 @@ class SweepPlan:
                 "options": output_options(case),
                 "shapes": {name: dims[1:] for name, dims in each.shapes.items()},
             })  # fmt: skip
-            group = grouped.setdefault("" if self.one_table else case.model, {})
+            told = self.task_settings(case.model).items()
+            own = {k: v for k, v in told if k in how and v != how[k]}  # alike, if compared
+            key = digest({"model": "" if self.one_table else case.model, "settings": own})
+            prepared[key] = {**own, **matrix.task_settings}
+            group = grouped.setdefault(key, {})
             group.setdefault(side, []).append(each)
-        for model, sides in grouped.items():
+        for group_key, sides in grouped.items():
             case = next(iter(sides.values()))[0].case
-            title = f"accuracy of {case.network if model else f'{len(sides)} models'}"
-            key = self._step("eval", case, case.model, title, {"sides": list(sides), **settings})
+            title = f"accuracy of {f'{len(sides)} models' if self.one_table else case.network}"
+            settled = {"sides": list(sides), "settings": prepared[group_key], **settings}
+            key = self._step("eval", case, case.model, title, settled)
             for number, alike in enumerate(sides.values()):
                 for each in alike:
                     each.judged = (key, number)
@@ -348,35 +385,44 @@ class SweepPlan:
         if matrix.inputs is not None:
             flags["data"] = matrix.inputs
             if Path(matrix.inputs).suffix.lower() in SUFFIXES:  # prepared as for evaluation
-                flags |= {"task": matrix.task, "settings": matrix.task_settings}
-        for key, value in case.settings.items():
-            if key != MACHINE and not key.startswith(PREFIXES):
-                flags[key] = read_scalar(matrices.FLAGS[key], value)
+                flags |= {"task": matrix.task, "settings": self.task_settings(case.model)}
+        flags |= {key: value for key, value in case.settings.items() if key in FLAGS}
         spec = self._spec(place, model, flags)
         on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
         if not on_gpu or matrix.data is None or "telemetry" in case.settings:
             return spec
         return self._spec(place, model, {**flags, "telemetry": TELEMETRY})
 
-    def refuse_settings(self, place: int) -> UsageError | None:
-        """Return why a runtime does not take the settings of a case; the case is then refused."""
-        case, planned = self.cases[place].case, self.cases[place]
-        kinds = [self.steps[key].kind for key in planned.chain]
-        made: ModelFormat = "engine" if "build" in kinds else "onnx"
-        try:
-            if planned.refused is None:
-                later = ModelRef(path=case.model, format=made)
-                self.bench_spec(place, later if kinds else case.model)
-        except UsageError as problem:
-            planned.refused = error_line(problem)
-            return problem
-        return None
+    def settle(self, place: int) -> UsageError | None:
+        """Find the spec of a case; returns why its runtime refuses it, which refuses the case.
+
+        Where the runtime refuses settings that give way, as few as possible are left out.
+        """
+        planned, case, problems = self.cases[place], self.cases[place].case, list[UsageError]()
+        if planned.refused is not None:
+            return None
+        model, formats = case.model, RUNTIMES.load(case.runtime).FORMATS
+        later = planned.chain or (self.elsewhere and source_format(model) not in formats)
+        made = ModelRef(path=model, format="engine" if "engine" in formats else "onnx")
+        soft = [key for key in case.settings if key in FLAGS and key in self.matrix.gives_way]
+        for out in (each for n in range(len(soft) + 1) for each in combinations(soft, n)):
+            planned.left_out = out
+            try:
+                planned.spec = self.bench_spec(place, made if later else model)
+            except UsageError as problem:
+                problems.append(problem)
+                continue
+            words = ", ".join(f"{key}={case.settings[key]}" for key in out)
+            told = f"{case.runtime} without {words} of the preset"
+            planned.notes += tuple(f"{told}: {each.message}" for each in problems[:1])
+            return None
+        planned.refused, planned.chain = error_line(problems[-1]), ()
+        return problems[-1]
 
     def eval_spec(self, place: int, model: Path | str) -> RunSpec:
         """Return the spec to evaluate a case: any batch size, without measurement settings."""
         options = output_options(self.cases[place].case)
-        own = {key: value for key, value in options.items() if not key.startswith(PREFIXES)}
-        flags = {key: read_scalar(matrices.FLAGS[key], value) for key, value in own.items()}
+        flags = {key: value for key, value in options.items() if not key.startswith("opt.")}
         return self._spec(place, model, {**flags, "profile": False}).having(batch=None)
 
     def _spec(self, place: int, model: Path | str | ModelRef, flags: dict[str, Any]) -> RunSpec:
@@ -389,9 +435,27 @@ class SweepPlan:
         request = BenchRequest(
             model=model.path if isinstance(model, ModelRef) else model,
             runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
-            precision=_precision(case), options=options, **flags,
+            precision=_precision(case), options=options,
+            **{
+                key: read_scalar(FLAGS[key], value) if key in FLAGS else value
+                for key, value in flags.items() if key not in planned.left_out
+            },
         )  # fmt: skip
         return run_spec(request, self._config, reference)
+
+
+def _runtimes(matrix: Matrix, model: str) -> tuple[str, ...]:
+    """Return the runtimes of a sweep that take a model, as it is or converted."""
+    kind = source_format(model)
+    usual = first_choice(kind) or first_choice("onnx")
+    made = {"torch": ("torch", "onnx", "engine"), "onnx": ("onnx", "engine")}.get(kind, (kind,))
+    taken = {name: {*runtime.FORMATS} for name, runtime in RUNTIMES.loaded()}
+    fit = [each for each in matrix.runtime if {*made} & taken.get(each, {*made})]
+    if matrix.runtime and not fit:
+        both = ",".join((*matrix.runtime, usual))
+        message = f"{Path(model).name} cannot be run by {' or '.join(matrix.runtime)}"
+        raise UsageError(message, fix=f"-r {both}: each model is run by those that can")
+    return tuple(fit) or (usual,)
 
 
 def plan_sweep(
@@ -407,7 +471,8 @@ def plan_sweep(
     With ``elsewhere``, cases run on other machines, which plan the steps for their GPUs.
     ``only`` keeps a single case, planned as part of the whole matrix.
     """
-    if not elsewhere and only is None and MACHINE in matrix.options:
+    matrix = matrix.having(task=matrix.task or IMAGES_TASK)
+    if not elsewhere and only is None and matrices.MACHINE in matrix.options:
         raise UsageError(
             "an axis of machines needs an executor",
             fix="--executor ray --address HOST:6379, or --executor ssh --hosts FILE",
@@ -417,19 +482,31 @@ def plan_sweep(
             "the sweep has no models", fix=matrix.note or "trtbench sweep model.onnx --batch 1,8"
         )
     cases = matrices.cases_from_matrix(
-        matrix,
-        runtime_of=lambda model: first_choice(source_format(model)) or first_choice("onnx"),
-        builds=BUILDERS.names(),
+        matrix, runtimes_of=partial(_runtimes, matrix), builds=BUILDERS.names()
     )
     if not cases:
         raise UsageError("the sweep has no cases: all are excluded", fix="remove an exclusion")
     plan = SweepPlan(matrix, config, elsewhere=elsewhere)
     plan.cases = tuple(plan.plan_case(case, lenient=lenient) for case in cases)
-    refused = [plan.refuse_settings(place) for place in range(0 if elsewhere else len(cases))]
-    if refused and all(refused):  # no runtime takes them
-        first = next(filter(None, refused))
+    for model, axis in ((x, axis) for x in matrix.models for axis in matrices.kept_axes(matrix, x)):
+        given = ", ".join(map(str, getattr(matrix, axis)))
+        note = f"{Path(model).name}: its own {axis} instead of {given} of the preset"
+        for each in (each for each in plan.cases if each.case.model == model):
+            each.notes = (*each.notes, note)
+    problems = list(filter(None, map(plan.settle, range(len(cases)))))
+    if len(problems) == len(cases):  # no runtime takes them
+        first = problems[0]
         fix = first.fix and first.fix.replace("--opt ", "--axis opt.")
         raise UsageError(first.message, facts=first.facts, fix=fix)
+    alike: dict[bytes, list[PlannedCase]] = {}
+    for each in (each for each in plan.cases if each.spec):
+        alike.setdefault(msgspec.json.encode((each.spec, each.chain)), []).append(each)
+    for same in (each for each in alike.values() if len(each) > 1):
+        names = "; ".join(each.case.name for each in same)
+        for each in same:
+            each.notes += (f"{len(same)} cases have the same settings: {names}",)
+    used = {key for each in plan.cases for key in each.chain}
+    plan.steps = {key: step for key, step in plan.steps.items() if key in used}
     plan.one_table = compares_only_models([(case.model, case.label) for case in cases])
     if not elsewhere:
         plan.plan_accuracies()
@@ -447,7 +524,7 @@ class KindEstimate(Value, frozen=True, kw_only=True):
     guessed: int = 0  # jobs estimated from settings, without similar earlier runs
 
 
-def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEstimate, ...]:
+def estimate(plan: SweepPlan, *, store: Store) -> tuple[KindEstimate, ...]:
     """Estimate the time of each kind of work, in order, from earlier results."""
     cache = Cache(store)
     history, kinds = cache.history(), list[KindEstimate]()
@@ -460,22 +537,15 @@ def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEsti
         kinds.append(KindEstimate(kind=kind, count=len(steps), cached=cached, seconds=total))
     entries = store.index.find(kind="run")
     bench_s, count, guessed = 0.0, 0, 0
-    for case in (each.case for each in plan.cases if each.refused is None):
+    for case, spec in ((each.case, each.spec) for each in plan.cases):
+        if spec is None:
+            continue
         alike = [e for e in entries if e.runtime == case.runtime]
         alike = [e for e in alike if e.model.startswith(case.network)]
         alike.sort(key=lambda entry: entry.batch != (case.batch or 1))
         query_s = (alike[0].median_s if alike else None) or 0.0
-        # Start, warm-up and measurement of each launch.
-        given = {**config.defaults, **case.settings}
-        duration, iterations = given.get("duration"), given.get("iterations")
-        warmup_s = Warmup().floor.seconds or 0.0
-        if isinstance(own := case.settings.get("warmup"), str | int | float):
-            warmup_s = seconds(own)
-        length_s = 3.0 if duration is None and iterations is None else 0.0
-        if isinstance(duration, str | int | float):
-            length_s = seconds(duration)
-        measured_s = max(length_s, int(iterations or 0) * query_s)
-        bench_s += int(given.get("launches") or 1) * (START_S + warmup_s + measured_s)
+        queries = (spec.stop.iterations or 0) + (spec.warmup.floor.iterations or 0)
+        bench_s += spec.launches * (sum(stage_lengths(spec).values()) + queries * query_s)
         count, guessed = count + 1, guessed + (not alike)
     rounds = plan.matrix.rounds
     bench = KindEstimate(

@@ -1,27 +1,28 @@
 """Files of a sweep, in its folder: its outline, and the journal of its measurements."""
 
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from trtbench.core import safety
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import InputError, UnavailableError, UsageError, writing
-from trtbench.core.safety import SECRET, check_id, check_tag, mask, read_bytes
 from trtbench.core.spec import Value
-from trtbench.host.files import NoLocksError, make_folder, no_links, pid_file, try_lock, write_whole
+from trtbench.host.files import NoLocksError, make_folder, no_links, try_lock, write_whole
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
 from trtbench.store.place import address_from_text, is_url
+from trtbench.store.store import Store
 from trtbench.sweep.matrix import Matrix, check_matrix
 
 SWEEP = "sweep.json"
 JOURNAL = "journal.jsonl"
-LOCK_FILE = "journal.lock"
 
 
 class SweepOutline(Value, frozen=True, kw_only=True):
@@ -36,28 +37,41 @@ class SweepOutline(Value, frozen=True, kw_only=True):
     lenient: bool = False
 
 
-def write_outline(folder: Path, outline: SweepOutline) -> None:
-    """Create the folder of a sweep; an existing sweep there is an error."""
+def start_sweep(
+    matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False
+) -> SweepOutline:
+    """Create the folder of a sweep with its outline; an existing sweep there is an error."""
+    folder = folder.absolute()
     if (folder / SWEEP).exists():
         raise UsageError(
             f"{folder} already contains a sweep",
             fix=f"trtbench sweep --resume {folder}, or choose another folder with -o",
         )
+    outline = SweepOutline(
+        name=folder.name,
+        tag=f"sweep:{safety.file_name_from_text(folder.name)}-{secrets.token_hex(3)}",
+        created=now(),
+        store=safety.mask(store.address),
+        runs=safety.mask(store.runs_address) if store.runs_address else None,
+        matrix=matrix,
+        lenient=lenient,
+    )
     with writing(folder):
         make_folder(folder)
         write_whole(folder / SWEEP, json_from_value(outline))
+    return outline
 
 
 def read_outline(folder: Path) -> SweepOutline:
     path = folder / SWEEP
     try:
-        data = read_bytes(path)
+        data = safety.read_bytes(path)
     except OSError:
         raise UsageError(
             f"{folder} contains no sweep", facts={"missing": SWEEP}, fix="trtbench sweep --help"
         ) from None
     outline = value_from_json(data, SweepOutline, where=str(path))
-    check_tag(outline.tag, where=path)
+    safety.check_tag(outline.tag, where=path)
     check_matrix(outline.matrix, where=str(path))
     return outline
 
@@ -65,8 +79,8 @@ def read_outline(folder: Path) -> SweepOutline:
 def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Config:
     """Return the settings with the store of the sweep; another store is an error."""
     outline = read_outline(folder.absolute())
-    if SECRET in outline.store:
-        if mask(config.store) == outline.store:
+    if safety.SECRET in outline.store:
+        if safety.mask(config.store) == outline.store:
             return config
         raise UsageError(
             "the sweep's store needs its password",
@@ -86,8 +100,6 @@ def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Confi
 
 
 class JournalLine(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """One event of a case in a round."""
-
     what: Literal["begin", "done", "failed"]
     case: str  # the key of the case
     round: int
@@ -113,24 +125,19 @@ class Journal:
     def locked(self) -> Iterator[None]:
         """Lock the sweep, so that no other process runs it."""
         with open(self._path, "ab", opener=no_links) as file:
-            other: AbstractContextManager[None] = nullcontext()
             try:
+                reason, fix = "the sweep is being run by another process", "wait for it, or choose"
                 taken = try_lock(file.fileno())
             except NoLocksError:  # as on some network file systems
-                taken, other = True, pid_file(self.folder / LOCK_FILE, what="the sweep")
+                taken, reason, fix = False, "the folder of a sweep needs file locks", "choose"
             if not taken:
-                raise UnavailableError(
-                    "the sweep is being run by another process",
-                    facts={"folder": self.folder},
-                    fix="wait for it, or choose another folder with -o",
-                )
-            with other:
-                yield
+                where = {"folder": self.folder}
+                raise UnavailableError(reason, facts=where, fix=f"{fix} another folder with -o")
+            yield
 
     def add(
         self, what: Literal["begin", "done", "failed"], case: str, number: int, **more: object
     ) -> None:
-        """Append a line and flush it to disk."""
         line = JournalLine(what=what, case=case, round=number, at=now()).having(**more)
         with writing(self._path), self._adding, open(self._path, "ab", opener=no_links) as file:
             file.write(msgspec.json.encode(line) + b"\n")
@@ -139,7 +146,6 @@ class Journal:
         self.lines.append(line)
 
     def finished(self) -> dict[tuple[str, int], JournalLine]:
-        """Return the last line of every finished case and round."""
         return {(line.case, line.round): line for line in self.lines if line.what != "begin"}
 
     def unfinished(self) -> list[JournalLine]:
@@ -157,7 +163,7 @@ class Journal:
 
     def _read(self) -> list[JournalLine]:
         try:
-            data = read_bytes(self._path)
+            data = safety.read_bytes(self._path)
         except FileNotFoundError:
             return []
         whole, _, torn = data.rpartition(b"\n")
@@ -169,7 +175,7 @@ class Journal:
             try:
                 line = value_from_json(text, JournalLine, where=f"line {number}")
                 if line.run is not None:
-                    check_id(line.run, where=f"line {number}")
+                    safety.check_id(line.run, where=f"line {number}")
                 lines.append(line)
             except InputError as problem:
                 if text:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from trtbench.accuracy.evaluate import EVAL_JSON, EVAL_MD, size_of_model
 from trtbench.analysis.summary import summary_from_run
-from trtbench.analysis.sweep import SweepRow, mark_pareto_front
+from trtbench.analysis.sweep import SweepRow, mark_best
+from trtbench.convert.steps import RESULT_FILE
 from trtbench.core.errors import writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import Environment, FailedRun, Run, Score
@@ -20,6 +21,7 @@ from trtbench.core.safety import file_name_from_text, read_bytes
 from trtbench.core.samples import times_from_columns
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.files import make_subfolder, write_output
+from trtbench.models.identity import external_files, source_of
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, json_from_rows
 from trtbench.store.directory import now
@@ -50,7 +52,6 @@ class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
 
 
 def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
-    """Return the results of a sweep, with the rounds of each case merged."""
     rows, runs, failed = [], [], []
     ends = sorted(sweep.journal.finished().items(), key=lambda each: each[0][1])
     for place, planned in enumerate(sweep.plan.cases):
@@ -66,20 +67,18 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         row = SweepRow(model=name, engine=case.engine, options=case.options, **same)
         if found:
             run = merge_rounds(found, drop=sweep.outline.tag)
-            times = run.times
-            if len(times) >= SPOOLED_ROWS:
+            if len(run.times) >= SPOOLED_ROWS:
                 # Memory-mapped from disk: a sweep of a hundred cases would otherwise hold all
                 # samples in memory.
                 columns: dict[str, NDArray[np.generic]] = {}
-                for key, column in times.columns():
+                for key, column in run.times.columns():
                     with tempfile.TemporaryFile(dir=sweep.folder) as file:
-                        column.tofile(file)
-                        file.flush()
-                        kind, shape = column.dtype, column.shape
-                        columns[key] = np.memmap(file, dtype=kind, mode="r", shape=shape)
-                times = times_from_columns(columns)
-            runs.append(replace(run, times=times))
-            remark = f"later: {text}" if text else sweep.remarks.get(place)
+                        columns[key] = np.memmap(file, column.dtype, "w+", shape=column.shape)
+                        columns[key][:] = column
+                run = replace(run, times=times_from_columns(columns))
+            runs.append(run)
+            remarks = (*planned.notes, f"later: {text}" if text else sweep.remarks.get(place))
+            remark = "; ".join(filter(None, remarks)) or None
             row = row.having(runs=tuple(each.id for each in found), remark=remark)
             rows.append(_measured_row(row, case, run))
             continue
@@ -99,6 +98,8 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
             row.having(name=sweep.plan.vanilla_name(each.case, row.precision))
             for row, each in zip(rows, sweep.plan.cases, strict=True)
         ]
+        named = (row.name for row in rows if row.runs)
+        runs = [replace(x, extra={**x.extra, "name": n}) for x, n in zip(runs, named, strict=True)]
     pictures = [
         str(path)
         for judged in sweep.judged
@@ -108,7 +109,7 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
     if runs and pictures:  # all are attached to the first run, so that a report shows each once
         runs[0] = replace(runs[0], extra={**runs[0].extra, "pictures": pictures})
     return Results(
-        rows=tuple(mark_pareto_front(rows)),
+        rows=tuple(mark_best(rows)),
         runs=tuple(runs),
         failed=tuple(failed),
         judged=tuple(sweep.judged),
@@ -116,7 +117,6 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
 
 
 def _measured_row(row: SweepRow, case: Case, run: Run) -> SweepRow:
-    """Return the row of a case with what was measured."""
     record, precision = run.record, measured_precision(case, run)
     others = [
         f"{what} {asked} was requested, but {ran} ran"
@@ -175,18 +175,21 @@ def write_results(
 def write_pipeline_files(
     rows: Sequence[SweepRow], runs: Mapping[str, Run], folder: Path
 ) -> list[Path]:
-    """Copy the files of rows measured by trtexec, of the first round only."""
-    measured: list[tuple[SweepRow, Path]] = []
+    """Copy files of rows with a model made here or by trtexec, of the first round; link models."""
+    measured: list[tuple[SweepRow, ModelRef, Path]] = []
     for row in rows:
         run = runs.get(next(iter(row.runs), ""))
-        if run is not None and run.path and (run.path / _ONLY_TRTEXEC).is_file():
-            measured.append((row, run.path))
+        made = run and (Path(run.record.spec.model.path).parent / RESULT_FILE).is_file()
+        if run and run.path and (made or (run.path / _ONLY_TRTEXEC).is_file()):
+            measured.append((row, run.record.spec.model, run.path))
     found: list[Path] = []
     seen: Counter[str] = Counter()
-    for row, path in measured:
-        alike = [each for each, _ in measured if each.model == row.model]
+    for row, model, path in measured:
+        alike = [x for x, *_ in measured if (x.model, x.runtime) == (row.model, row.runtime)]
         precision = "bfp16" if row.precision == "bf16" else row.precision or "fp32"
         parts = [row.model, precision]
+        if not (path / _ONLY_TRTEXEC).is_file():
+            parts.append(row.runtime)
         if len({each.engine for each in alike}) > 1:
             parts.append(str(row.engine))
         if len({each.batch for each in alike}) > 1:
@@ -197,6 +200,11 @@ def write_pipeline_files(
         if seen[stem] > 1:  # two requested precisions ran as the same one
             stem = f"{stem}_{seen[stem]}"
         target = folder / "results" / file_name_from_text(row.model)
+        links = {f"{stem}.{model.format}{x}": Path(f"{model.path}{x}") for x in ("", ".json")}
+        if source := source_of(model):
+            onnx = Path(source.path)
+            alone = not external_files(onnx)  # weights are found by their names
+            links[f"{stem}.onnx" if alone else f"{stem}_onnx"] = onnx if alone else onnx.parent
         with writing(target):
             make_subfolder(make_subfolder(target.parent) / target.name)
             found += [
@@ -204,4 +212,8 @@ def write_pipeline_files(
                 for own, theirs in PIPELINE_FILES.items()
                 if (path / own).is_file()
             ]
+            for link, to in ((target / name, to) for name, to in links.items() if to.exists()):
+                link.unlink(missing_ok=True)
+                link.symlink_to(to.absolute())
+                found.append(link)
     return found

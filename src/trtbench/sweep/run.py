@@ -6,7 +6,6 @@ With an executor, each case runs on another machine with all its steps.
 from __future__ import annotations
 
 import random
-import secrets
 import shutil
 import threading
 import time
@@ -32,7 +31,6 @@ from trtbench.convert.conversions import VIA, run_export, run_quantize
 from trtbench.convert.steps import Cache, Step, StepResult, digest, step_result
 from trtbench.core.errors import InputError, JobError, StoreError, TrtbenchError, UnavailableError
 from trtbench.core.run import LAUNCHES_ASKED, UNKNOWN, FailedRun, Finding, Run, precision_in
-from trtbench.core.safety import file_name_from_text, mask
 from trtbench.core.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.core.spec import RunSpec, Value
 from trtbench.core.units import text_from_seconds
@@ -48,11 +46,11 @@ from trtbench.requests.measure import SweepRequest
 from trtbench.requests.run_spec import first_choice
 from trtbench.requests.settings import Config, cached_from_run
 from trtbench.runtimes import RUNTIMES
-from trtbench.store.directory import RECORD, new_id, now, read_record, write_record
+from trtbench.store.directory import RECORD, new_id, read_record, write_record
 from trtbench.store.store import Store
 from trtbench.sweep import plan as plans
 from trtbench.sweep.matrix import MACHINE, Case, Matrix, check_matrix
-from trtbench.sweep.records import Journal, SweepOutline, read_outline, write_outline
+from trtbench.sweep.records import Journal, SweepOutline, read_outline, start_sweep
 from trtbench.tasks import TASKS
 
 EVAL_BATCH = 32  # batch size to evaluate models with a dynamic batch
@@ -61,8 +59,6 @@ _StepOutput = tuple[Path, tuple[str, ...]]  # the output file of a step, and not
 
 
 class Failure(NamedTuple):
-    """Why a case has no results."""
-
     stage: str | None  # the failed step, or bench; ``None`` if it could not be planned
     reason: str
 
@@ -78,24 +74,6 @@ class SweepEvaluation:
     folder: Path
     made: StepResult
     network: str  # name of its first model in the sweep
-
-
-def start_sweep(
-    matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False
-) -> SweepOutline:
-    """Create the folder of a sweep with its outline."""
-    folder = folder.absolute()
-    outline = SweepOutline(
-        name=folder.name,
-        tag=f"sweep:{file_name_from_text(folder.name)}-{secrets.token_hex(3)}",
-        created=now(),
-        store=mask(store.address),
-        runs=mask(store.runs_address) if store.runs_address else None,
-        matrix=matrix,
-        lenient=lenient,
-    )
-    write_outline(folder, outline)
-    return outline
 
 
 def run_sweep(
@@ -115,7 +93,7 @@ def run_sweep(
     with journal.locked():
         kept = Cache(store)
         sweep = Sweep(folder, outline, plan, journal, store, config, execution, kept)
-        work = plans.estimate(plan, store=store, config=config)
+        work = plans.estimate(plan, store=store)
         sweep.case_s = next(((e.seconds or 0.0) / e.count for e in work if e.kind == "bench"), None)
         for line in journal.unfinished():  # runs that were stored, but not noted in the journal
             path = store.directory(str(line.run))
@@ -143,8 +121,6 @@ def run_sweep(
 
 @dataclass
 class Sweep:
-    """A running sweep: its plan, its progress, and its results."""
-
     folder: Path
     outline: SweepOutline
     plan: plans.SweepPlan
@@ -153,8 +129,6 @@ class Sweep:
     _config: Config
     _execution: Execution
     _kept: Cache
-    found: dict[int, tuple[str, float | None]] = field(default_factory=dict)
-    """Id and median of the latest run of each case."""
     judged: list[SweepEvaluation] = field(default_factory=list)
     done: int = 0
     case_s: float | None = None  # how long a case takes in one round, as far as is known
@@ -200,6 +174,8 @@ class Sweep:
             known = [each for each in ahead if each is not None]
             if len(known) == len(ahead) > 0:
                 left_s, rest_s = max(0.0, known[0] - (now - self._since)), sum(known[1:])
+            elif ahead:
+                rest_s = sum(known)  # of a first step of its kind, the time so far is shown
             text = f"[{self.done}/{self.total}] {self._doing or 'finishing'}"
             self._execution.listen(Event(kind="stage", text=text, seconds=left_s, rest_s=rest_s))
 
@@ -215,7 +191,7 @@ class Sweep:
             if failed is None:
                 self._report(step.title)
                 try:
-                    made = self._run_step(step, self._input(step.source))
+                    made = self._kept.result(step, partial(self._make, step))
                     self._made[step.key] = made
                     self._past.append(made)
                     if note := next((each for each in made.notes if RANDOM_DATA in each), None):
@@ -237,16 +213,11 @@ class Sweep:
             return source
         return self._kept.folder(self.plan.steps[source]) / made.file
 
-    def _run_step(self, step: Step, source: Path | str) -> StepResult:
-        """Return the cached result of a step, or do the step and cache its result."""
+    def _make(self, step: Step, folder: Path) -> _StepOutput:
         kinds = {"export": self._export, "quantize": self._quantize, "build": self._build}
-
-        def make(folder: Path) -> _StepOutput:
-            made = kinds[step.kind](step, source, folder)
-            self.plan.refuse_changed(step.source, self.plan.matrix.calibration)
-            return made
-
-        return self._kept.result(step, make)
+        made = kinds[step.kind](step, self._input(step.source), folder)
+        self.plan.refuse_changed(step.source, self.plan.matrix.calibration)
+        return made
 
     def _export(self, step: Step, source: Path | str, folder: Path) -> _StepOutput:
         loading = step.settings["loading"]
@@ -294,11 +265,6 @@ class Sweep:
                 for own, batch, end in zip(shapes.values(), batches, ends, strict=True):
                     rest = (dim for dim in end[place].shape[1:] if isinstance(dim, int))
                     own[tensor.name] = (batch, *rest)
-            elif tensor.shape and tensor.shape[0] != batches[1]:
-                raise InputError(
-                    f"the batch of {tensor.name!r} is fixed at {tensor.shape[0]}, not {batches[1]}",
-                    fix="export the model with a dynamic batch",
-                )
         calibration = self.plan.matrix.calibration if settings["calibration"] else None
         given: dict[str, Any] = {
             **settings["prepared"],
@@ -367,7 +333,6 @@ class Sweep:
             with self._watching:
                 self._measured += 1
                 self.case_s = (time.monotonic() - self._measuring_since) / self._measured
-                self.found[place] = (run.id, median_s)
                 median = "–" if median_s is None else text_from_seconds(median_s)
                 text = f"done: {self.plan.cases[place].case.name}: {median} ({run.id})"
                 self._execution.listen(Event(kind="note", text=text))
@@ -393,8 +358,7 @@ class Sweep:
 
         execution = replace(self._execution, listen=listen)
         if not self.plan.elsewhere:
-            model = self._input([case.model, *planned.chain][-1])
-            spec = self.plan.bench_spec(place, model)
+            spec = self.plan.bench_spec(place, self._input([case.model, *planned.chain][-1]))
             python = self._config.python_for(case.runtime)
             execution = replace(execution, python=python, run_id=run_id)
             return run_bench(spec, store=self._store, execution=execution)
@@ -502,34 +466,23 @@ class Sweep:
             label = plan.model_name(place)
         elif sum(plan.cases[each].case.label == case.label for each in firsts) > 1:
             label = f"{label} batch {case.batch}"
-        model = self._input([case.model, *plan.cases[place].chain][-1])
         return EvalSide(
-            spec=plan.eval_spec(place, model),
+            spec=plan.eval_spec(place, self._input([case.model, *plan.cases[place].chain][-1])),
             python=self._config.python_for(case.runtime),
             label=label,
             latency_s=1 / rate if rate else None,
         )
 
     def _evaluate(self, step: Step, sides: Sequence[EvalSide]) -> StepResult:
-        """Evaluate the measured models, as ``trtbench eval`` does."""
         began, matrix = time.monotonic(), self.plan.matrix
-        problems = [  # external programs do not return outputs
-            None
-            if RUNTIMES.load(side.spec.runtime).open_session is not None
-            else f"{side.spec.runtime} does not return outputs to evaluate"
-            for side in sides
-        ]
-        usable = [place for place, problem in enumerate(problems) if problem is None]
-        if not usable:
-            return step_result(step, scores=(None,) * len(sides), problems=tuple(problems))
         assert matrix.data is not None
         most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
         folder = self._kept.folder(step)
         request = models.EvalRequest(
-            models=[sides[place].spec.model.path for place in usable],
+            models=[side.spec.model.path for side in sides],
             task=matrix.task,
             data=matrix.data,
-            settings=matrix.task_settings,
+            settings=step.settings["settings"],
             output=folder,
         )
         found = run_evaluation(
@@ -538,17 +491,15 @@ class Sweep:
             config=self._config,
             execution=self._here,
             open_batch=min(EVAL_BATCH, most),
-            sides=[sides[place] for place in usable],
+            sides=sides,
         )
-        scores = {usable[model.place]: scores_of(found, model) for model in found.models}
-        left = [place for place in usable if place not in scores]
-        for place, failed in zip(left, found.failed, strict=True):
-            problems[place] = failed.reason
+        places, failed = range(len(sides)), iter(found.failed)
+        scores = {model.place: scores_of(found, model) for model in found.models}
         made = step_result(
             step,
             seconds=time.monotonic() - began,
-            scores=tuple(scores.get(place) for place in range(len(sides))),
-            problems=tuple(problems),
+            scores=tuple(map(scores.get, places)),
+            problems=tuple(None if each in scores else next(failed).reason for each in places),
             pictures=found.pictures,
             notes=found.all_notes,
         )
@@ -661,4 +612,5 @@ def run_case(
                 raise  # otherwise the failed run is the result
         work.judge()
     store.directory(run_id).rename(output / _RUN)
-    return CaseResult(spec=read_record(output / _RUN).spec, remark=work.remarks.get(0))
+    remark = "; ".join(filter(None, [*planned.notes, work.remarks.get(0)])) or None
+    return CaseResult(spec=read_record(output / _RUN).spec, remark=remark)

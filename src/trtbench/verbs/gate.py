@@ -3,6 +3,7 @@
 \b
 Rules:
   --max-slowdown 3%             against BASELINE, both measured in turn
+  --metric 'speedup>=2'         the same, as baseline / candidate
   --metric 'p99<5ms'            median, mean, min, max, p50 to p99.9; gpu.p99
   --metric 'throughput>=100/s'  batches per second; items>=... counts items
   --metric 'count(MatMul)==0'   of layers: also share, time; (precision=int8)

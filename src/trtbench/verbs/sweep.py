@@ -68,9 +68,9 @@ class Swept:
 
 def run(request: SweepRequest, caller: Caller) -> Swept:
     from trtbench.sweep.matrix import refuse_flags_with_resume, sweep_folder
-    from trtbench.sweep.records import SWEEP, config_of_sweep, read_outline
+    from trtbench.sweep.records import SWEEP, config_of_sweep, read_outline, start_sweep
     from trtbench.sweep.result import results_from_sweep
-    from trtbench.sweep.run import run_sweep, start_sweep
+    from trtbench.sweep.run import run_sweep
 
     config = caller.settings(request.store)
     folder = Path(given) if (given := request.resume or request.output) is not None else None
@@ -84,6 +84,8 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
         store = caller.store(config)
     else:
         plan = _make_plan(request, config)
+        for note in dict.fromkeys(note for each in plan.cases for note in each.notes):
+            caller.say(f"note: {note}")
         store = caller.store(config)
         folder = sweep_folder(request, plan.matrix, store.root)
         start_sweep(plan.matrix, folder, store=store, lenient=_is_lenient(request))
@@ -137,13 +139,14 @@ def plan(request: SweepRequest, view: PlanView, caller: Caller) -> None:
         raise UsageError("--resume has no dry run", fix="leave --dry-run out")
     config = caller.settings(request.store)
     plan = _make_plan(request, config)
-    kinds = estimate(plan, store=caller.store(config), config=config)
+    kinds = estimate(plan, store=caller.store(config))
     if not view.as_json:
         draw(document_from_plan(plan, kinds))
         return
+    keys = ("case", "refused", "notes")
     cases = [
-        {"case": each.case, "name": each.case.name, "steps": each.chain, "refused": each.refused}
-        for each in plan.cases
+        {"name": x.case.name, "steps": x.chain, **{key: getattr(x, key) for key in keys}}
+        for x in plan.cases
     ]
     steps = list(plan.steps.values())
     print_json({"matrix": plan.matrix, "cases": cases, "steps": steps, "estimate": kinds})

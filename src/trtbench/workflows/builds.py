@@ -151,7 +151,6 @@ class Builds:
         return value_of_side(values, place, len(self.request.models), what=f"--{given}")
 
     def _build_request(self, place: int, engine: Path, **changes: object) -> BuildRequest:
-        """Return the build request for a model, with the settings of ``--build``."""
         settings = {"model": self.request.models[place], "output": engine, **self._settings}
         return converted(self.request, BuildRequest, **{**changes, **settings})
 
@@ -217,7 +216,6 @@ class Builds:
 
 
 def summarize_builds(built: Sequence[Built], measured: Measured, side: str = "") -> builds.Lottery:
-    """Return what is known about several builds of a model."""
     graphs, draws = [], []
     for place, (artefact, _) in enumerate(built):
         try:
@@ -254,13 +252,8 @@ def summarize_builds(built: Sequence[Built], measured: Measured, side: str = "")
 
 def common_builder(pythons: Sequence[str]) -> str:
     """Return a builder whose library both interpreters have."""
+    own = {name for name, runtime in RUNTIMES.loaded() if runtime.open_session is not None}
     ranked = sorted(BUILDERS.loaded(), key=lambda each: (each[1].CHOSEN, each[0]))
-    inside = [
-        (name, builder)
-        for name, builder in ranked
-        if name in RUNTIMES.names() and RUNTIMES.load(name).open_session is not None
-    ]
-    for name, builder in inside:
-        if builder.LIBRARY and all(can_import(each, builder.LIBRARY) for each in pythons):
-            return name
-    return inside[0][0]  # its error says what is missing
+    inside = [(name, builder.LIBRARY) for name, builder in ranked if name in own]
+    fit = (name for name, needs in inside if needs and all(can_import(x, needs) for x in pythons))
+    return next(fit, inside[0][0])  # whose error says what is missing

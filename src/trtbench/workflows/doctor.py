@@ -37,8 +37,6 @@ LIBRARIES = (
 
 
 class Check(Value, frozen=True):
-    """The result of one check."""
-
     name: str
     status: Status
     detail: str
@@ -47,8 +45,6 @@ class Check(Value, frozen=True):
 
 
 class CheckGroup(Value, frozen=True, kw_only=True):
-    """A named group of checks."""
-
     name: str
     checks: tuple[Check, ...]
 
@@ -59,12 +55,10 @@ class Diagnosis(ShortView, Value, frozen=True, kw_only=True):
     groups: tuple[CheckGroup, ...]
 
     def group(self, name: str) -> CheckGroup:
-        """Return the group with this name."""
         return next(group for group in self.groups if group.name == name)
 
     @property
     def working_runtimes(self) -> tuple[str, ...]:
-        """The runtimes that work on this machine."""
         return tuple(c.name for c in self.group(WORKING).checks if c.status == "ok")
 
 

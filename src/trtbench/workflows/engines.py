@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -144,15 +145,11 @@ def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[f
 
 
 def _known_files(folder: Path) -> Iterator[files.FoundFile]:
-    for path in sorted(folder.iterdir()):
-        if not path.is_file():
-            continue
-        try:
+    for path in sorted(filter(Path.is_file, folder.iterdir())):
+        with suppress(InputError):
             found = files.found_from_path(path, named=False)
-        except InputError:
-            continue
-        if found.kind in (*USED_KINDS, "onnx"):
-            yield found
+            if found.kind in (*USED_KINDS, "onnx"):
+                yield found
 
 
 def _engine(
@@ -240,7 +237,6 @@ def layer_rows(
 
 
 def rows_text(rows: Sequence[diff.Row], *, ending: str = ".csv") -> str | bytes:
-    """Return rows as CSV or JSON."""
     if ending.lower() == ".json":
         return json_from_value(list(rows))
     if ending.lower() != ".csv":

@@ -30,8 +30,6 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Exported(ShortView):
-    """The result of an export."""
-
     runs: int
     skipped: int = 0
     problems: tuple[str, ...] = ()
@@ -69,25 +67,15 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
         "model": spec.model.name,
         "model_sha256": spec.model.sha256,
         "model_bytes": spec.model.size_bytes,
-        "runtime": spec.runtime,
-        "precision": entry.precision,
-        "batch": entry.batch,
-        "protocol": entry.protocol,
-        "launches": spec.launches,
-        "streams": setting_of(record, "streams"),
+        **{name: getattr(entry, name) for name in ("precision", "batch", "protocol", "provenance")},
+        **{name: getattr(spec, name) for name in ("runtime", "launches", "device")},
+        **{name: setting_of(record, name) for name in ("streams", "transfers", "threads")},
         "cuda_graph": "on" if graph is True else "off" if graph is False else "auto",
-        "transfers": setting_of(record, "transfers"),
-        "threads": setting_of(record, "threads"),
-        "device": spec.device,
-        "host": environment.host,
-        "os": environment.os,
-        "cpu": environment.cpu,
+        **{name: getattr(environment, name) for name in ("host", "os", "cpu", "python")},
+        "git_commit": environment.git_commit,
         "gpu": gpu.name if gpu else None,
         "gpu_uuid": gpu.uuid if gpu else None,
         "driver": gpu.driver if gpu else None,
-        "python": environment.python,
-        "git_commit": environment.git_commit,
-        "provenance": entry.provenance,
         "tags": ",".join(record.tags),
         "versions": ",".join(f"{k}={v}" for k, v in sorted(environment.versions.items())),
         "findings": ",".join(grave),

@@ -167,8 +167,6 @@ SITE_FIGURES = ("latency_series", "per_layer_time")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SiteMade(ShortView):
-    """The result of writing a site."""
-
     index: Path
     runs: int
     written: int

@@ -135,7 +135,6 @@ def _environment() -> Environment:
 
 
 def asset(name: str) -> str:
-    """Return the text of a style sheet, script or template."""
     folder = resources.files("trtbench.report.renderers") / "_html"
     return (folder / name).read_text(encoding="utf-8")
 

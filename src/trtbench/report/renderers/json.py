@@ -11,14 +11,8 @@ FILE = "report.json"
 
 def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.json`` with ``document`` and the keys of ``data`` at the top level."""
-    return [write_output(folder / FILE, json_bytes(document))]
-
-
-def json_bytes(document: Document) -> bytes:
-    """Return a document as JSON; NaN and infinity become null."""
-    return json_from_value(json_content(document))
+    return [write_output(folder / FILE, json_from_value(json_content(document)))]
 
 
 def json_content(document: Document) -> dict[str, object]:
-    """Return the content of the JSON file: the extra data, and the document."""
     return {**document.data, "document": document.having(data={})}

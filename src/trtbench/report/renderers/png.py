@@ -9,7 +9,6 @@ from trtbench.report.document import Document, Figure, Picture, Section, Text
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``<figure>.png`` for each figure, and copy pictures."""
     paths = [
         write_output(folder / file_name(figure), png_bytes(figure))
         for figure in drawable(document).figures()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.text import Text as Line
 
@@ -196,17 +196,7 @@ def shorten_to_width(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     tail = (width - 1) // 2
-    return _fitting_prefix(text, width - 1 - tail) + "…" + _fitting_prefix(text[::-1], tail)[::-1]
-
-
-def _fitting_prefix(text: str, width: int) -> str:
-    """Return the longest prefix that fits; Chinese characters are two columns wide."""
-    taken = 0
-    for count, letter in enumerate(text):
-        taken += cell_len(letter)
-        if taken > width:
-            return text[:count]
-    return text
+    return set_cell_size(text, width - 1 - tail) + "…" + set_cell_size(text[::-1], tail)[::-1]
 
 
 # ---- text
@@ -224,10 +214,7 @@ def wrapped(text: str, width: int | None, *, fold: bool = False) -> Iterator[str
             continue
         words = []
         for word in _WITHIN_NUMBERS.sub(_GLUE, paragraph).split(" "):
-            while fold and cell_len(word) > width:
-                words.append(_fitting_prefix(word, width))
-                word = word[len(words[-1]) :]
-            words.append(word)
+            words += chop_cells(word, width) if fold and cell_len(word) > width else [word]
         line = words[0]
         for word in words[1:]:
             joined = f"{line} {word}"

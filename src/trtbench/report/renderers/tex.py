@@ -73,7 +73,6 @@ def tex_table(table: Table) -> str:
 
 
 def tex_document(document: Document) -> str:
-    """Return a complete LaTeX document that includes all tables."""
     parts = [
         PREAMBLE,
         f"\\title{{{escape(document.title)}}}",

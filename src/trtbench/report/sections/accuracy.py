@@ -24,6 +24,7 @@ from trtbench.analysis.scores import sqnr_from_rel_l2
 from trtbench.analysis.sweep import pareto_front
 from trtbench.core import units
 from trtbench.core.metrics import metric as metric_named
+from trtbench.core.properties import network_name
 from trtbench.core.results import Localization, Localized, NodeGroup, Numbers
 from trtbench.core.run import Run, Scalar, Score
 from trtbench.report import document as doc
@@ -107,7 +108,10 @@ def _accuracy(runs: Sequence[Run]) -> Iterator[doc.Block]:
 
 
 def _pareto(runs: Sequence[Run]) -> Iterator[doc.Figure]:
-    """Plot the most common metric against the latency per item, with the Pareto front."""
+    """Plot the most common metric against the latency per item, with Pareto fronts.
+
+    A front is of runs with equal batch and, where a network has several, equal input shapes.
+    """
     counts = Counter(metric for run in runs for metric in scores_of(run))
     metric = counts.most_common(1)[0][0] if counts else ""
     points = [
@@ -125,23 +129,30 @@ def _pareto(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     declared = points[0][-1].declared
     share = declared.is_share and all(score.value <= 1 for *_, score in points)
     whole = 0.01 if share else 1.0
-    best = []
-    if declared.better:
-        pairs = [{"time": each, "score": score.value} for _, _, each, score in points]
-        chosen = pareto_front(pairs, better={"time": "low", "score": declared.better})
-        best = sorted((points[k] for k in chosen), key=itemgetter(2))
+    shapes = {(network_name(x.record), tuple(t.shape[1:] for t in x.record.inputs)) for x in runs}
+    groups: dict[str, list[tuple[str, str, float, Score]]] = {}
+    for point in points if declared.better else ():
+        record = runs[int(point[1].removeprefix("run:"))].record
+        dims = [units.text_from_shape(t.shape[1:]) for t in record.inputs]
+        own = dims if len(shapes) > len(dict(shapes)) else []  # a network has several
+        groups.setdefault(" · ".join([f"batch {record.known_items}", *own]), []).append(point)
     lines: list[Line] = []
-    if len(best) > 1:
-        x, y = [each / scale for _, _, each, _ in best], [score.value for *_, score in best]
-        texts = [name for name, *_ in best] if len(best) <= 8 else ()  # more would not fit
-        lines.append(line("Pareto front", "front", x, y, "dotted", scale=whole, texts=texts))
+    for kind, members in groups.items():
+        pairs = [{"time": each, "score": score.value} for _, _, each, score in members]
+        chosen = pareto_front(pairs, better={"time": "low", "score": declared.better or "low"})
+        best = sorted((members[k] for k in chosen), key=itemgetter(2))
+        if len(best) > 1:
+            x, y = [each / scale for _, _, each, _ in best], [score.value for *_, score in best]
+            texts = [name for name, *_ in best] if len(best) * len(groups) <= 8 else ()
+            name = f"Pareto front, {kind}" if len(groups) > 1 else "Pareto front"
+            lines.append(line(name, "front", x, y, "dotted", scale=whole, texts=texts))
     for name, role, per_item_s, score in points:
         x, ends = [per_item_s / scale], [score.interval] if score.interval else ()
         lines.append(line(name, role, x, [score.value], "mark", scale=whole, ends=ends))
     far = max(times) > 4 * min(times)  # a linear axis would squeeze the fast ones
     axis = Axis(f"{headline_title(runs)}, median per item", unit, "log" if far else "linear")
     caption = f"The {'lower' if declared.better == 'low' else 'upper'} left is best."
-    if not best:
+    if not declared.better:
         caption = f"No Pareto front: it is unknown whether a low or a high {metric} is better."
     title = doc.score_title(metric)
     chart = curves(axis, Axis(title, "%" if share else None), lines)

@@ -15,32 +15,13 @@ import numpy as np
 from trtbench.analysis.load import point_from_runs
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.analysis.sweep import Chosen, SweepRow, compares_models, quantities, quantities_of
-from trtbench.core import properties
+from trtbench.core import properties, units
 from trtbench.core.codec import json_from_value
 from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, precision_of
-from trtbench.core.units import (
-    common_unit,
-    counted,
-    shortened,
-    text_from_duration,
-    text_from_fraction,
-    text_from_long_time,
-    text_from_rate,
-    text_from_seconds,
-    unit_for_seconds,
-)
 from trtbench.report import document as doc
+from trtbench.report import run_facts
 from trtbench.report.charts import Axis, Bars, Line, Mark, bar_group, curves, line
 from trtbench.report.renderers.csv import csv_from_lines
-from trtbench.report.run_facts import (
-    headline_title,
-    labels_from_runs,
-    quantile,
-    summary_of,
-    typical,
-    unique_stem,
-    with_protocols,
-)
 from trtbench.report.sections.findings import group_findings, short_title
 from trtbench.report.sections.layers import PRECISIONS
 
@@ -71,7 +52,11 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     """Plot throughput for models that were measured at several batch sizes."""
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        if summary_of(run).head and summary_of(run).items_per_s and run.record.batch:
+        if (
+            run_facts.summary_of(run).head
+            and run_facts.summary_of(run).items_per_s
+            and run.record.batch
+        ):
             # Engines with a fixed batch size are one file per batch size of the same network; if
             # the precision is unknown, only the file tells networks apart.
             network = properties.network_name(run.record) if precision_of(run.record) else None
@@ -88,13 +73,14 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     for key, same in series.items():
         name = " · ".join(p for p, differs in zip(key, differing, strict=True) if differs and p)
         x = [run.record.items_per_query for run in same]
-        y = [summary_of(run).items_per_s for run in same]
-        curve = line(name or key[0], f"run:{runs.index(same[0])}", x, y, "both")
+        y = [run_facts.summary_of(run).items_per_s for run in same]
+        name = str(same[0].extra.get("name") or name or key[0])
+        curve = line(name, f"run:{runs.index(same[0])}", x, y, "both")
         networks.setdefault(properties.network_name(same[0].record), []).append(curve)
     taken: set[str] = set()
     for network, lines in list(networks.items())[:MOST_FIGURES]:
-        id = f"inference_throughput_vs_batch_size_{unique_stem(network, taken=taken)}"
-        title = f"Throughput against batch size: {shortened(network)}"
+        id = f"inference_throughput_vs_batch_size_{run_facts.unique_stem(network, taken=taken)}"
+        title = f"Throughput against batch size: {units.shortened(network)}"
         more = len(lines) > MOST_CURVES
         caption = f"{MOST_CURVES} of {len(lines)} series; the summary has all." if more else None
         chart = curves(BATCH_AXIS, RATE_AXIS, lines[:MOST_CURVES])
@@ -107,10 +93,10 @@ def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
     for run in runs:
         if run.load is not None:
             name = f"{properties.model_name(run.record)}, {run.load.slo.text}"
-            stem = unique_stem(
+            stem = run_facts.unique_stem(
                 f"{properties.model_name(run.record)} {run.load.slo.statistic}", taken=taken
             )
-            yield from _search_blocks(run.load, stem=stem, name=shortened(name))
+            yield from _search_blocks(run.load, stem=stem, name=units.shortened(name))
     # Groups of runs that differ only in the rate.
     quiet = [each for each in properties.PROPERTIES if each.quiet]
     same = [each.name for each in quiet if len({each.text(run.record) for run in runs}) == 1]
@@ -123,9 +109,9 @@ def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
     for key, rates in groups.items():
         if len(rates) > 1:
             points = [point_from_runs(rates[rate]) for rate in sorted(rates)]
-            stem, name = unique_stem(key[0], taken=taken), " · ".join(filter(None, key))
+            stem, name = run_facts.unique_stem(key[0], taken=taken), " · ".join(filter(None, key))
             id = f"latency_vs_rate_{stem}"
-            yield rate_figure(points, statistic=STATISTIC, id=id, name=shortened(name))
+            yield rate_figure(points, statistic=STATISTIC, id=id, name=units.shortened(name))
             yield rate_table(points, statistic=STATISTIC, id=f"rates_{stem}", bounded=False)
 
 
@@ -153,7 +139,7 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
     """Give the answer, its doubt, and what was measured near it."""
 
     def rate(value: float) -> str:
-        return text_from_rate(value, digits=3)
+        return units.text_from_rate(value, digits=3)
 
     statistic, bound, points = search.slo.statistic, search.slo.text, search.points
     likely = search.likely_hz or search.highest_hz
@@ -165,7 +151,7 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
     near = [each for each in points if ends[0] <= each.rate_hz <= ends[1]]
     if likely is None:
         lowest = f"{rate(place)} is the lowest rate tried"
-        lone = f"{statistic} is {text_from_seconds(search.lone_s)} without load"
+        lone = f"{statistic} is {units.text_from_seconds(search.lone_s)} without load"
         cell = doc.Cell(None, f"no rate meets {bound}; {lowest if points else lone}", "bad")
         if high and high > place:
             text = f"unknown, at most {rate(high)} meets {bound}; {lowest}"
@@ -180,10 +166,15 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
             doubt = f" (at most {rate(high)}, no lower bound known)"
         yield "highest rate", doc.Cell(likely, f"about {rate(likely)} meets {bound}{doubt}", "good")
     if near:
-        times = [text_from_seconds(f(x.percentile_s for x in near), digits=3) for f in (min, max)]
+        times = [
+            units.text_from_seconds(f(x.percentile_s for x in near), digits=3) for f in (min, max)
+        ]
         tried = [rate(near[0].rate_hz), rate(near[-1].rate_hz)]
         found, where = (" to ".join(dict.fromkeys(each)) for each in (times, tried))
-        yield statistic, doc.Cell(None, f"{found} in {counted(len(near), 'probe')} at {where}")
+        yield (
+            statistic,
+            doc.Cell(None, f"{found} in {units.counted(len(near), 'probe')} at {where}"),
+        )
     if likely and high and not search.at_least and high - low > 2 * WIDE_DOUBT * likely:
         text = "wide: stalls are too few to count, or the time too short (--resume continues)"
         if not any(each.stalled_s for each in points):
@@ -193,8 +184,8 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
         text = "ended early; --resume continues it"
         yield "search", doc.Cell(None, text, "unclear")
     part = (likely or 0.0) / search.capacity_hz if search.capacity_hz else 0.0
-    share = f"; the answer is {text_from_fraction(part, digits=0)} of it" if part else ""
-    capacity = f"{text_from_rate(search.capacity_hz)}, back to back{share}"
+    share = f"; the answer is {units.text_from_fraction(part, digits=0)} of it" if part else ""
+    capacity = f"{units.text_from_rate(search.capacity_hz)}, back to back{share}"
     yield "capacity", doc.Cell(search.capacity_hz, capacity)
 
 
@@ -223,7 +214,9 @@ def rate_table(
         doc.column("late_share", "Sent late", kind="percent", rank=6),
     ]
     shown = columns[:2] + columns[3:] if statistic == MEDIAN else columns
-    return doc.table(id, points, shown, unit=common_unit(each.percentile_s for each in points))
+    return doc.table(
+        id, points, shown, unit=units.common_unit(each.percentile_s for each in points)
+    )
 
 
 def rate_figure(
@@ -237,7 +230,7 @@ def rate_figure(
     """Plot the percentile and the median against the rate, without overloaded rates."""
     sustained = [each for each in points if not each.overloaded] or list(points)
     most_s = max(each.percentile_s for each in sustained)
-    unit, scale = unit_for_seconds(most_s)
+    unit, scale = units.unit_for_seconds(most_s)
     x = [each.rate_hz for each in sustained]
     tails, ends = [each.percentile_s for each in sustained], [each.interval for each in sustained]
     lines = [line(statistic, "run:0", x, tails, "both", scale=scale, ends=ends)]
@@ -258,7 +251,7 @@ MOST_BARS = 24
 
 def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     """Plot mean times by network, batch size and precision, if at least two of them differ."""
-    chosen = [run for run in runs if summary_of(run).head]
+    chosen = [run for run in runs if run_facts.summary_of(run).head]
     batches = {run.record.batch for run in chosen}
     types = {(precision_of(run.record), run.record.spec.runtime) for run in chosen}
     networks = {properties.network_name(run.record) for run in chosen}
@@ -273,14 +266,18 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
     # Grouped bars by network and batch, or a bar for each run if most groups were incomplete.
     runs = sorted(chosen, key=sort_key)
-    heads = {run.id: head.mean for run in runs if (head := summary_of(run).head)}
-    unit, scale = unit_for_seconds(float(np.median(list(heads.values()))))
+    heads = {run.id: head.mean for run in runs if (head := run_facts.summary_of(run).head)}
+    unit, scale = units.unit_for_seconds(float(np.median(list(heads.values()))))
 
     def kind(run: Run) -> str:
-        return f"{run.record.spec.runtime} {precision_of(run.record) or 'as is'}"
+        own = f"{run.record.spec.runtime} {precision_of(run.record) or 'as is'}"
+        return str(run.extra.get("name") or own)
 
     def row_name(run: Run) -> str:
-        name, batch = shortened(properties.network_name(run.record), length=28), run.record.batch
+        name, batch = (
+            units.shortened(properties.network_name(run.record), length=28),
+            run.record.batch,
+        )
         return f"{name} · batch {batch}" if batch else name
 
     rows = list(dict.fromkeys(map(row_name, runs)))
@@ -289,7 +286,7 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     title = "Network and batch"
     # With few pairs of network and kind, grouped bars would be mostly gaps.
     if len(means) < len(runs) or len(means) < 0.6 * len(rows) * len(kinds):
-        title, rows = "Run", list(labels_from_runs(runs))
+        title, rows = "Run", list(run_facts.labels_from_runs(runs))
         kinds = {"mean": roles[runs[0].id]}
         means = {(row, "mean"): heads[run.id] for row, run in zip(rows, runs, strict=True)}
     groups = tuple(
@@ -298,11 +295,11 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     )
     drawn = [value for group in groups for value in group.values if value]
     far = max(drawn) > 50 * min(drawn)  # else the short bars would not be seen
-    axis = Axis(f"{headline_title(runs)}, mean per batch", unit)
+    axis = Axis(f"{run_facts.headline_title(runs)}, mean per batch", unit)
     axis = axis.having(scale="log", low=min(drawn) / 3) if far else axis.having(low=0)
     chart = Bars(axis, title, tuple(rows[:MOST_BARS]), groups, stacked=False)
     first = f"The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else ""
-    caption = with_protocols(first, runs) or None
+    caption = run_facts.with_protocols(first, runs) or None
     yield doc.Figure("inference_time_bar_all", "Inference time of all runs", chart, caption)
 
 
@@ -318,18 +315,16 @@ def document_from_sweep(
     by: str = "",
 ) -> doc.Document:
     """Describe the cases of a sweep by model, and those that meet the condition ``where``."""
-    if compares_models(rows):
-        sections = [doc.optional_section("models", "", [_case_table("sweep", rows, models=True)])]
-    else:
-        sections = []
-        for number, model in enumerate(dict.fromkeys(row.model for row in rows)):
-            cases = _case_table(f"sweep_{number}", [row for row in rows if row.model == model])
-            sections.append(doc.optional_section(f"model-{number}", model, [cases]))
+    whole, sections = compares_models(rows), list[doc.Section | None]()
+    for number, model in enumerate([""] if whole else dict.fromkeys(row.model for row in rows)):
+        own = [row for row in rows if whole or row.model == model]
+        cases = doc.table(f"sweep_{number}", own, _case_columns(own, whole))
+        sections.append(doc.optional_section(f"model-{number}", model, [cases]))
     sections.append(doc.optional_section("remarks", "", _remarks(rows)))
     if chosen is not None:
         blocks: list[doc.Block] = []
         if chosen.rows:
-            blocks.append(_case_table("chosen", chosen.rows, models=True))
+            blocks.append(doc.table("chosen", chosen.rows, _case_columns(chosen.rows, True)))
             blocks.append(doc.Text(f"best by {by}: {_case_name(chosen.rows[0])}", "good"))
         for name, number in chosen.unknown.items():
             how = "it needs longer runs" if name[:1] == "p" else "accuracies need --data"
@@ -349,7 +344,7 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> doc.Do
         if each.seconds is None:
             return doc.Cell(None, "unknown")
         basis = f"{each.guessed} estimated from settings" if each.guessed else "as before"
-        return doc.Cell(each.seconds, f"{text_from_long_time(each.seconds)} ({basis})")
+        return doc.Cell(each.seconds, f"{units.text_from_long_time(each.seconds)} ({basis})")
 
     work = (
         doc.column("work", "Work", "kind"),
@@ -370,35 +365,26 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> doc.Do
     blocks.append(doc.table("cases", rows, [doc.column("case", "Case", "case.name", fit="wrap")]))
     for reason, count in Counter(plan.refused.values()).items():
         blocks.append(doc.Text(f"{count} cannot be measured: {reason}", "unclear"))
+    blocks += doc.note_lines(dict.fromkeys(note for each in plan.cases for note in each.notes))
     known = [each.seconds for each in kinds if each.seconds is not None]
     bound = "" if len(known) == len(kinds) else "at least "
-    blocks.append(doc.Text(f"time: {bound}{text_from_long_time(sum(known))}"))
+    blocks.append(doc.Text(f"time: {bound}{units.text_from_long_time(sum(known))}"))
     return doc.document_from_blocks("plan", blocks)
 
 
-def _case_table(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> doc.Table:
-    """Return a table of cases, without empty columns."""
-    columns = list(_case_columns(rows))
-    if models:
-        star = doc.column("model", get=lambda row: row.model + (" ★" if row.on_front else ""))
-        one = len({row.label for row in rows}) == 1
-        columns = [star, *(each for each in columns if not one or each[0].key != "case")]
-    return doc.table(id, rows, columns)
-
-
-def _case_columns(rows: Sequence[SweepRow]) -> Iterator[doc.Column]:
+def _case_columns(rows: Sequence[SweepRow], models: bool) -> Iterator[doc.Column]:
     def median(row: SweepRow) -> doc.Cell | doc.Time:
-        return typical(row.head) if row.head else doc.Cell(None, "failed", "bad")
+        return run_facts.typical(row.head) if row.head else doc.Cell(None, "failed", "bad")
 
     def mean_and_max(found: ColumnSummary | None) -> doc.Cell:
         if found is None:
             return doc.Cell()
-        unit = unit_for_seconds(found.mean)
-        ends = (text_from_duration(each, unit=unit) for each in (found.mean, found.max))
+        unit = units.unit_for_seconds(found.mean)
+        ends = (units.text_from_duration(each, unit=unit) for each in (found.mean, found.max))
         return doc.Cell(found.mean, " / ".join(ends))
 
     def p99(row: SweepRow) -> doc.Cell | doc.Time:
-        return quantile(row.head.quantile(0.99)) if row.head else doc.Cell()
+        return run_facts.quantile(row.head.quantile(0.99)) if row.head else doc.Cell()
 
     def rate(row: SweepRow) -> float | None:
         return row.summary.items_per_s if row.summary else None
@@ -410,12 +396,22 @@ def _case_columns(rows: Sequence[SweepRow]) -> Iterator[doc.Column]:
         kind = "percent" if found.declared.is_share else ".4g"
         return doc.format_cell(found.value, kind)
 
+    def speedup(row: SweepRow) -> doc.Cell:
+        return doc.Cell(row.speedup, f"{row.speedup:.3g}×" if row.speedup else None)
+
+    def starred(name: str, row: SweepRow) -> str:
+        return f"{getattr(row, name)}{' ★' * row.on_front}"
+
+    if models:
+        yield doc.column("model", get=partial(starred, "model"))
     if len({row.batch for row in rows}) > 1 or any(row.batch not in (None, 1) for row in rows):
         yield doc.column("batch")
-    yield doc.column("case", "Case", lambda x: x.label + (" ★" if x.on_front else ""), fit="wrap")
+    if not models or len({row.label for row in rows}) > 1:
+        label = "label" if models else partial(starred, "label")
+        yield doc.column("case", "Case", label, fit="wrap")
     yield doc.column("median_s", get=median)
     if any(row.speedup not in (None, 1.0) for row in rows):
-        yield doc.column("speedup", "Speed-up", kind=".3g")
+        yield doc.column("speedup", "Speed-up", speedup, "right")
     yield doc.column("latency_s", "Latency", lambda row: mean_and_max(row.head), "right", rank=5)
     if any(row.column("gpu") for row in rows):
         yield doc.column(
@@ -438,8 +434,13 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[doc.Text]:
         gpu = any(row.column("gpu") for row in rows)
         words = "Latency: mean / maximum per batch as the host sees it"
         yield doc.Text(words + ("; GPU: the same for GPU time." if gpu else "."))
+    of = "the same batch and shapes" if compares_models(rows) else "equal model, batch and shapes"
+    if any(row.speedup not in (None, 1.0) for row in rows):
+        names = sorted({row.summary.headline for row in rows if row.summary})
+        mixed = f"; {' and '.join(names)} times are compared" if len(names) > 1 else ""
+        yield doc.Text(f"Speed-up: of the median, against the first row of {of}{mixed}.")
     if any(row.on_front for row in rows):
-        yield doc.Text("★ no other row of equal batch and shapes beats it in speed and accuracy.")
+        yield doc.Text(f"★ no other row of {of} beats it in all of latency, throughput, accuracy.")
     for row in rows:
         if row.reason is not None:
             yield doc.Text(f"failed: {_case_name(row)}: {row.reason}", "bad")
