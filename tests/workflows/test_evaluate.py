@@ -164,15 +164,15 @@ def test_data_is_opened_once_for_all_models_and_scaled_as_asked(
     find, opened = ImageFiles.find_files, []
     count = lambda self, settings: opened.append(self) or find(self, settings)  # noqa: E731
     monkeypatch.setattr(ImageFiles, "find_files", count)
-    settings = {"data": str(root / "images"), "gt": str(root / "truth"), "batch": 1}
+    settings = {"data": str(root / "images"), "gt": str(root / "truth"), "batch": 1,
+                "align": "least-squares", "output_kind": "depth"}  # fmt: skip
     found = {
         how: evaluate("depth", models, **settings, interpolation=how)
         for how in ("bicubic", "cv2-bicubic")
     }
     assert len(opened) == 2, "once for each evaluation"
-    assert {how: each.preparation["interpolation"] for how, each in found.items()} == {
-        how: how for how in found
-    }
+    assert "check that --output-kind matches the network's output" in found["bicubic"].notes
+    assert [each.preparation["interpolation"] for each in found.values()] == [*found]
     assert len({each.inputs_sha256 for each in found.values()}) == 2
 
 

@@ -108,6 +108,7 @@ def wilson(hits: int, count: int) -> Interval:
 DepthKind = Literal["depth", "inverse", "disparity"]
 Align = Literal["median", "least-squares", "none"]
 
+NEGATIVE_SCALE = "the best fit has a negative scale"  # why an image is excluded
 DEPTH_METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1", "d2", "d3")
 
 
@@ -200,7 +201,7 @@ def align(own: Floats, wanted: Floats, *, how: Align) -> tuple[Floats | None, st
         return None, "the prediction is constant"
     scale = (count * float((own * wanted).sum()) - float(own.sum()) * float(wanted.sum())) / spread
     if scale <= 0:
-        return None, "the best fit has a negative scale"
+        return None, NEGATIVE_SCALE
     return scale * own + (float(wanted.sum()) - scale * float(own.sum())) / count, None
 
 

@@ -105,8 +105,7 @@ class ImageFolder(_images.ImageFiles):
             sorted(e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith("."))
         )
         empty = [folder for folder in self.folders if folder not in own]
-        notes = _images.missing_notes({"classes without an image": empty})
-        self.notes = (*self.notes, *notes)
+        self.notes += tuple(_images.missing_notes({"classes without an image": empty}))
         numbers = {folder: index for index, folder in enumerate(self.folders)}
         if self._classes:
             numbers = read_classes(Path(str(self._classes)))

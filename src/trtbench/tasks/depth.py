@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.pass_times import PictureValue
 from trtbench.analysis.scores import (
     DEPTH_METRICS,
+    NEGATIVE_SCALE,
     DepthResult,
     DepthRules,
     judge_depth_map,
@@ -224,7 +225,7 @@ def judge(
             notes = (*notes, f"{label}: {count} excluded: {reason}")
         if lost := sum(each.nonfinite for each in tally.results.values()):
             notes = (*notes, f"{label}: {lost} valid pixels with NaN or Inf were left out")
-        if "the best fit is upside down" in excluded:
+        if NEGATIVE_SCALE in excluded:
             notes = (*notes, "check that --output-kind matches the network's output")
     tables = []
     if len(tallies) > 1:

@@ -149,8 +149,7 @@ def judge(
                 facts={"given": given},
                 fix="--sigmas 0.1,0.1,...",
             )
-    similar = functools.partial(_similar, sigmas)
-    alike = _boxes.similarities("oks_to_first", everyone, similar)
+    alike = _boxes.similarities("oks_to_first", everyone, functools.partial(_similar, sigmas))
     if annotations is None:
         return Judgement(
             scores=alike, method="no annotations: only models are compared",
