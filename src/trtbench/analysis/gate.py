@@ -364,7 +364,8 @@ def judge_expectation(
         needs = "a profile and detailed layer information"
         if any(tables.hides_nodes(layer) for layer in table.layers):
             needs += ", and --onnx MODEL.onnx for what a ForeignNode contains"
-        message = [f"{missing} is unknown: it needs {needs}"]
+        nothing = f"{', '.join(message)}: there is nothing to divide by"
+        message = [f"{missing} is unknown: it needs {needs}" if missing else nothing]
     outcome: Outcome = "unclear" if met is None else "pass" if met else "fail"
     return GateResult(rule=rule, outcome=outcome, message=", ".join(message))
 

@@ -227,7 +227,7 @@ class _Reader:
                 for part in ast.walk(side):
                     if isinstance(part, (ast.Compare, ast.BoolOp, ast.Call)):
                         self.refuse("a comparison cannot be compared")
-            addends = [*_addends(left, self.atoms), *_addends(right, self.atoms)]
+            addends = [x for side in (left, right) for x in _addends(side, self.atoms, kind_of)]
             points |= self._check_units(addends, kind_of)
             for side, other in ((left, right), (right, left)):
                 for place in _places(side):
@@ -283,18 +283,21 @@ def _names(node: ast.expr, atoms: Sequence[_Atom]) -> list[str]:
     return [name for place in _places(node) if (name := atoms[place].name) is not None]
 
 
-def _addends(node: ast.expr, atoms: Sequence[_Atom]) -> list[_Atom]:
-    """Return the atoms of a sum; numbers that multiply a quantity need no unit.
+def _addends(
+    node: ast.expr, atoms: Sequence[_Atom], kind_of: Callable[[str], Kind | None]
+) -> list[_Atom]:
+    """Return the atoms of a sum; numbers and counts that multiply or divide need no unit.
 
-    A product of numbers has the unit of one of them.
+    A product of numbers has the unit of one of them; a quotient of two quantities has none.
     """
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
         factors = [atoms[place] for place in _places(node)]
         names = [each for each in factors if each.name is not None]
+        names = [each for each in names if kind_of(each.name or "") != "count"] or names
         units = [each for each in factors if each.is_number and each.unit]
-        return names or (units or factors)[:1]
+        return [] if len(names) > 1 else names or (units or factors)[:1]
     if isinstance(node, ast.BinOp):
-        return [*_addends(node.left, atoms), *_addends(node.right, atoms)]
+        return [x for side in (node.left, node.right) for x in _addends(side, atoms, kind_of)]
     return [atoms[place] for place in _places(node)]
 
 
