@@ -129,8 +129,8 @@ def _likeness(a: _Side, b: _Side) -> tuple[Floats, Floats]:
     for side in (a, b):  # what is unknown equals nothing
         known = [[side if x is None else x for x in look] for look in side.looks]
         looks.append(np.array([[codes.setdefault(x, len(codes)) for x in y] for y in known]).T)
-    worths = (0.4, 0.4, 0.2, 0.2)
-    same = (worth * np.equal.outer(x, y) for worth, x, y in zip(worths, *looks, strict=True))
+    parts = zip((0.4, 0.4, 0.2, 0.2), *looks, strict=True)
+    same = (worth * np.equal.outer(x, y) for worth, x, y in parts)
     return by_nodes, 2 * by_nodes + sum(same)
 
 
@@ -368,9 +368,6 @@ class EngineDiff(Value, frozen=True, kw_only=True):
     whole: WholeTimes | None
     related: bool  # whether enough layers have a counterpart to be of the same network
     lacks: dict[str, str]  # by engine: what is unknown, and the file that would tell
-    explained: float | None
-    """Share of all changes in time, up or down, that is in layers of both engines or in
-    conversions; the rest is in layers that only one engine has."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -422,12 +419,6 @@ def difference(
         )
         changes.append(change)
     changes.sort(key=lambda each: (-abs(each.delta_s), -max(each.a_s, each.b_s)))
-    moved = math.fsum(abs(each.delta_s) for each in changes)
-    both_s = math.fsum(
-        abs(each.delta_s)
-        for each in changes
-        if each.by != "none" or each.role in tables.CONVERSIONS
-    )
     work = [each for each in changes if each.role == "compute"]
     related = sum(each.by != "none" for each in work) >= 0.1 * len(work)
     lacks = {name: table.lacks for name, table in (("A", a), ("B", b)) if table.lacks}
@@ -456,7 +447,6 @@ def difference(
         whole=next(known, None),
         related=related,
         lacks=lacks,
-        explained=(both_s / moved if moved else 1.0) if a.timed and b.timed else None,
         notes=tuple(notes),
     )
 
@@ -789,8 +779,9 @@ def why(
     computed = {layer.precision for layer in b.layers if layer.precision}
     asked = tables.narrowest(candidate.asked) or tables.narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
+    weighted = {layer.index for layer in a.layers if is_weighted(layer)}
     excess = [
-        (each, each.b_s - (each.a_s / gain if _has_weighted_layer(each, a) else each.a_s))
+        (each, each.b_s - each.a_s / (1.0 if weighted.isdisjoint(each.a) else gain))
         for each in diff.changes
     ]
     every = [*_layer_causes(excess, b, asked)] if diff.related else []
@@ -839,10 +830,6 @@ def why(
     )
 
 
-def _has_weighted_layer(change: Change, a: LayerTable) -> bool:
-    return any(is_weighted(a.layers[index]) for index in change.a)
-
-
 def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> float:
     """Return the speed-up of the layers that became faster in the narrower type."""
 
@@ -852,7 +839,7 @@ def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> 
 
     gained = []
     for each in diff.changes:
-        if each.b and each.b_s < each.a_s and _has_weighted_layer(each, a):
+        if each.b and each.b_s < each.a_s and any(is_weighted(a.layers[x]) for x in each.a):
             was, now = main_type(each.a, a), main_type(each.b, b)
             if tables.is_wider(was, now) and not tables.is_wider(now, asked):
                 gained.append(each)

@@ -49,6 +49,7 @@ _COMPUTED = re.compile(r"fp|bf|int8|tf")
 _GENERATED = re.compile(r"^(?:__myl_|_gemm_|__mye)")
 _NAMED_KIND = re.compile(r"\((\w+)\)$|^(?:aten|prim|onnx)::(\w+)$")
 """Names of nodes, modules and operators in profiles of ONNX Runtime and PyTorch."""
+_FUSED = re.compile(r"^(?:fused |(?:Fused|QLinear|Nhwc)+)|_nchwc$|_nhwc$|_quant$|_token_\d+$")
 
 
 def _name_and_kind(name: str) -> tuple[str, str] | None:
@@ -232,7 +233,8 @@ def _layer(
     if not nodes and ends is not None and costs is not None:
         nodes = tables.nodes_between(*ends, costs.order)
     if not nodes and info is None and costs is not None and named is not None:
-        nodes = costs.nodes_computing(*named)
+        own, operator = (_FUSED.sub("", each) for each in named)
+        nodes = (own,) if own in costs.nodes and costs.nodes[own].op == operator else ()
     elif not nodes:
         nodes = tables.nodes_from_name(name)
     types, kinds = (costs.types, costs.nodes) if costs else ({}, {})
@@ -247,6 +249,7 @@ def _layer(
     operators = tuple(kinds[node].op for node in nodes if node in kinds)
     if not operators:  # from the names: ``/layer1/conv1/Conv``, ``Add_12``
         operators = tuple(match[1] for node in nodes if (match := _OPERATOR.search(node)))
+        operators = (_FUSED.sub("", named[1]),) if named else operators
     shapes = []  # of the first input and the first output that have one
     for tensors in (info.inputs, info.outputs) if info else ((), ()):
         dims = next((each.dimensions for each in tensors if each.dimensions), ())

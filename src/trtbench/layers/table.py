@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Literal
@@ -106,6 +106,7 @@ _DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
 _WRAPPED = re.compile(r"^(?:PWN|PointWise|fusedPointwise)\((?P<inner>.*)\)$", re.DOTALL)
 _TORCH = re.compile(r"^\[[A-Z_0-9]+\]-\[(?P<op>[^\]]*)\]-\[(?P<node>[^\]]*)\]")
 _CONSTANT = re.compile(r"(?:^|\.)(?:weight|bias|running_mean|running_var)$|^onnx::|_clone_\d+$")
+_TENSOR_CORES = re.compile(r"mma|tensor|h884|1688|16816|16832|8816", re.IGNORECASE)
 _NOT_A_NODE = re.compile(r"^\(Unnamed Layer\*|^ONNXTRT_|^__my")
 
 
@@ -291,50 +292,82 @@ WEIGHTED = ("convolution", "convactpool", "deconvolution", "gemm", "fusion", "ma
 """Kinds of layers that a narrower type is requested for; the others use their neighbours'."""
 
 
-class UnmetPrecision(Value, frozen=True, kw_only=True):
-    """A layer that computes in a wider type than requested."""
-
-    index: int
-    name: str
-    asked: str
-    got: str
-    seconds: float | None
-    because: str  # source of the request: the model's Q/DQ or types, or the build's flags
-
-
 class PrecisionSummary(Value, frozen=True, kw_only=True):
     """The types an engine computes in, compared with the types requested."""
 
     types: tuple[Group, ...]
-    unmet: tuple[UnmetPrecision, ...]
     conversions: tuple[Group, ...]  # by role: layers that only convert tensors
     uncounted: float = 0.0  # share of the time in layers that compute unknown FLOPs
 
 
-def summarize_precision(table: LayerTable, *, asked: str | None = None) -> PrecisionSummary:
-    """Summarize the types of all layers; ``asked`` are the types that the build allowed."""
-    unmet, allowed = [], narrowest(asked)
+def summarize_precision(table: LayerTable) -> PrecisionSummary:
+    """Summarize the types of all layers."""
     computing = [layer for layer in table.layers if layer.role == "compute"]
-    for layer in sorted(computing, key=lambda each: -each.seconds):
-        got, by_model = layer.precision, is_wider(layer.precision, layer.asked)
-        if got is not None and (by_model or (is_weighted(layer) and is_wider(got, allowed))):
-            unmet.append(
-                UnmetPrecision(
-                    index=layer.index,
-                    name=layer.name,
-                    asked=(layer.asked if by_model else allowed) or "",
-                    got=got,
-                    seconds=layer.seconds if layer.time_s is not None else None,
-                    because="the model's Q/DQ or types" if by_model else "the build's flags",
-                )
-            )
     known = {layer.precision for layer in computing}
     return PrecisionSummary(
         types=tuple(each for each in groups_of(table, "precision") if each.name in known),
-        unmet=tuple(unmet),
         conversions=tuple(each for each in groups_of(table, "role") if each.name in CONVERSIONS),
         uncounted=math.fsum(layer.share or 0.0 for layer in computing if layer.flops is None),
     )
+
+
+class Suspect(Value, frozen=True, kw_only=True):
+    """A layer worth a look: its cost, what is suspicious about it, and what to try."""
+
+    index: int
+    name: str
+    seconds: float | None
+    what: str
+    remedy: str
+
+
+def lint(table: LayerTable, *, asked: str | None = None) -> tuple[Suspect, ...]:
+    """Return the suspicious layers, the slowest first; ``asked``: the types the build allowed."""
+    sources = sources_of(table, {layer.index for layer in table.layers})
+    readers = Counter(begin for begins in sources.values() for begin in begins)
+    found = []
+    timed = [layer for layer in table.layers if layer.seconds or not table.timed]
+    for layer in sorted(timed, key=lambda each: -each.seconds):
+        before = [table.layers[begin] for begin in sources[layer.index]]
+        alone = len(before) == 1 and readers[before[0].index] == 1
+        seconds = layer.seconds if layer.time_s is not None else None
+        found += [
+            Suspect(index=layer.index, name=layer.name, seconds=seconds, what=what, remedy=remedy)
+            for what, remedy in _doubts(layer, before if alone else [], narrowest(asked))
+        ]
+    return tuple(found)
+
+
+def _doubts(layer: Layer, before: list[Layer], allowed: str | None) -> Iterator[tuple[str, str]]:
+    """Yield what is suspicious about a layer, and what to try; ``before``: what it alone reads."""
+    got, kind = layer.precision, (layer.kind or "").lower()
+    if layer.role == "quantize":
+        yield "Q/DQ that was not fused", "put it next to a convolution or product, or remove it"
+    elif layer.converts:
+        again = " of what was just converted" if any(x.converts for x in before) else ""
+        yield f"{layer.role}{again}", "use one type and layout for neighbouring layers"
+    if layer.role != "compute" or got is None:
+        return
+    by_model, narrow = is_wider(got, layer.asked), RANKS.get(got, 0) > RANKS["fp32"]
+    if by_model or (is_weighted(layer) and is_wider(got, allowed)):
+        wanted = (layer.asked if by_model else allowed) or ""
+        source = "the model's Q/DQ or types" if by_model else "the build's flags"
+        what = f"computes in {got.upper()}; {source} request {wanted.upper()}"
+        yield what, "quantize or cast this node, or let the builder time more kernels"
+    if is_weighted(layer):
+        if got in QUANTIZED and layer.precision_out in ("fp32", "fp16", "bf16"):
+            what = f"computes in {got.upper()}, but writes {layer.precision_out.upper()}"
+            yield what, "quantize what reads it, too"
+        known = narrow and layer.precision_basis == "tactic"
+        if known and not _TENSOR_CORES.search(layer.tactic or ""):
+            yield "its kernel uses no Tensor Cores", "pad channels, or use another batch or group"
+        step, place = 16 if got in QUANTIZED else 8, 1 if "conv" in kind else -1
+        dims = [shape.split("x") for shape in (layer.shape_in, layer.shape_out) if shape]
+        sizes = [int(x[place]) for x in dims if narrow and len(x) > 1 and x[place].isdecimal()]
+        if odd := [str(size) for size in sizes if size > 4 and size % step]:
+            yield f"{' and '.join(odd)} channels: no multiple of {step}", "pad the channels"
+    elif any(map(is_weighted, before)) and kind.startswith(("pointwise", "elementwise")):
+        yield "not fused with the layer before it", "build with --optimization-level 5"
 
 
 def narrowest(words: str | None) -> str | None:

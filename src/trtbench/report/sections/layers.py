@@ -39,6 +39,7 @@ TOP = 30
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 CAUSE_COLUMNS = ("code", "title", "explains_s", "share", "layers", "nodes", "evidence")
+MOST_SUSPECTS = 5
 MIN_CAUSE_SHARE = 0.01  # minimum share of the difference for a cause to be shown
 
 
@@ -128,7 +129,7 @@ def document_from_layers(
     notes: Sequence[str] = (),
     created: str = "",
 ) -> doc.Document:
-    truth = tables.summarize_precision(layers, asked=facts.asked)
+    truth, suspects = tables.summarize_precision(layers), tables.lint(layers, asked=facts.asked)
     sums, remarks = engine_diff.reconcile(layers, facts), [*notes, *layers.notes]
     rows: dict[str, object]
     if by is None:
@@ -139,6 +140,7 @@ def document_from_layers(
     sections = (
         doc.optional_section(first.id, "", [first]),
         doc.optional_section("precision", "By precision", _precision_blocks(truth)),
+        doc.optional_section("lint", "Suspicious layers", _suspect_blocks(suspects)),
         doc.optional_section("sums", "Breakdown", _sums_blocks(layers, sums) if sums else ()),
         doc.optional_section("notes", "", doc.note_lines(dict.fromkeys(remarks))),
     )
@@ -155,6 +157,7 @@ def document_from_layers(
             "gpu": layers.gpu,
             "facts": facts,
             "precision": truth,
+            "lint": suspects,
             "reconciliation": sums,
             "notes": remarks,
             **rows,
@@ -235,7 +238,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
 
 
 def _precision_blocks(truth: tables.PrecisionSummary) -> Iterator[doc.Block]:
-    """Show time by precision, conversions, and layers in another type than requested."""
+    """Show time by precision, and conversions."""
     pairs: list[tuple[str, doc.Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
     hidden = f"known FLOPs (unknown in {text_from_share(truth.uncounted)} of time)"
@@ -252,17 +255,20 @@ def _precision_blocks(truth: tables.PrecisionSummary) -> Iterator[doc.Block]:
         pairs.append((change.name, doc.Cell(change.seconds, text)))
     if pairs:
         yield doc.key_values("precision", pairs)
-    if truth.unmet:
-        asked, more = truth.unmet[0], len(truth.unmet) - 5
-        names = "; ".join(
-            f"{each.name} ({each.got}, {text_from_duration(each.seconds)})"
-            for each in truth.unmet[:5]
-        )
-        tail = f"; and {more} more" if more > 0 else ""
-        yield doc.Text(
-            f"{len(truth.unmet)} layers do not compute in {asked.asked.upper()}, requested "
-            f"by {asked.because}: {names}{tail}"
-        )
+
+
+def _suspect_blocks(suspects: Sequence[tables.Suspect]) -> Iterator[doc.Block]:
+    """Show the slowest suspicious layers."""
+    columns = (
+        doc.column("name", "Layer", fit="shorten"),
+        doc.column("seconds", "Time", kind="time"),
+        doc.column("what", "What", fit="wrap"),
+        doc.column("remedy", "Try", fit="wrap", rank=1),
+    )
+    more = len(suspects) - MOST_SUSPECTS
+    caption = f"{more} more, faster ones: --json lists all" if more > 0 else None
+    if suspects:
+        yield doc.table("lint", suspects[:MOST_SUSPECTS], columns, caption=caption)
 
 
 def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block]:
@@ -308,8 +314,6 @@ def document_from_diff(
         change = text_from_change(diff.delta_s / diff.a_s, digits=1)
         words = f"{text_from_difference(diff.delta_s)} ({change})"
         pairs.append(("difference", doc.Cell(diff.delta_s, words)))
-        words = f"{text_from_share(diff.explained)} is in layers that both have, or in conversions"
-        pairs.append(("explained", doc.Cell(diff.explained, words)))
     blocks: list[doc.Block] = [doc.key_values("totals", pairs)]
     alone = []
     for side in ("a", "b"):
@@ -328,7 +332,7 @@ def document_from_diff(
         data={
             "a": labels[0],
             "b": labels[1],
-            **{x: getattr(diff, x) for x in ("a_s", "b_s", "whole", "delta_s", "explained")},
+            **{x: getattr(diff, x) for x in ("a_s", "b_s", "whole", "delta_s")},
             "changes": engine_diff.rows_from_diff(diff)[:top],
             "notes": list(notes),
         },
