@@ -39,6 +39,10 @@ class Files:
         return math.fsum(row["medianMs"] for row, layer in pairs if choose(layer)) / 1e3
 
 
+def stem_of(folder: Path, kind: str) -> Path:
+    return folder / kind / f"resnet{'' if kind[:2] == 'fp' else f'-{kind}'}.onnx.engine"
+
+
 def engine(stem: Path) -> Files:
     return Files(Path(f"{stem}.profile.json"), Path(f"{stem}.graph.json"))
 
@@ -46,8 +50,7 @@ def engine(stem: Path) -> Files:
 @pytest.fixture
 def trex(beside: Path) -> dict[str, Files]:
     """ResNet of TREx on an A100: FP16, and QAT without quantized residuals."""
-    names = {"fp16": "resnet", "fp32": "resnet", "qat": "resnet-qat"}
-    return {key: engine(beside / TREX / key / f"{n}.onnx.engine") for key, n in names.items()}
+    return {kind: engine(stem_of(beside / TREX, kind)) for kind in ("fp16", "fp32", "qat")}
 
 
 @pytest.fixture
@@ -86,8 +89,7 @@ def test_qat_resnet_is_slower_than_fp16_and_the_causes_are_named(trex: dict[str,
         if layer.name in cause.layers and layer.converts
     )
     assert causes["reformat"].seconds == pytest.approx(conversions - before - own)
-    explained = math.fsum(each.explains_s for each in found.causes)
-    assert explained <= found.shortfall_s * (1 + 1e-9)
+    assert math.fsum(x.explains_s for x in found.causes) <= found.shortfall_s * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("one", "two"), [("fp16", "qat"), ("fp32", "fp16"), ("fp32", "qat")])
@@ -111,8 +113,7 @@ def test_int8_resnet_of_8_6_0_stayed_fp16_but_for_one_layer(resnet: dict[str, Fi
     assert sum("flags request INT8" in each.what for each in suspects) == 20
     found = why(resnet["fp16"].table, resnet["int8"].table, candidate=EngineFacts(asked="int8"))
     assert found is not None
-    first = found.causes[0]
-    assert first.code == "precision"
+    assert found.causes[0].code == "precision"
     assert found.candidate_s == pytest.approx(resnet["int8"].sum_s())
 
 
@@ -146,17 +147,10 @@ def test_myelin_s_attention_meets_the_kernels_it_replaces(beside: Path) -> None:
     assert all((len(each.a), len(each.b)) == (1, 3) for each in attention)
 
 
-def read(path: Path, precision: str) -> LayerTable:
-    """Read layer information of TREx: ``resnet``, or with the way of its quantization."""
-    quantized = "" if precision.startswith("fp") else f"-{precision}"
-    path = path / precision / f"resnet{quantized}.onnx.engine.graph.json"
-    return join_layers(None, graph_from_json(path.read_bytes(), where=str(path)))
-
-
 def keras_node(layer: Layer) -> list[str]:
     """``quant_conv2_block1_0_conv/…`` does what ``conv2_block1_0_conv/…`` does."""
-    computing = layer.role == "compute"
-    return re.findall(r"(conv\d_block\d_\d_conv|avg_pool)/", layer.name)[:computing]
+    found = re.findall(r"(conv\d_block\d_\d_conv|avg_pool)/", layer.name)
+    return found if layer.role == "compute" else []
 
 
 def convolutions_in_order(table: LayerTable) -> Holds:
@@ -170,19 +164,15 @@ def convolutions_in_order(table: LayerTable) -> Holds:
 
 
 KERAS, TORCH = "tensorflow/resnet/RTX-3090", "pytorch/resnet/A100"
-QUANTIZED = ("qat", "qat-residual", "qat-residual-qgap")
+KINDS, MORE = ("fp32", "fp16", "qat"), ("qat-residual", "qat-residual-qgap")
+PAIRS = [(net, *x) for net, y in ((KERAS, ()), (TORCH, MORE)) for x in combinations(KINDS + y, 2)]
 
 
-@pytest.mark.parametrize(
-    ("network", "one", "two"),
-    [
-        *((KERAS, *pair) for pair in combinations(("fp32", "fp16", "qat"), 2)),
-        *((TORCH, *pair) for pair in combinations(("fp32", "fp16", *QUANTIZED), 2)),
-    ],
-)
+@pytest.mark.parametrize(("network", "one", "two"), PAIRS)
 def test_a_resnet_meets_its_own(beside: Path, network: str, one: str, two: str) -> None:
     """By nodes or, if they only have numbers, by place; QAT adds residuals in the other branch."""
-    a, b = (read(beside / TREX.replace(TORCH, network), each) for each in (one, two))
+    folder = beside / TREX.replace(TORCH, network)
+    a, b = (engine(stem_of(folder, each)).table for each in (one, two))
     of_a, of_b = (keras_node if network == KERAS else convolutions_in_order(x) for x in (a, b))
     assert share_right(a, b, of_a, of_b) == 1
     assert not [each for each in difference(a, b).only_in("b") if each.role == "compute"]

@@ -109,7 +109,7 @@ CLAIMS = {
     "M=1, M=2, M=5": ("3 cases", "M=1", "M=2", "M=5"),
     "best class is the same": ("Same best class",), "| `trex draw`": ("engine.svg",),
     "`plan.df`": (",",), "latency by precision": ("fp32", "fp16"),
-    "ConvLinter": ("reformat", "do not compute in FP16"), "--junit": ("layers.xml",),
+    "ConvLinter": ("reformat", "Suspicious layers"), "--junit": ("layers.xml",),
     "--outdir artifacts/m": ("artifacts/m/summary.json", "artifacts/m/times.json"),
     "parse_trtexec_times": ("parsed/summary.json", "parsed/latency_series.csv"),
     "--topk 30": ("layers.csv",),

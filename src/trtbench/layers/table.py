@@ -301,7 +301,6 @@ class PrecisionSummary(Value, frozen=True, kw_only=True):
 
 
 def summarize_precision(table: LayerTable) -> PrecisionSummary:
-    """Summarize the types of all layers."""
     computing = [layer for layer in table.layers if layer.role == "compute"]
     known = {layer.precision for layer in computing}
     return PrecisionSummary(
@@ -344,7 +343,7 @@ def _doubts(layer: Layer, before: list[Layer], allowed: str | None) -> Iterator[
     if layer.role == "quantize":
         yield "Q/DQ that was not fused", "put it next to a convolution or product, or remove it"
     elif layer.converts:
-        again = " of what was just converted" if any(x.converts for x in before) else ""
+        again = " of what was converted" if any(x.converts for x in before) else ""
         yield f"{layer.role}{again}", "use one type and layout for neighbouring layers"
     if layer.role != "compute" or got is None:
         return

@@ -39,7 +39,6 @@ TOP = 30
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 CAUSE_COLUMNS = ("code", "title", "explains_s", "share", "layers", "nodes", "evidence")
-MOST_SUSPECTS = 5
 MIN_CAUSE_SHARE = 0.01  # minimum share of the difference for a cause to be shown
 
 
@@ -238,7 +237,6 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
 
 
 def _precision_blocks(truth: tables.PrecisionSummary) -> Iterator[doc.Block]:
-    """Show time by precision, and conversions."""
     pairs: list[tuple[str, doc.Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
     hidden = f"known FLOPs (unknown in {text_from_share(truth.uncounted)} of time)"
@@ -258,17 +256,16 @@ def _precision_blocks(truth: tables.PrecisionSummary) -> Iterator[doc.Block]:
 
 
 def _suspect_blocks(suspects: Sequence[tables.Suspect]) -> Iterator[doc.Block]:
-    """Show the slowest suspicious layers."""
     columns = (
         doc.column("name", "Layer", fit="shorten"),
         doc.column("seconds", "Time", kind="time"),
         doc.column("what", "What", fit="wrap"),
         doc.column("remedy", "Try", fit="wrap", rank=1),
     )
-    more = len(suspects) - MOST_SUSPECTS
+    more = len(suspects) - 5
     caption = f"{more} more, faster ones: --json lists all" if more > 0 else None
     if suspects:
-        yield doc.table("lint", suspects[:MOST_SUSPECTS], columns, caption=caption)
+        yield doc.table("lint", suspects[:5], columns, caption=caption)
 
 
 def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block]:
@@ -305,7 +302,6 @@ def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block
 def document_from_diff(
     diff: EngineDiff, labels: tuple[str, str], *, top: int | None, notes: Sequence[str] = ()
 ) -> doc.Document:
-    """Describe the differences between two engines."""
     pairs = [
         (name, doc.Cell(value, f"{text_from_duration(value)} in layers"))
         for name, value in (("A", diff.a_s), ("B", diff.b_s))
@@ -394,8 +390,6 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
 def document_from_why(
     found: Why, labels: tuple[str, str], *, show_all: bool = False, notes: Sequence[str] = ()
 ) -> doc.Document:
-    """Describe the causes why one engine is not faster than another."""
-
     def command(each: Cause) -> str | None:
         text = each.command
         return text and text.replace("BASELINE", labels[0]).replace("CANDIDATE", labels[1])
