@@ -24,17 +24,8 @@ from trtbench.core import errors
 from trtbench.core.errors import TrtbenchError, UsageError, near_miss
 from trtbench.core.plugins import missing_package
 from trtbench.core.safety import clean_line, clean_text, mask, remember_secrets
-from trtbench.requests.fields import (
-    FILE,
-    GROUPS,
-    OUTPUT,
-    Argument,
-    Option,
-    RequestField,
-    VerbRequest,
-    fields_of,
-    former_names,
-)
+from trtbench.requests import fields
+from trtbench.requests.fields import Argument, Option, RequestField, VerbRequest, fields_of
 from trtbench.verbs._verb import AnyVerb, Caller, help_parts
 from trtbench.version import __version__
 
@@ -183,7 +174,9 @@ class VerbCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         own, rest = args[:end], args[end:]
-        former = {f"--{name}": each.flag for name, each in former_names(self.verb.request).items()}
+        former = {
+            f"--{name}": each.flag for name, each in fields.former_names(self.verb.request).items()
+        }
         own = [re.sub(r"^--[\w-]+", lambda m: former.get(m[0], m[0]), word) for word in own]
         if self.verb.joins_dims:
             own = joined_dims(own)
@@ -207,9 +200,9 @@ class VerbCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in groups, those that matter most first; few options are one list."""
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in fields.GROUPS}
         for param in self.get_params(ctx):
-            name, field = OUTPUT, self.fields.get(param.name or "")
+            name, field = fields.OUTPUT, self.fields.get(param.name or "")
             if field is not None and isinstance(param, click.Option):
                 name, param.help = field.group, field.help
             elif param.name in ctx.meta.get(ADDED, ()):
@@ -217,7 +210,7 @@ class VerbCommand(click.Command):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
                 groups.setdefault(name, []).append(record)
         rows = [row for group in groups.values() for row in group]
-        shown = groups if len(rows) > FEW_OPTIONS else {GROUPS[0]: rows}
+        shown = groups if len(rows) > FEW_OPTIONS else {fields.GROUPS[0]: rows}
         for name, own in shown.items():
             if own:
                 with formatter.section(name):
@@ -346,7 +339,7 @@ def parameter(field: RequestField) -> click.Parameter:
                 named["callback"] = lambda context, option, value: not value
         return click.Option(names, **named)
     kind = about.kind
-    named["metavar"] = about.metavar or (kind.metavar if kind and kind is not FILE else None)
+    named["metavar"] = about.metavar or (kind.metavar if kind and kind is not fields.FILE else None)
     if default not in (None, (), {}):
         named |= {"default": default, "show_default": True}
     several = many or about.per_side or (kind is not None and kind.read is not None)
@@ -359,7 +352,7 @@ def parameter(field: RequestField) -> click.Parameter:
 def _type(field: RequestField) -> object:
     if field.choices:
         return click.Choice(field.choices)
-    if field.about.kind is FILE:
+    if field.about.kind is fields.FILE:
         return click.Path(path_type=Path)
     plain = field.item if field.item is not None else field.type
     return int if plain is int else float if plain is float else str

@@ -22,6 +22,7 @@ from trtbench.accuracy.search import INLINED, Graph, divide_graphs, localize
 from trtbench.analysis.localize import bisect, precision_problem
 from trtbench.convert.cast import cast
 from trtbench.core.errors import InputError
+from trtbench.core.jobs import Stage
 from trtbench.core.results import Feed, Localization, Localized, LocalizeSpec
 from trtbench.core.spec import RunSpec
 from trtbench.models.identity import model_ref
@@ -42,7 +43,7 @@ def searched(folder: Path, reference: Path, candidate: Path, **asked: object) ->
     )
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    return localize(spec, folder=work, stage=lambda stage: None)
+    return localize(spec, folder=work, stage=Stage())
 
 
 def repaired(folder: Path, reference: Path, candidate: Path, where: str) -> Localized:

@@ -53,8 +53,7 @@ def run_localize(
         )  # fmt: skip
 
         def report_progress(line: str) -> None:
-            progress = progress_from_line(line)
-            if progress is not None:
+            if (progress := progress_from_line(line)) is not None:
                 execution.listen(Event(kind="stage", done=progress[0], text=progress[1]))
 
         end = run_job(

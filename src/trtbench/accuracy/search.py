@@ -34,6 +34,7 @@ from trtbench.core.metrics import metric as metric_named
 from trtbench.core.results import Localized, LocalizeSpec, NodeGroup, Numbers
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import TensorSpec
+from trtbench.core.units import text_from_seconds
 from trtbench.host.arrays import Chunks, ChunkWriter
 from trtbench.models import onnx_model
 from trtbench.models.inputs import fixed_batch, has_rows
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 BATCH = 8
 BOUNDARY_ITEMS = 32  # items to compare boundaries with: drift hardly varies between inputs
-RANKING_SHARE = 0.6  # share of the time for ranking groups if a repair follows
+RANKING_SHARE = 0.6  # share of the time for trying groups, before a repair
 MAX_SINGLE_TRIALS = 4  # groups with the most drift that are tried alone before bisection
 OUTPUT_METRIC = "sqnr_db"
 LABELS = ("annotations", "gt", "labels", "classes")  # settings of tasks that name labels
@@ -59,8 +60,6 @@ ZERO_BELOW = {"INT8": 0.5 / 127, "UINT8": 0.5 / 255, "INT4": 0.5 / 7, "UINT4": 0
 """Fraction of the largest value below which a quantized type rounds to zero."""
 MAX_INPUT_LOSS = 0.1  # rel. L2 of a quantized input, above which its range does not fit
 MANY_ZEROED = 0.25  # share of values rounded to zero from which a tensor has harmful outliers
-
-_Progress = Callable[[float, str], None]
 
 FLOATING = {1: "FP32", 10: "FP16", 16: "BF16", 11: "FP64"}
 QUANTIZED = {
@@ -504,7 +503,9 @@ class Comparison:
         worst = {**worst_numbers(results), "nonfinite": float(sum(each.lost for each in results))}
         return {**{name: value for name, value in worst.items() if value is not None}, **scores}
 
-    def boundaries(self, spec: LocalizeSpec, progress: _Progress) -> dict[str, Drift]:
+    def boundaries(
+        self, spec: LocalizeSpec, progress: Callable[[float, str], None]
+    ) -> dict[str, Drift]:
         """Compare all boundaries, a few at a time, and return the drift at each."""
         known = onnx_model.read_onnx(Path(spec.reference), batch=self.batches.size)
         sizes = {t.name: t for node in known.nodes for t in node.outputs}
@@ -609,11 +610,10 @@ class Trials:
 def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     """Compare boundaries, restore and rank groups; then find the fewest to keep, if requested."""
     began = time.monotonic()
-    progress: _Progress = getattr(stage, "progress", lambda done, text: None)
+    progress, expected_s = stage.progress, spec.max_time_s
 
     def trial_progress(text: str) -> None:
-        used = (time.monotonic() - began) / spec.max_time_s
-        progress(min(0.99, 0.2 + 0.8 * used), text)
+        progress(min(0.99, 0.2 + 0.8 * (time.monotonic() - began) / expected_s), text)
 
     stage("load")
     paths = (Path(spec.reference), Path(spec.candidate))
@@ -646,6 +646,19 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     if len(lost) == len(source.names):
         raise InputError("no item can be read", facts={"for example": lost.get(0, "there is none")})
     source = source.part([place for place in range(len(source.names)) if place not in lost])
+    # One batch of the candidate tells how many items leave time to try every group.
+    names, tries = pair.candidate.outputs, 2 + sum(part.type is not None for part in pair.parts)
+    batch = next(iter(Batches(source, tensors, size=spec.run.batch, memory_bytes=0)))
+    session = session_of(casts.stand_in(pair.candidate.model), names, optimized=pair.optimized)
+    before = time.monotonic()
+    run_session(session, names, {pair.matches[name]: array for name, array in batch.feed.items()})
+    item_s = (time.monotonic() - before) / batch.count * tries / RANKING_SHARE
+    most = max(BATCH, int(spec.max_time_s / item_s))
+    if len(source.names) > most:
+        notes.append(f"{most} of {len(source.names)} items, to try all groups in --max-time")
+        source = source.part(range(most))
+    expected_s = min(expected_s, item_s * len(source.names))
+    progress(0.01, f"{tries} models, at most {text_from_seconds(expected_s, digits=2)}")
     has_answers = is_task and (source.has_truth or source.labels is not None)
     half = len(source.names) // 2 if has_answers else 0
     stage("measure")

@@ -259,9 +259,7 @@ def _infinite_nodes(path: Path, operators: Collection[str], feed: FeedArrays) ->
     made = {name for node in model.graph.node for name in node.output if name}
     wanted = sorted({name for n in nodes for name in (*n.input, *n.output)} & made)
     found = run_session(session_of(model, wanted), wanted, feed) if wanted else {}
-    lost = {
-        k for k, array in found.items() if array.dtype.kind == "f" and not np.isfinite(array).all()
-    }
+    lost = {name for name, array in found.items() if not np.isfinite(array).all()}
     why = "has infinite values"
     return {n.name: why for n in nodes if lost & {*n.input, *n.output}}
 

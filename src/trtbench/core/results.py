@@ -306,7 +306,7 @@ class LocalizeSpec(Value, frozen=True, kw_only=True):
     feed: Feed  # labelled items of a task are scored by its metrics, others by the outputs
     repair: str | None = None  # path of the repaired file; `None`: no repair
     where: str | None = None  # condition for the repaired model; `None`: the default one
-    max_time_s: float = 300.0
+    max_time_s: float = 180.0
     memory_bytes: int = 2**28  # of intermediate tensors and prepared items to hold at a time
 
 

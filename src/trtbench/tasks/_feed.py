@@ -29,13 +29,11 @@ _SEED_STRIDE = 2**32
 
 Inputs without a batch dimension use the seed of the first item."""
 
-
 ULTRALYTICS = {
     "detect": "detection", "segment": "detection", "obb": "detection", "pose": "pose",
     "classify": "classification",
 }  # fmt: skip
 """Tasks that prepare images as Ultralytics does, by its names."""
-
 
 SIZE = re.compile(r"[1-9]\d{0,3}x[1-9]\d{0,3}")  # of images
 
