@@ -172,7 +172,7 @@ def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(tmp_path, photos
         asked_for = BuildRequest(
             model=path, runtime="tensorrt", data=calibration, task="classification"
         )
-        with pytest.raises(UsageError, match="--task needs calibration images"):
+        with pytest.raises(UsageError, match="--task needs images to prepare"):
             build_spec(asked_for, config)
 
 
