@@ -50,13 +50,18 @@ def test_every_verb_says_what_open_dimensions_became(
     assert (said.err if "--dry-run" in VERBS[name] else said.out + said.err).count(words) == 1
 
 
-def test_a_guess_that_fails_is_not_offered_again(say: Say) -> None:
-    rows = helper.make_node("Constant", [], ["rows"], value_ints=[-1, 7919])
+@pytest.mark.parametrize("width", [144, 7919])
+def test_a_guess_that_fails_is_replaced_by_a_size_that_works_or_not_offered_again(
+    width: int, say: Say
+) -> None:
+    rows = helper.make_node("Constant", [], ["rows"], value_ints=[-1, width])
     write([tensor("x", ["N", "foo"])], [rows, helper.make_node("Reshape", ["x", "rows"], ["o"])],
-          tensor("o", ["M", 7919]))  # fmt: skip
-    said = say("bench", M, *QUICK)
-    assert (said.status, "x 1x128 float32, random values" in said.err) == (1, True)
-    assert "or other sizes: --shape x:SIZExSIZE" in said.err
+          tensor("o", ["M", width]))  # fmt: skip
+    for words in (["bench", M, *QUICK], VERBS["quantize"], VERBS["check"]):
+        said = say(*words)
+        assert said.status == (width != 144), said.err
+        assert ("foo 576 (change with" in said.out + said.err) is (width == 144)
+        assert "fix: --shape x:1x128" not in said.err
 
 
 def test_a_build_takes_the_shapes_of_bench(say: Say) -> None:

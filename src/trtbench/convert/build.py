@@ -34,12 +34,12 @@ from trtbench.measure.remote import run_verb_remotely
 from trtbench.models import identity
 from trtbench.models import inputs as model_inputs
 from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
-from trtbench.models.onnx_outline import sides_of
+from trtbench.models.open_sizes import shapes_that_run
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import File, fields_of, size_bytes, words_from_text
 from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import Config
-from trtbench.runtimes._session import check_batch_possible, with_batch
+from trtbench.runtimes._session import check_batch_possible
 from trtbench.store.directory import now
 from trtbench.tasks._feed import preparation_of_model, task_of_data
 from trtbench.trtexec.exports import graph_from_json
@@ -218,14 +218,9 @@ def _assumed_spans(
     check_batch_possible([each for each in inputs if each.name not in given], batch=batch)
     ends: list[dict[str, tuple[int, ...]]] = []
     for end in ("min", "opt", "max"):  # dimensions of the same name get the same size
-        known = [
-            each.having(shape=getattr(given[each.name], end))
-            if each.name in given
-            else with_batch(each, batch)
-            for each in inputs
-        ]
-        filled = model_inputs.with_same_dims(inputs, known)
-        settled = model_inputs.with_assumed_shapes(filled, sides=sides_of(model, filled))
+        ranged = {name: getattr(span, end) for name, span in given.items()}
+        filled = model_inputs.with_given_shapes(inputs, ranged, batch=batch)
+        settled = shapes_that_run(filled, model)
         ends.append({t.name: tuple(d for d in t.shape if isinstance(d, int)) for t in settled})
         if end == "opt":
             note = model_inputs.assumption(filled, settled)

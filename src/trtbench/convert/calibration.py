@@ -19,7 +19,7 @@ from trtbench.core.samples import Array
 from trtbench.core.spec import BuildSpec, ModelRef, RunSpec, TensorSpec
 from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import index_limits
-from trtbench.models.onnx_outline import sides_of
+from trtbench.models.open_sizes import shapes_that_run
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import given_items, open_feed
 from trtbench.tasks.contract import calibration_settings, preparation_from_source
@@ -76,7 +76,7 @@ def resolved_items(
     """Return inputs with all dimensions but the batch, and a note on those that are assumed."""
     model_inputs.refuse_other_than_tensors(inputs)
     given = given_items(inputs, shapes)
-    settled = model_inputs.with_assumed_shapes(given, batch=False, sides=sides_of(model, given))
+    settled = shapes_that_run(given, model, batch=False)
     return settled, model_inputs.assumption(given, settled)
 
 
@@ -102,7 +102,7 @@ def open_items(
         known = calibration_settings(TASKS.load(task).FLAGS, {**given, "unlabelled": True})
         feed = Feed(kind="task", task=task, settings=known)
     elif drawn:
-        feed = feed.having(limits=dict(index_limits(model, inputs)))
+        feed = feed.having(limits=dict(index_limits(model)))
     run = RunSpec(model=model, runtime="", shapes=dict(shapes or {}))
     source = open_feed(feed, inputs, spec=run)
     order = np.arange(len(source.names))

@@ -4,7 +4,7 @@ import datetime
 import hashlib
 import mmap
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from trtbench.core.errors import InputError, near_miss, reading
 from trtbench.core.results import Artefact, Sidecar
 from trtbench.core.run import known_value
 from trtbench.core.safety import check_filled, inside, read_bytes
-from trtbench.core.spec import ModelFile, ModelFormat, ModelRef, TensorSpec
+from trtbench.core.spec import ModelFile, ModelFormat, ModelRef
 from trtbench.host.files import utf8_path
 from trtbench.models.onnx_outline import MOST_EXPANDED, ModelOutline, external_names, outline_of
 
@@ -314,9 +314,7 @@ def known_outline(model: ModelRef) -> ModelOutline | None:
         return None
 
 
-def index_limits(model: ModelRef, tensors: Iterable[TensorSpec] | None = None) -> Mapping[str, int]:
-    """Return the number of rows that integer inputs index, such as a vocabulary, by name."""
-    if tensors is not None and not any(each.dtype.startswith(("int", "uint")) for each in tensors):
-        return {}
+def index_limits(model: ModelRef) -> Mapping[str, int]:
+    """Return the number of rows that inputs index, such as a vocabulary, by name."""
     outline = known_outline(model)
     return outline.index_limits if outline else {}

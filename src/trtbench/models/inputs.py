@@ -83,18 +83,17 @@ def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
 
 
 def with_assumed_shapes(
-    tensors: Sequence[TensorSpec], *, batch: bool = True, sides: tuple[int, int] | None = None
+    tensors: Sequence[TensorSpec],
+    sides: tuple[int, int] | None = None,
+    length: int | None = None,
 ) -> tuple[TensorSpec, ...]:
     """Return inputs whose dynamic dimensions have sizes that fit rank, type and names.
 
-    Without ``batch`` a leading batch dimension stays dynamic. The same name gets the same size
-    everywhere. ``sides`` are height and width of the images the model was exported for.
+    The same name gets the same size everywhere. ``sides`` and ``length`` are those of images and
+    sequences, if known.
     """
-    shown = sides or (IMAGE, IMAGE)
-    guesses = [
-        [_guess(tensor, place, batch=batch, sides=shown) for place in range(len(tensor.shape))]
-        for tensor in tensors
-    ]
+    known = (sides or (IMAGE, IMAGE), length)
+    guesses = [[_guess(each, at, *known) for at in range(len(each.shape))] for each in tensors]
     named: dict[str, int] = {}
     for summed in (False, True):  # a sum comes after its parts
         for tensor, row in zip(tensors, guesses, strict=True):
@@ -130,6 +129,21 @@ def with_same_dims(
         return _value(dim, known) or " + ".join(str(known.get(part, part)) for part in _parts(dim))
 
     return tuple(each.having(shape=tuple(map(filled, each.shape))) for each in given)
+
+
+def with_given_shapes(
+    tensors: Sequence[TensorSpec], shapes: Mapping[str, Sequence[int]], *, batch: int | None = None
+) -> tuple[TensorSpec, ...]:
+    """Return tensors with the requested sizes, also for other dimensions of the same name."""
+    given = []
+    for each in tensors:
+        place = batch_place(each)
+        if each.name in shapes:
+            each = each.having(shape=checked_shape(each, shapes[each.name]))
+        elif batch is not None and each.shape and is_open(each.shape[place]):
+            each = each.having(shape=(*each.shape[:place], batch, *each.shape[place + 1 :]))
+        given.append(each)
+    return with_same_dims(tensors, given)
 
 
 def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str | None:
@@ -216,27 +230,24 @@ def _parts(dim: str) -> list[str]:
     return [part.strip() for part in dim.split("+")] if _SUM.fullmatch(dim) else [dim]
 
 
-def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: tuple[int, int]) -> int | None:
+def _guess(
+    tensor: TensorSpec, place: int, sides: tuple[int, int], length: int | None
+) -> int | None:
     shape, dim = tensor.shape, tensor.shape[place]
     if not is_open(dim):
         return None
     name = dim if isinstance(dim, str) else ""
     if place == batch_place(tensor):
-        if place == 0 and not batch:  # as many as there are rows of data
-            return None
-        return SEQUENCE if is_one_sequence(tensor) else BATCH
+        return length or SEQUENCE if is_one_sequence(tensor) else BATCH
     audio = _AUDIO.search(tensor.name) or _AUDIO.search(name)
     if audio or _STATE.search(tensor.name):  # a sound has one channel, and a state one item
-        return AUDIO if audio and place == len(shape) - 1 else SEQUENCE if name else 1
+        return length or AUDIO if audio and place == len(shape) - 1 else SEQUENCE if name else 1
     if name and _SEQUENCE.search(name):
-        return SEQUENCE
+        return length or SEQUENCE
     if len(shape) == 4:  # an image: channels are before the height, or after the width
-        first = 2 if shape[1] in (1, 3, 4) else 1 if shape[3] in (1, 3, 4) else None
-        if first is not None and place - first in (0, 1):
-            return sides[place - first]
-        if re.search(r"height|width|^[hw]$|rows|cols|size", name, re.IGNORECASE):
-            return sides[bool(re.search(r"^w$|width|cols", name, re.IGNORECASE))]
-    return SEQUENCE
+        first = 1 if shape[3] in (1, 3, 4) else 2
+        return sides[place - first] if place - first in (0, 1) else 3
+    return length or SEQUENCE
 
 
 def is_not_index(name: str) -> bool:

@@ -18,14 +18,14 @@ import numpy as np
 
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
 from trtbench.core import safety as boundary
-from trtbench.core.errors import InputError, UsageError, first_line, writing
+from trtbench.core.errors import InputError, first_line, writing
 from trtbench.core.plugins import optional_library
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import NO_TENSORS, TensorSpec
 from trtbench.host.files import utf8_path
 from trtbench.host.process import guarded
 from trtbench.models.identity import external_files
-from trtbench.models.inputs import batch_place, refuse_unknown_inputs, with_assumed_shapes
+from trtbench.models.inputs import refuse_unknown_inputs, with_assumed_shapes, with_given_shapes
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message  # type: ignore[import-untyped]
@@ -342,30 +342,17 @@ def _count_stored(model: ModelProto) -> dict[str, Any]:
 
 def _set_dynamic_dimensions(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
     """Set the dynamic dimensions of the inputs, and return their sizes by name."""
-    inputs = {value.name: value for value in _real_inputs(model)}
-    refuse_unknown_inputs(shapes, [*inputs])
-    assumed: dict[str, int] = {}
     declared = input_specs(model)
-    usual = with_assumed_shapes(declared, batch=False)
-    for value, own, guessed in zip(inputs.values(), declared, usual, strict=True):
+    refuse_unknown_inputs(shapes, [each.name for each in declared])
+    assumed: dict[str, int] = {}
+    settled = with_assumed_shapes(with_given_shapes(declared, shapes, batch=batch))
+    for value, known in zip(_real_inputs(model), settled, strict=True):
         dims = value.type.tensor_type.shape.dim
-        given = shapes.get(value.name)
-        if given is not None and len(given) != len(dims):
-            raise UsageError(
-                f"the input {value.name!r} has {len(dims)} dimensions, not {len(given)}",
-                facts={"shape": "x".join(map(str, _shape(value) or ()))},
-            )
-        for axis, dim in enumerate(dims):
-            if given is None and dim.HasField("dim_value") and dim.dim_value > 0:
-                continue
-            label = dim.dim_param or f"{value.name}[{axis}]"
-            size = guessed.shape[axis]
-            guess = size if isinstance(size, int) and size > 0 else 1
-            guess = batch if axis == batch_place(own) else guess
-            number = given[axis] if given else assumed.get(label, guess)
+        for axis, (dim, size) in enumerate(zip(dims, known.shape, strict=False)):
+            assert isinstance(size, int)
             if not dim.HasField("dim_value"):
-                assumed[label] = number
-            dim.dim_value = number
+                assumed[dim.dim_param or f"{value.name}[{axis}]"] = size
+            dim.dim_value = size
     # Shapes inferred with dynamic dimensions may contradict the sizes.
     del model.graph.value_info[:]
     for value in model.graph.output:

@@ -168,17 +168,6 @@ def outline_of(path: Path) -> ModelOutline:
         ) from None
 
 
-def sides_of(path: Path | str, tensors: Sequence[TensorSpec]) -> tuple[int, int] | None:
-    """Return the image size of an ONNX file, if one of its image inputs is dynamic."""
-    opened = any(len(each.shape) == len("NCHW") and not each.is_static for each in tensors)
-    if not opened or not str(path).endswith(".onnx"):
-        return None
-    try:
-        return outline_of(Path(path)).sides
-    except (InputError, OSError):  # reported when the file is loaded
-        return None
-
-
 def quantized_type(operator: str) -> str | None:
     """Return the type of a quantized operator; for packed weights, the usual type."""
     if operator in _IN_BITS:

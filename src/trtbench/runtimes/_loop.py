@@ -30,7 +30,7 @@ from trtbench.core.run import Fact, LaunchFacts, LoadSearch, Scalar
 from trtbench.core.samples import Column, IterationTimes, times_from_columns
 from trtbench.core.spec import Arrivals, Length, RunSpec, Warmup
 from trtbench.core.units import text_from_rate, text_from_seconds
-from trtbench.models.inputs import assumption
+from trtbench.models.inputs import assumption, with_given_shapes
 from trtbench.runtimes import _session as sessions
 from trtbench.runtimes._gpu_query import Pipeline, SerialQuery
 
@@ -165,9 +165,8 @@ def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) 
         first_s = time.perf_counter() - began
         session.observe()
         step = session.step()
-        note = (
-            assumption(sessions.given_shapes(session.inputs, spec), resolved) if is_random else None
-        )
+        given = with_given_shapes(session.inputs, spec.shapes, batch=spec.batch)
+        note = assumption(given, resolved) if is_random else None
         filled = [array for array in arrays.values() if array.size > 1]
         constant = bool(filled) and all((array == array.flat[0]).all() for array in filled)
         outcome = BenchOutcome(

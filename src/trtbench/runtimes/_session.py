@@ -23,17 +23,15 @@ from trtbench.models.inputs import (
     TOKEN_LIMIT,
     assumption,
     batch_place,
-    checked_shape,
     is_one_sequence,
     is_open,
     items_by_name,
     random_inputs,
     refuse_other_than_tensors,
     refuse_unknown_inputs,
-    with_assumed_shapes,
-    with_same_dims,
+    with_given_shapes,
 )
-from trtbench.models.onnx_outline import sides_of
+from trtbench.models.open_sizes import shapes_that_run
 from trtbench.runtimes._gpu_query import Pipeline, SerialQuery
 
 
@@ -144,9 +142,9 @@ def resolve_inputs(
     _check_inputs(tensors, spec)
     if spec.inputs.source is None:
         resolved = resolve_shapes(tensors, spec)
-        limits = limits or index_limits(spec.model, resolved)
+        limits = limits or index_limits(spec.model)
         return resolved, _random_arrays(resolved, spec, limits)
-    resolved = given_shapes(tensors, spec)
+    resolved = with_given_shapes(tensors, spec.shapes, batch=spec.batch)
     if spec.inputs.task is not None:
         arrays = image_readers[0](spec, resolved)
     else:
@@ -181,7 +179,8 @@ def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str,
 def assumed_dimensions(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
     """Return a text that names the dimensions without a given value, and their assumed values."""
     _check_inputs(tensors, spec)
-    return assumption(given_shapes(tensors, spec), resolve_shapes(tensors, spec))
+    given = with_given_shapes(tensors, spec.shapes, batch=spec.batch)
+    return assumption(given, resolve_shapes(tensors, spec))
 
 
 def items_per_query(
@@ -242,46 +241,10 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
             )
 
 
-def given_shapes(
-    tensors: Sequence[TensorSpec], spec: RunSpec, *, fronts: Sequence[TensorSpec] | None = None
-) -> tuple[TensorSpec, ...]:
-    """Return tensors with the requested sizes, also for other dimensions of the same name.
-
-    ``fronts`` are the same tensors with known dimensions in front of the batch.
-    """
-    resolved = []
-    for tensor in fronts or tensors:
-        given = spec.shapes.get(tensor.name)
-        resolved.append(
-            with_batch(tensor, spec.batch)
-            if given is None
-            else tensor.having(shape=checked_shape(tensor, given))
-        )
-    return with_same_dims(tensors, resolved)
-
-
-def with_batch(tensor: TensorSpec, batch: int | None) -> TensorSpec:
-    """Return a tensor with the batch in its batch dimension, if that is dynamic."""
-    place = batch_place(tensor)
-    if batch is None or not tensor.shape or not is_open(tensor.shape[place]):
-        return tensor
-    return tensor.having(shape=(*tensor.shape[:place], batch, *tensor.shape[place + 1 :]))
-
-
 def resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec, ...]:
-    """Return tensors with all shapes known: as given, else as the names of dimensions suggest.
-
-    Dimensions in front of the batch are resolved first.
-    """
-    fronts = []
-    for tensor in tensors:
-        if tensor.name not in spec.shapes:
-            place = batch_place(tensor)
-            front = with_assumed_shapes([tensor])[0].shape[:place]
-            tensor = tensor.having(shape=(*front, *tensor.shape[place:]))
-        fronts.append(tensor)
-    given = given_shapes(tensors, spec, fronts=fronts)
-    return with_assumed_shapes(given, sides=sides_of(spec.model.path, given))
+    """Return tensors with all shapes known: as given, else such that the model runs on them."""
+    given = with_given_shapes(tensors, spec.shapes, batch=spec.batch)
+    return shapes_that_run(given, spec.model.path)
 
 
 def check_batch_possible(tensors: Sequence[TensorSpec], *, batch: int | None) -> None:

@@ -58,7 +58,7 @@ from trtbench.host.tensorrt import (
     version_numbers,
 )
 from trtbench.layers.join import computing_types, contradicting_types
-from trtbench.models.identity import index_limits, precision_of_engine
+from trtbench.models.identity import precision_of_engine
 from trtbench.models.inputs import random_inputs
 from trtbench.runtimes import _session
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries, is_close
@@ -716,16 +716,15 @@ class TrtSession(_session.Session):
         return self._outputs(unit)
 
     def _change_inputs(self, unit: Unit) -> None:
-        """Set other inputs: new random values, or given integers in reverse order.
+        """Set other inputs: new random values, and integers in reverse order.
 
-        Given integers may be the only valid ones, such as indices of a table.
+        Integers may be the only valid ones, such as indices of a table.
         """
-        limits = index_limits(self._spec.model, self.inputs)
         for port in self.engine.inputs:
             if port.on_host or port.packed > 1:
                 continue
             buffer = unit.buffers[port.name]
-            if self._spec.inputs.source is not None and "float" not in port.dtype:
+            if "float" not in port.dtype:
                 if port.bits >= 8:
                     elements = buffer.host.reshape(-1, port.bits // 8)
                     buffer.host[:] = elements[::-1].copy().reshape(-1)
@@ -733,7 +732,7 @@ class TrtSession(_session.Session):
             tensor = TensorSpec(name=port.name, dtype=port.dtype, shape=buffer.shape)
             try:
                 # Seed of the inputs for checking a graph, which must differ from the measured ones.
-                array = random_inputs((tensor,), seed=1_000_003, limits=limits)[port.name]
+                array = random_inputs((tensor,), seed=1_000_003)[port.name]
             except (ValueError, TypeError):  # no random values of this type: unchanged
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)

@@ -20,7 +20,7 @@ from trtbench.host.arrays import Chunks, ChunkWriter, arrays_by_input, check_arr
 from trtbench.host.images import SUFFIXES
 from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import known_outline, record_of_engine
-from trtbench.models.onnx_outline import sides_of
+from trtbench.models.open_sizes import shapes_that_run
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import DataSource, Predicted, Settings, Tensors, settings_with_defaults
 
@@ -205,8 +205,7 @@ class RandomItems(DataSource):
         self, feed: Feed, tensors: Tensors, known: dict[str, str], rows: Collection[str], model: str
     ) -> None:
         self._feed, self._known, self._rows = feed, known, rows
-        sides = sides_of(model, tensors)
-        whole = model_inputs.with_assumed_shapes(tensors, batch=False, sides=sides)
+        whole = shapes_that_run(tensors, model, batch=False)
         self._items = [t.having(shape=t.shape[1:]) if t.name in rows else t for t in whole]
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
         note = model_inputs.assumption(tensors, whole)
