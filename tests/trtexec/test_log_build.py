@@ -59,7 +59,7 @@ def test_tactics_tried_and_chosen_with_their_times() -> None:
     assert layer.spent_s == 1.5
     assert layer.chosen is not None
     assert (layer.chosen.name, layer.chosen.time_ms) == ("kernel_a", 0.5)  # what the engine has
-    assert [each.time_ms for each in layer.fastest] == [0.25, 0.5]
+    assert [each.time_ms for each in layer.tactics] == [0.25, 0.5]
     assert (trace.tactics_tried, trace.tactics_skipped) == (2, 1)
     assert trace.fusions == (("ConvReluFusion", "conv1", "relu1"),)
     assert trace.phases_s == {"Graph construction": 0.25, "Tactic selection": 2.5}
@@ -75,7 +75,7 @@ def test_without_a_list_of_layers_the_last_choice_counts() -> None:
 def test_older_wordings(lines: list[str], best_ms: float) -> None:
     (layer,) = trace_of(lines).layers
     assert layer.name == "conv1"
-    assert layer.fastest[0].time_ms == best_ms
+    assert layer.tactics[0].time_ms == best_ms
 
 
 def test_nodes_fused_into_another() -> None:

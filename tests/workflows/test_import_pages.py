@@ -8,7 +8,6 @@ import pytest
 from imports import bring, record
 
 import trtbench
-from trtbench.core.run import when_text
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Table
 from trtbench.store.store import Store
@@ -103,16 +102,42 @@ def test_a_command_above_the_numbers_gives_batch_and_precision(
     assert precisions == ["fp32+fp16", "fp32+fp16+int8", None]
 
 
+def test_a_command_below_the_numbers_is_of_its_section(tmp_path: Path, store: Store) -> None:
+    page = "\n\n".join(
+        f"## net {place}\n\n{summary(place)}\n\n    trtexec --onnx=n{place}.onnx --batch={size}\n"
+        for place, size in enumerate((4, 8))
+    )
+    found = runs_of(page, tmp_path, store)
+    names = [(each.spec.model.name, each.known_items) for each in found]
+    assert names == [("n0.onnx", 4), ("n1.onnx", 8)]
+
+
+def test_which_one_of_a_list_of_commands_was_run_is_unknown(tmp_path: Path, store: Store) -> None:
+    commands = "- trtexec --onnx=a.onnx --batch=4\n- trtexec --onnx=b.onnx --batch=8"
+    page = f"{commands}\n\nResults\n\n{summary(0)}\n\n```\n{summary(1)}\n```"
+    assert [each.known_items for each in runs_of(page, tmp_path, store)] == [None, None]
+    (tmp_path / "b").mkdir()
+    (run,) = runs_of(f"{commands}\n{summary(0)}", tmp_path / "b", store)
+    assert run.known_items == 8
+    assert "items_per_s" in run.facts
+
+
 def test_a_name_is_the_heading_above_a_summary_and_no_part_of_a_sentence(
     tmp_path: Path, store: Store
 ) -> None:
     sentence = "it reached batch_size(16)=758.4052633325275fps on my machine"
     page = "\n\n".join(("## net a", summary(0), sentence, summary(1), "## net b", summary(2)))
-    names = [each.spec.model.name for each in runs_of(page, tmp_path, store)]
+    found = runs_of(page, tmp_path, store)
+    names = [each.spec.model.name for each in found]
     assert names == ["page: net a", "page", "page: net b"]
+    assert not any("items_per_s" in each.facts for each in found)  # the batch is unknown
 
 
-@pytest.mark.parametrize("prefix", ["> ", "- ", "[I] ", f"[{DAYS[0]}-05:06:07] [I] ", ""])
+@pytest.mark.parametrize(
+    "prefix",
+    ["> ", "- ", "[I] ", f"[{DAYS[0]}-05:06:07] [I] ", "", "trt: ", "bench-1 | ", "[pod/a/main] ",
+     "May 06 07:08:09 orin trtexec[12]: ", "2024-05-06T07:08:09.1234567Z ", "run.log:12:"],
+)  # fmt: skip
 def test_indentation_behind_a_prefix_splits_no_run(
     prefix: str, tmp_path: Path, store: Store
 ) -> None:
@@ -147,28 +172,25 @@ def test_statistics_that_go_on_in_the_next_line(stamp: str, tmp_path: Path, stor
     assert [run.reported[f"{name}_ms"] for name in names] == [5.5, 5.7, 5.9, 4.5]
 
 
+def summary_table(folder: Path, store: Store) -> Table:
+    runs = [store.load(each.record.id) for each in bring(folder, store=store).runs]
+    blocks = document_from_runs(runs, title="a page").sections[0].blocks  # type: ignore[arg-type]
+    return next(each for each in blocks if isinstance(each, Table))
+
+
 def test_undated_text_has_no_date_and_stands_last(tmp_path: Path, store: Store) -> None:
     for name, text in (("a", summary(0)), ("b", excerpt(2)), ("c", excerpt(1))):
         (tmp_path / f"{name}.log").write_text(text)
         os.utime(tmp_path / f"{name}.log", (1e9, 1e9))
-    runs = [store.load(each.record.id) for each in bring(tmp_path, store=store).runs]
-    report = document_from_runs(runs, title="a page")  # type: ignore[arg-type]
-    tables = [x for part in report.sections for x in part.blocks if isinstance(x, Table)]
-    listed = next(each for each in tables if each.id == "summary")
+    listed = summary_table(tmp_path, store)
     columns = [head.key for head in listed.headings]
     shown = [[row[columns.index(key)].shown for key in ("when", "device")] for row in listed.rows]
-    of_file = when_text(runs[0].record.created, "file")  # type: ignore[union-attr]
-    assert [when[:16] for when, _ in shown[:2]] == ["2023-02-06 05:06", "2023-03-07 05:06"]
-    assert shown[2] == [of_file, "unknown"]
-    assert of_file.startswith("file of 2001-09-0")
+    assert [when for when, _ in shown[:2]] == ["2023-02-06 05:06", "2023-03-07 05:06"]
+    assert (shown[2][0][:17], shown[2][1]) == ("file of 2001-09-0", "unknown")
     assert {entry.dated_by for entry in store.index.find()} == {"file", "log"}
     assert "no date" in trtbench.history(store=str(store.root)).left_out
 
 
 def test_unknown_devices_may_be_several(tmp_path: Path, store: Store) -> None:
-    page = f"## a\n\n{summary(0)}\n\n## b\n\n{summary(1)}"
-    (tmp_path / "page.md").write_text(page)
-    runs = [store.load(each.record.id) for each in bring(tmp_path, store=store).runs]
-    report = document_from_runs(runs, title="a page")  # type: ignore[arg-type]
-    (table,) = (x for x in report.sections[0].blocks if isinstance(x, Table))
-    assert "device" in [head.key for head in table.headings]
+    (tmp_path / "page.md").write_text(f"## a\n\n{summary(0)}\n\n## b\n\n{summary(1)}")
+    assert "device" in [head.key for head in summary_table(tmp_path, store).headings]

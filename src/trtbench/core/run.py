@@ -393,8 +393,7 @@ def without_secrets(record: R) -> R:
     return record.having(**changes, reason=mask(record.reason), log_tail=log_tail)
 
 
-UNDATED = {"file": "file of ", "import": "imported "}
-"""What the time of a run is, where neither its text nor its user says when it was measured."""
+UNDATED = {"file": "file of ", "import": "imported "}  # times of runs whose text has no date
 
 
 def when_text(created: str, dated_by: object = None) -> str:

@@ -225,8 +225,7 @@ def temporary_folder() -> contextlib.AbstractContextManager[Path]:
 def new_directory(name: Path, *, trusted: bool | None = None) -> Iterator[Path]:
     """Create a private folder for the block, and remove it at the end unless it was published.
 
-    Where others could rename it, the path goes through an open descriptor, not through its name;
-    ``trusted`` says whether they can not, if that is known.
+    Where others could rename it (not ``trusted``), the path goes through an open descriptor.
     """
     with writing(name):
         name.mkdir(mode=0o700)

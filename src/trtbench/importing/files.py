@@ -34,7 +34,7 @@ from trtbench.trtexec import times as exported_times
 from trtbench.trtexec.conditions import log_from_metadata
 from trtbench.trtexec.log import is_packed, read_log
 from trtbench.trtexec.log_values import LogRun, LogText
-from trtbench.trtexec.sniff import HEAD_BYTES, is_archive, kind_of_stream
+from trtbench.trtexec.sniff import is_archive, kind_of_stream
 from trtbench.trtexec.version import plan_from_file
 
 T = TypeVar("T")
@@ -200,7 +200,7 @@ class FilePart:
     index: int = 0
     of: int = 1
     value: Any = None
-    """A LogRun, a profile, a small graph or the names in a large one, a document, ..."""
+    """A LogRun, a profile, names of layers, a document, or ``None`` for what is read later."""
     text: LogText | None = None
     rows: TimesReader | None = None
     statistics: dict[float, dict[str, dict[str, float]]] = field(default_factory=dict)
@@ -268,8 +268,7 @@ def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
         values = [*exports.profiles_from_json(data_of(found), where=where)]
     elif kind == "layers":
         graph = exports.graph_from_json(data_of(found), where=where)
-        held = found.path.stat().st_size <= HEAD_BYTES
-        slot, values = "graph", [graph if held else [layer.name for layer in graph.layers]]
+        slot, values = "graph", [[layer.name for layer in graph.layers]]
     elif kind == "output":
         expected = "the tensors of trtexec --exportOutput"
         values *= len(exports.documents_from_json(data_of(found), where=where, expected=expected))
@@ -419,11 +418,6 @@ class Draft:
         return any(slot in MEASURED or slot.endswith("_series") for slot in self.parts)
 
     @property
-    def of_torch(self) -> bool:
-        """Whether PyTorch was measured, not an engine."""
-        return "torch" in self.parts
-
-    @property
     def failed(self) -> bool:
         return "failed_log" in self.parts and not self.measured
 
@@ -452,10 +446,6 @@ class Draft:
         # The printed table leaves out layers that took no time.
         printed = {" ".join(layer.name.split()) for layer in self.log.profile.layers}
         return printed <= {" ".join(name.split()) for name in part.layer_names}
-
-    def has_layers_of(self, graph: FilePart) -> bool:
-        profile = self.parts.get("profile")
-        return profile is not None and profile.layer_names == graph.layer_names
 
     def give(self, target: Draft) -> None:
         """Move all parts to another draft that it can accept."""
@@ -538,7 +528,7 @@ def _place(part: FilePart, drafts: list[Draft]) -> bool:
         return drafts[part.index].take(part)
     if part.slot != "graph":
         return False
-    taken = [draft.take(part) for draft in drafts if draft.has_layers_of(part)]
+    taken = [draft.take(part) for draft in drafts if "profile" in draft.parts]
     return any(taken)
 
 
@@ -604,7 +594,7 @@ def _join_folder(drafts: list[Draft]) -> None:
         graph = owner.parts.get("graph")
         if graph is not None and not owner.measured:
             for target in drafts:
-                if target is not owner and target.has_layers_of(graph):
+                if target is not owner and "profile" in target.parts:
                     target.take(graph)
     runs = [draft for draft in drafts if draft.measured or draft.failed]
     if len(runs) != 1 or runs[0].failed:

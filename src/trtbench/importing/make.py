@@ -163,14 +163,12 @@ def run_from_draft(
         layers = part.value
     elif layers is None and (part := draft.parts.get("layer_csv")):
         layers = toolkits.layers_from_csv(data_of(part.file).decode("utf-8", "replace"))
-    graph = draft.value("graph")
-    if isinstance(graph, list):  # only the names of its layers were kept
-        file = draft.parts["graph"].file
-        graph = graph_from_json(data_of(file), where=file.shown)
-    inputs, outputs = log.inputs, log.outputs
-    if graph is not None and not (inputs or outputs):
+    part = draft.parts.get("graph")
+    graph = graph_from_json(data_of(part.file), where=part.file.shown) if part else None
+    if graph is not None and not (log.inputs or log.outputs):
         inputs, outputs = (_edge_tensors(graph, outputs=side) for side in (False, True))
-    conditions = _conditions(draft, log, times, stated, inputs, outputs)
+        log = log.having(inputs=inputs, outputs=outputs)
+    conditions = _conditions(draft, log, times, stated)
     if conditions["precision"].value is None:  # read off the layers
         types = {*log.layer_types} or computing_types(graph)
         names = [name for name in reversed(core.LOWEST_FIRST) if name in types]
@@ -194,8 +192,8 @@ def run_from_draft(
         environment=_environment(draft, log, stated),
         tags=tuple(stated.request.tags),
         provenance="imported",
-        inputs=inputs,
-        outputs=outputs,
+        inputs=log.inputs,
+        outputs=log.outputs,
         launches=(launch,) if len(times) else (),
         conditions=conditions,
         reported=reported,
@@ -224,7 +222,7 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun
     """Make the record of a run that trtexec did not finish."""
     if stated.request.tensorrt:
         log = log.having(version=stated.request.tensorrt)
-    conditions = _conditions(draft, log, IterationTimes(), stated, (), ())
+    conditions = _conditions(draft, log, IterationTimes(), stated)
     doing = "load" if "--loadEngine" in log.flags else "build"
     stage = doing if log.sections else "start"
     error = log_conditions.cause_of_failure(log)
@@ -299,12 +297,7 @@ def _edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...
 
 
 def _conditions(
-    draft: Draft,
-    log: LogRun,
-    times: IterationTimes,
-    stated: Stated,
-    inputs: tuple[TensorSpec, ...],
-    outputs: tuple[TensorSpec, ...],
+    draft: Draft, log: LogRun, times: IterationTimes, stated: Stated
 ) -> dict[str, core.Fact]:
     conditions = log_conditions.conditions_from_log(log)
     transfers = conditions["transfers"]
@@ -325,7 +318,7 @@ def _conditions(
         built = log_conditions.conditions_from_log(draft.parts["build_log"].value)
         of_build = ("typing", "tf32", "precision")  # the log of a loaded engine does not say them
         conditions |= {k: built[k] for k in of_build if conditions[k].source == "unknown"}
-    if draft.of_torch:
+    if "torch" in draft.parts:
         torch: toolkits.TorchBenchmark = draft.value("torch")
         conditions |= {k: core.Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
         recorded: dict[str, core.Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
@@ -334,16 +327,11 @@ def _conditions(
                 value=value, source="unknown" if value is None else "stated"
             )
     # A log prints 1 for every explicit batch, so 1 is only used if nothing else is known.
-    if stated.request.batch is not None:
-        conditions["batch"] = core.Fact(value=stated.request.batch)
-    elif conditions["batch"].value in (None, 1):
-        taken, given = ([tensor.shape for tensor in side] for side in (inputs, outputs))
-        size = core.batch_that_ran(taken, asked=None, outputs=given)
-        kept = recorded_batch(draft)
-        if size is not None:
-            conditions["batch"] = core.Fact(value=size, source="implied")
-        elif kept is not None:
-            conditions["batch"] = core.Fact(value=kept)
+    batch = stated.request.batch
+    if batch is None and conditions["batch"] in (log_conditions.UNKNOWN, core.Fact(value=1)):
+        batch = recorded_batch(draft)
+    if batch is not None:
+        conditions["batch"] = core.Fact(value=batch)
     if stated.request.precision is not None:
         conditions["precision"] = core.Fact(value=stated.request.precision.lower())
     return conditions
@@ -478,7 +466,7 @@ def _spec(
         options["binary"] = str(binary)
     return RunSpec(
         model=stated.engine or _model(draft, log),
-        runtime="torch" if draft.of_torch else "trtexec",
+        runtime="torch" if "torch" in draft.parts else "trtexec",
         shapes=log_conditions.shapes_from_command(log),
         batch=_integer(conditions["batch"].value),
         warmup=Warmup(floor=Length(seconds=floor), until_steady=False),
@@ -510,7 +498,7 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
     engine: toolkits.EngineMetadata | None = draft.value("engine_metadata")
     if engine is not None:
         path = engine.path or engine.filename or "unknown"
-    elif draft.of_torch:
+    elif "torch" in draft.parts:
         path = str(draft.value("torch").model_path or "unknown")
     else:
         words = [log.flags.get(flag) for flag in _MODEL_FLAGS]
@@ -527,7 +515,7 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
     ending = "." + path.rsplit(".", 1)[-1].lower() if "." in path else ""
     model = ModelRef(path=path, format=SUFFIXES.get(ending, "unknown"))
     if engine is None:
-        return model.having(format="torch") if draft.of_torch else model
+        return model.having(format="torch") if "torch" in draft.parts else model
     known = {"size_bytes": engine.size_bytes, "modified": engine.modified_iso}
     return model.having(sha256=engine.sha256, **known)
 
@@ -544,7 +532,7 @@ def _facts(
     engines += [log.option(label) for label in ("Load engine", "Save engine")]
     built = draft.parts["build_log"].value.facts if "build_log" in draft.parts else log.facts
     facts: dict[str, core.Scalar | None] = {
-        "executes_engine": not draft.of_torch,
+        "executes_engine": "torch" not in draft.parts,
         "measured_at": (config.timestamp_iso if config else None) or None,
         "outcome": None if log.outcome in ("passed", "waived", "cut") else log.outcome,
         "built_only": draft.built or None,
@@ -552,14 +540,13 @@ def _facts(
         "build_s": built.build_s,
         "enqueue_resolution_s": array.enqueue_resolution_s if array is not None else None,
     }
-    rate = reported.get("throughput_qps")
-    if isinstance(rate, (int, float)):
+    rate, batch = reported.get("throughput_qps"), conditions["batch"].value
+    if isinstance(rate, (int, float)) and batch is not None:
         printed = log_conditions.batch_from_log(log)
         implicit = (log.option("Batch") or "").isdecimal()
         # An implicit batch is multiplied in by trtexec.
         counts = implicit and printed.source == "stated" and printed.value not in (None, 1)
-        size = 1 if counts else conditions["batch"].value or 1
-        facts["items_per_s"] = float(rate) * float(size)
+        facts["items_per_s"] = float(rate) * (1.0 if counts else float(batch))
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -584,7 +571,7 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
     if log.device and gpu_from_log(log) == core.Gpu(name=log.device):
         yield f"the text above the numbers names the device: {log.device}"
     if log.pasted_command:
-        yield "the command was above the numbers; trtexec did not print it itself"
+        yield "the command is from the text above or below the numbers, not printed by trtexec"
     if log.outcome == "cut":
         yield "an excerpt: the log has no end marker"
     elif log.outcome not in ("passed", "waived"):

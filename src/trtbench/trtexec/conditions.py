@@ -278,7 +278,7 @@ def build_metadata_from_log(run: LogRun) -> MetadataTables:
         for layer in run.trace.layers:  # the fastest tactics only; tactics.csv has all
             written = msgspec.to_builtins(layer.having(tactics=()))
             del written["tactics"]
-            layers.append({**written, "fastest": msgspec.to_builtins(layer.fastest)})
+            layers.append({**written, "fastest": msgspec.to_builtins(layer.tactics[:3])})
         whole: dict[str, object] = msgspec.to_builtins(run.trace.having(layers=()))
         document["build_trace"] = {**whole, "layers": layers}
     warned = [
@@ -296,8 +296,7 @@ def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool |
     """Yield a row with the columns :data:`TACTICS` for every tactic that was tried."""
     for layer in trace.layers:
         for each in layer.tactics:
-            found = (each.runner, each.id, each.name, each.time_ms)
-            yield (layer.name, *found, each == layer.chosen)
+            yield (layer.name, each.runner, each.id, each.name, each.time_ms, each == layer.chosen)
 
 
 def profile_metadata_from_log(run: LogRun) -> MetadataTables:

@@ -134,7 +134,7 @@ _CHANGING = re.compile(
     r"|\b[IWEF](?=\d{4})|\b[OE]:|\b\d\d[OE][+ ]"
 )
 """Parts that vary in the prefix of one program: times, levels, streams."""
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR, _LEVEL = re.compile(r"\x1b\[[0-9;]*m"), re.compile(r"\[[VIWEF]\](?: |$)")
 
 
 def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool]:
@@ -163,7 +163,9 @@ def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool]:
         return _decoded_lines(stream, encoding)
 
     programs = _find_programs(reread)
-    return (reread(), True) if programs is None else (_lines_by_program(reread, *programs), False)
+    if programs is None:
+        return reread(), True
+    return _lines_by_program(reread, *programs), len(programs[0]) == 1
 
 
 def _decompressed_lines(stream: BinaryIO) -> Iterator[str]:
@@ -200,35 +202,52 @@ def _split_lines(text: str) -> Iterator[str]:
 
 
 def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.Pattern[str]] | None:
-    """Return the prefixes of programs whose lines are interleaved; ``None`` for one program."""
-    repeated: set[str] = set()
-    begun: dict[str, bool] = {}
-    before = None
+    """Return programs whose lines are interleaved, and the pattern of their prefixes.
+
+    One name is empty: of lines behind a prefix of words, without time stamps of trtexec.
+    """
+    repeated, seen, begun, forms = set[str](), set[str](), dict[str, None](), Counter[str]()
+    before, bare = None, False
     for line in reread():
         begin = line[:600]
         printed = _TRTEXEC_LINE.search(begin)
         if printed is None:
             continue
-        name = _program(begin[: printed.start()])
-        if not re.search(r"\w", name) or len(begun) > MOST_PREFIXES:
-            return None  # a program has a name, and not only marks
-        if name != before and name in begun:
+        prefix = _LEVEL.sub("", begin[: printed.start()]).strip()
+        stamped = printed[0][0] == "["
+        if not re.search(r"\w", prefix):  # a program has a name, and not only marks
+            if stamped:
+                return None
+            bare = True
+            continue
+        if not stamped and prefix[0] != "{" and len(prefix) <= LONGEST_PREFIX:
+            forms[_prefix_pattern(prefix)] += 1
+        name = _program(prefix)
+        if name != before and name in seen:
             repeated.add(name)  # not a time: it occurs again after another prefix
-        begun[name] = begun.get(name, False) or _RUN_START.search(begin) is not None
+        begun |= {name: None} if _RUN_START.search(begin) else {}
+        seen.add(name)
         before = name
-    if not 1 < len(repeated) <= MOST_PROGRAMS:
-        return None
-    passing = f"(?:{_CHANGING.pattern})"
-    forms = [passing.join(map(re.escape, each.split("\0"))) for each in repeated]
-    names = re.compile(f"(?:{'|'.join(sorted(forms, key=len, reverse=True))}) ?")
-    counts = Counter(_program(match[0]) for match in map(names.match, reread()) if match)
-    found = [name for name in begun if begun[name] and counts[name] >= FEWEST_PROGRAM_LINES]
-    return (found, names) if len(found) > 1 else None
+        if len(seen) > MOST_PREFIXES:
+            return None
+    if not bare and 1 < len(repeated) <= MOST_PROGRAMS:
+        passing = f"(?:{_CHANGING.pattern})"
+        names = _any_of(passing.join(map(re.escape, each.split("\0"))) for each in repeated)
+        counts = Counter(_program(x[0].strip()) for x in map(names.match, reread()) if x)
+        found = [name for name in begun if counts[name] >= FEWEST_PROGRAM_LINES]
+        if len(found) > 1:
+            return found, names
+    common = [x for x, n in forms.most_common(MOST_PROGRAMS) if n >= FEWEST_PROGRAM_LINES]
+    return ([""], _any_of(common)) if common else None
+
+
+def _any_of(forms: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"\s*(?:{'|'.join(sorted(forms, key=len, reverse=True))}) ?")
 
 
 def _program(prefix: str) -> str:
-    """Return a prefix without what changes from line to line, such as times and indentation."""
-    return _CHANGING.sub("\0", prefix.rstrip())
+    """Return a prefix without what changes from line to line, such as times."""
+    return _CHANGING.sub("\0", prefix)
 
 
 def _lines_by_program(
@@ -242,7 +261,7 @@ def _lines_by_program(
         for line in reread():
             match = names.match(line)
             if match is not None:
-                name = _program(match[0])
+                name = _program(match[0].strip())
                 current = name if name in programs else programs[0]
             if current == program:
                 yield line[match.end() :] if match is not None else line
@@ -429,9 +448,7 @@ def clean(line: str) -> str:
 class Prefixes:
     """Strips prefixes of other tools, learned from lines with a time stamp of trtexec."""
 
-    def __init__(self) -> None:
-        self._pattern: re.Pattern[str] | None = None
-        self._known: dict[str, re.Pattern[str]] = {}
+    _pattern: re.Pattern[str] | None = None
 
     def line(self, text: str) -> LogLine:
         """Return a line split into level, time stamp and text."""
@@ -466,21 +483,23 @@ class Prefixes:
         match = self._pattern.match(text) if self._pattern is not None else None
         if match is not None and match.end() == end:
             return
-        # Numbers, spaces, levels and dates may differ in the prefix of another line.
-        body, pattern = text[:end].rstrip(), ""
-        for place, part in enumerate(_VARYING.split(body)):
-            if place % 2 == 0:
-                pattern += re.escape(part)
-            elif part.isspace():
-                pattern += r"\s+"
-            elif len(part) >= 12:
-                pattern += "[0-9a-f]+"
-            else:
-                pattern += r"\d+" if part.isdecimal() else "[A-Za-z]+"
-        pattern += rf"\s{{0,{end - len(body)}}}"
-        if pattern not in self._known and len(self._known) < 1000:
-            self._known[pattern] = re.compile(pattern)
-        self._pattern = self._known.get(pattern, self._pattern)
+        body = text[:end].rstrip()
+        self._pattern = _compiled(rf"{_prefix_pattern(body)}\s{{0,{end - len(body)}}}")
+
+
+def _prefix_pattern(prefix: str) -> str:
+    """Return a pattern for a prefix; numbers, spaces, levels and dates may differ."""
+    pattern = ""
+    for place, part in enumerate(_VARYING.split(prefix)):
+        if place % 2 == 0:
+            pattern += re.escape(part)
+        elif part.isspace():
+            pattern += r"\s+"
+        elif len(part) >= 12:
+            pattern += "[0-9a-f]+"
+        else:
+            pattern += r"\d+" if part.isdecimal() else "[A-Za-z]+"
+    return pattern
 
 
 def banner_from_text(text: str) -> Banner | None:
@@ -533,14 +552,13 @@ _VALUE = re.compile(r"[=:]\s*[\d.]+\s*(?:fps|FPS|ms|qps|%|s)?\b")
 """A number in a sentence, which is no name of what was measured."""
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s")
 _DEVICE = re.compile(
-    r"\b(?:NVIDIA )?(?:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)(?: (?:Nano|NX))?"
-    r"|(?:GeForce |Quadro )?(?:RTX|GTX) ?A?\d{3,4}(?: ?(?:Ti|SUPER|Super|Laptop GPU|Ada))*"
+    r"\b(?:NVIDIA )?(?:(?i:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)(?: (?:Nano|NX))?)"
+    r"|(?i:(?:GeForce |Quadro )?(?:RTX|GTX) ?A?\d{3,4}(?: ?(?:Ti|SUPER|Laptop GPU|Ada))*)"
     r"|TITAN (?:X|V|Xp|RTX)|Quadro [A-Z]+\d+"
     r"|(?:Tesla )?(?:[VAHPB][1-3]00|A10G?|A30|A40|T4|L4|L40S?|P4|P40|K80|GB?200|GH200)"
     r"(?:-(?:SXM\d?|PCIE|PCIe)[\w-]*)?)(?![\w.])"
 )
 """Devices as people write them."""
-_MAY_BE_DEVICE = re.compile(r"Jetson|TX|TITAN|Quadro|[VAHPBTLK]\d")  # a cheap test
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
 _CRASH = re.compile(
@@ -608,7 +626,8 @@ class _LogReader:
         self.prefixes, self.commands = Prefixes(), CommandLines()
         self.text_start: int | None = None  # first line of other text after the last run's numbers
         self.title: str | None = None
-        self.cut = False
+        self.cut = self.fenced = self.below = self.several = False
+        self.heading_at = 0
         self.devices: dict[int, str] = {}  # devices that headings name, by the level of the heading
         self.devices_above: set[str] = set()  # named above the first numbers, for the whole text
         self.waiting: list[tuple[LogLine, str, int]] = []
@@ -656,7 +675,10 @@ class _LogReader:
         titled = (self.text_start or self.title) and not self.current.is_finished
         if titled and (line.level or self.current.summary.takes(line.text)):
             self._assign_title()
-        if not own and self.current.is_finished and self.current.is_over(line):
+        current = self.current
+        open_table = current.mode is not None and current.outcome is None and not current.closed
+        over = current.is_finished and not open_table and not line.text.startswith("=== ")
+        if over and not own:  # after the numbers: a line may be of the next run
             self.waiting.append((line, raw, at))
             if len(self.waiting) > MOST_WAITING:
                 self._keep_waiting()
@@ -684,8 +706,16 @@ class _LogReader:
                 return at
         return None
 
+    def _take_command_below(self) -> None:
+        """Give a command to the run above it that has none, where its section or the text ends."""
+        fresh = not self.current.started and not self.current.evidence
+        if self.below and fresh and self.current.command is not None:
+            self.runs[-1] = self.runs[-1].having(command=self.current.command, pasted_command=True)
+            self.current.command, self.below = None, False
+
     def next_run(self, line: int) -> None:
         self._keep_waiting()
+        self._take_command_below()
         # Maximum number of runs in one log, to bound the memory for a file full of banners.
         if self.current.is_of_trtexec and len(self.runs) < 10_000:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
@@ -704,13 +734,12 @@ class _LogReader:
         """Remember the device that a heading, or the text above all numbers, names."""
         heading = _HEADING.match(text)
         above = not self.runs and not self.current.is_finished
-        named = (heading or above) and _MAY_BE_DEVICE.search(text, 0, LONGEST_PREFIX)
-        found = _DEVICE.findall(text[:LONGEST_PREFIX]) if named else ()
+        found = _DEVICE.findall(text[:LONGEST_PREFIX]) if heading or above else ()
         names = {" ".join(each.split()) for each in found}
         if heading:
             level = len(heading[1])
-            self.devices = {k: name for k, name in self.devices.items() if k < level}
-            self.devices |= {level: names.pop()} if len(names) == 1 else {}
+            above_it = {k: name for k, name in self.devices.items() if k < level}
+            self.devices = above_it | ({level: names.pop()} if len(names) == 1 else {})
         else:
             self.devices_above |= names
         if not self.current.is_finished:
@@ -747,26 +776,39 @@ class _LogReader:
         running = current.banner and current.outcome is None and not current.summary.printed
         if command is not None and not running:  # a run may print a command
             if current.started:
+                own = current.command or current.banner or not current.is_of_trtexec
+                self.below = not own and self.heading_at < current.last_line
                 self.next_run(self.text_start or at)
+            before = self.current.command
+            self.several = before is not None and "--saveEngine" not in before
             self.current.command = command
         if command is not None or continued or self.commands.incomplete is not None:
             return False
+        if not self.fenced and _HEADING.match(text):
+            self.heading_at = at
+            self._take_command_below()
         if _FENCE.match(text):
+            self.fenced = not self.fenced
             current.closed = current.closed or (current.summary.printed and not current.banner)
             if current.mode == "section":
                 current.mode = None
                 names = dict(current.sections[-1][1]).get("Selected Device")
                 self.devices_above |= {names} if names and not self.runs else set()
             return True
+        words = text.strip() and not text.startswith("===") and not current.evidence
+        if self.several and words and not current.summary.takes(text):
+            current.command = None  # which one of a list was run is unknown
         if (current.is_finished or not current.started) and (
             self.title is None or text.startswith("#")
         ):
-            title = "" if _VALUE.search(text) else _MARKUP.sub("", text[: 4 * _LONGEST_TITLE])
-            self.title = title[:_LONGEST_TITLE] or self.title
+            named = not _VALUE.search(text) and not text.lstrip().startswith(("|", "==="))
+            title = _MARKUP.sub("", text[: 4 * _LONGEST_TITLE])[:_LONGEST_TITLE]
+            self.title = (named and title) or self.title
         return False
 
 
 _has_secret = functools.lru_cache(maxsize=4096)(may_hold_secret)
+_compiled = functools.lru_cache(maxsize=1000)(re.compile)
 _AS_READ = (
     "where", "line", "last_line", "version", "title", "device", "first_stamp", "last_stamp",
     "tf32_stated",
@@ -818,11 +860,6 @@ class _RunReader:
             return True
         pair = len(summary.averages) > 1 or len(summary.totals) > 1
         return pair or any(each.host_ms or each.percentile for each in summary.averages)
-
-    def is_over(self, line: LogLine) -> bool:
-        """Whether a line after the numbers may be of the next run, and is no part of a table."""
-        open_table = self.mode is not None and self.outcome is None and not self.closed
-        return not open_table and not line.text.startswith("=== ")
 
     def add_banner(self, banner: Banner) -> None:
         """Add a ``RUNNING`` banner, or the banner that ends the run."""

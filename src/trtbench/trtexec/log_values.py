@@ -4,8 +4,6 @@ import functools
 import math
 import re
 import sys
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from trtbench.core.samples import LayerProfile, LayerTime
@@ -54,10 +52,6 @@ class LayerTuning(Value, frozen=True, kw_only=True):
     def tuning_s(self) -> float:
         """The time spent on it or, if unknown, the sum of one call per tactic."""
         return self.timed_ms / 1e3 if self.spent_s is None else self.spent_s
-
-    @property
-    def fastest(self) -> tuple[Tactic, ...]:
-        return self.tactics[:3]
 
 
 class BuildTrace(Value, frozen=True, kw_only=True):
@@ -205,9 +199,9 @@ class LogRun(Value, frozen=True, kw_only=True):
         return _arguments(self.command or "")
 
     @property
-    def flags(self) -> Mapping[str, str]:
+    def flags(self) -> dict[str, str]:
         """The values of the flags of the command; empty for a flag without one."""
-        return _flags(self.command or "")
+        return dict(word.partition("=")[::2] for word in self.arguments)
 
 
 class LogText(NamedTuple):
@@ -233,11 +227,6 @@ def _arguments(command: str) -> tuple[str, ...]:
         else:
             words += (word.replace('"', "").replace("'", "") for word in bare.split())
     return tuple(word for word in words if word)
-
-
-@functools.lru_cache(maxsize=4096)
-def _flags(command: str) -> Mapping[str, str]:
-    return MappingProxyType(dict(word.partition("=")[::2] for word in _arguments(command)))
 
 
 LONGEST_KEPT = 4000

@@ -317,7 +317,7 @@ def inspection_from_log(
         columns = ("layer", "tactic", "time_s", "tried", "fastest_s", "runner", "spent_s")
         tried: list[tuple[Scalar, ...]] = []
         for each in trace.layers:
-            times = (each.chosen, each.fastest[0] if each.fastest else None)
+            times = (each.chosen, each.tactics[0] if each.tactics else None)
             name = (each.chosen.name or each.chosen.id) if each.chosen else None
             own, fastest = (t.time_ms and t.time_ms / 1e3 if t else None for t in times)
             tried.append((each.name, name, own, each.tried, fastest, each.runner, each.spent_s))

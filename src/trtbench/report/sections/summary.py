@@ -76,8 +76,8 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
         doc.column("id"),
     ]
     if any(map(dated_by, runs)):  # imported: in order of time, those without one last
-        times = {run.id: instant_from_text(run.record.created) or 0.0 for run in runs}
-        runs = sorted(runs, key=lambda run: (dated_by(run) in UNDATED, times[run.id]))
+        runs = sorted(runs, key=lambda run: instant_from_text(run.record.created) or 0.0)
+        runs = sorted(runs, key=lambda run: dated_by(run) in UNDATED)
     devices = run_facts.device_names(runs)
     names = set(devices.values())
     if len(names) > 1 or (UNKNOWN in names and len(runs) > 1):  # which may be several
