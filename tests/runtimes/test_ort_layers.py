@@ -57,8 +57,8 @@ def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
     # Which one ONNX Runtime computes is the processor's choice: Conv, FusedConv, QLinearConv.
     heavy = [row for row in rows if row["kind"].endswith(("Conv", "Gemm"))]
     assert len(heavy) >= 6
-    known = [row for row in heavy if row["onnx_nodes"]]  # others are named after a tensor
-    assert all(row["flops"] and row["operators"] in row["onnx_nodes"] for row in known), known
+    assert all(row["flops"] for row in heavy), [row["name"] for row in heavy]
+    assert all("Conv" in row["onnx_nodes"] for row in heavy if "Conv" in row["kind"])
     assert {row["operators"] for row in heavy} <= {"Conv", "Gemm"}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
-from trtbench.analysis.onnx_graph import NodeCost, OnnxModel, cost_from_node, short_dtype
+from trtbench.analysis.onnx_graph import NodeCost, OnnxModel, OnnxNode, cost_from_node, short_dtype
 from trtbench.core.samples import EngineGraph, LayerInfo
 from trtbench.core.spec import Value
 from trtbench.layers.table import Bound, LayerTable, Role
@@ -38,6 +38,23 @@ class NodeCosts:
     types: dict[str, str]
     order: tuple[str, ...]
     layers: Counter[str] = field(default_factory=Counter)
+    producers: dict[str, OnnxNode] = field(default_factory=dict)
+
+    def nodes_computing(self, name: str, kind: str) -> tuple[str, ...]:
+        """Return the ONNX nodes that a runtime fused into its node ``name`` of type ``kind``.
+
+        ONNX Runtime names it after one of them, or after the output tensor of the last one. All
+        nodes from that tensor back to the operator ``kind`` belong to it.
+        """
+        found: list[str] = [name] if name in self.nodes else []
+        node = None if found else self.producers.get(name)
+        while node is not None and len(found) < 8:
+            found.append(node.name)
+            if node.op == kind:
+                return tuple(reversed(found))
+            producers = (self.producers.get(each.name) for each in node.inputs if not each.weight)
+            node = next((each for each in producers if each is not None), None)
+        return tuple(found) if name in self.nodes else ()
 
     def total(self, nodes: Iterable[str], field: str) -> int | None:
         """Add up ``flops`` or ``traffic_bytes`` of nodes; ``None`` if one of them is unknown."""
@@ -62,7 +79,8 @@ def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> Node
             types[node.name] = short
     nodes = {node.name: cost_from_node(node) for node in model.nodes}
     order = tuple(node.name for node in model.nodes)
-    return NodeCosts(nodes=nodes, types=types, order=order, layers=shared)
+    producers = {each.name: node for node in model.nodes for each in node.outputs}
+    return NodeCosts(nodes=nodes, types=types, order=order, layers=shared, producers=producers)
 
 
 def flops_of(

@@ -233,8 +233,7 @@ def _layer(
     if not nodes and ends is not None and costs is not None:
         nodes = tables.nodes_between(*ends, costs.order)
     if not nodes and info is None and costs is not None and named is not None:
-        own, operator = (_FUSED.sub("", each) for each in named)
-        nodes = (own,) if own in costs.nodes and costs.nodes[own].op == operator else ()
+        nodes = costs.nodes_computing(*(_FUSED.sub("", each) for each in named))
     elif not nodes:
         nodes = tables.nodes_from_name(name)
     types, kinds = (costs.types, costs.nodes) if costs else ({}, {})
