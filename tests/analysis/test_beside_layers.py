@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from layer_sets import Holds, share_right
 
-from trtbench.layers.diff import difference, reconcile, why
+from trtbench.layers.diff import difference, why
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import EngineFacts, Layer, LayerTable, lint, summarize_precision
 from trtbench.trtexec.exports import graph_from_json, profile_from_json
@@ -115,21 +115,6 @@ def test_int8_resnet_of_8_6_0_stayed_fp16_but_for_one_layer(resnet: dict[str, Fi
     assert found is not None
     assert found.causes[0].code == "precision"
     assert found.candidate_s == pytest.approx(resnet["int8"].sum_s())
-
-
-def test_layers_of_8_6_0_are_reconciled_with_its_gpu_time(
-    resnet: dict[str, Files], beside: Path
-) -> None:
-    log = (beside / H200 / "resnet18_fp16_b1.log").read_text()
-    line = next(each for each in log.splitlines() if "GPU Compute Time: min" in each)
-    gpu_s = float(line.split("median = ")[1].split(" ")[0]) / 1e3
-    files = resnet["fp16"]
-    found = reconcile(files.table, EngineFacts(gpu_s=gpu_s))
-    assert found is not None
-    averages = math.fsum(row["averageMs"] for row in files.rows) / 1e3
-    assert found.layers_s == pytest.approx(averages)
-    assert found.parts[0].seconds == pytest.approx(averages - files.sum_s())
-    assert found.unexplained_s == pytest.approx(files.sum_s() - gpu_s)
 
 
 def test_myelin_s_attention_meets_the_kernels_it_replaces(beside: Path) -> None:

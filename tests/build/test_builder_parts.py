@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,18 +13,19 @@ OLD = tensorrt.abilities_of_version("8.6.1", flavour="tensorrt")
 
 
 def test_progress_of_nested_phases_never_goes_back() -> None:
-    tree, seen = tensorrt.PhaseTree(), []
-    tree.start("build", 4)
+    seen: list[float] = []
+    fake: Any = SimpleNamespace(IProgressMonitor=object)
+    monitor = tensorrt.make_monitor(
+        fake, report=lambda done, name: seen.append(done), cancelled=lambda: False
+    )
+    monitor.phase_start("build", None, 4)
     for outer in range(4):
-        tree.start(f"inner{outer}", 2)
+        monitor.phase_start(f"inner{outer}", "build", 2)
         for inner in range(2):
-            tree.step(f"inner{outer}", inner)
-            seen.append(tree.done())
-        tree.finish(f"inner{outer}")
-        tree.step("build", outer)
-        seen.append(tree.done())
-    tree.finish("build")
-    seen.append(tree.done())
+            assert monitor.step_complete(f"inner{outer}", inner)
+        monitor.phase_finish(f"inner{outer}")
+        assert monitor.step_complete("build", outer)
+    monitor.phase_finish("build")
     assert seen == sorted(seen)
     assert seen[0] == pytest.approx(1 / 8)
     assert seen[-1] == 1.0

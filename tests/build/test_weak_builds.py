@@ -40,8 +40,8 @@ class Driver:
     def cuGetErrorName(self, status: int, text: Any) -> None:
         text._obj.value = b"CUDA_ERROR_NO_DEVICE" if status == 100 else None
 
-    def cuMemcpyHtoD_v2(self, target: Any, source: Any, size: Any) -> None:
-        self.filled.append(ctypes.string_at(source, size.value))
+    def copy(self, device: int, host: Any, stream: object, *, out: bool) -> Any:
+        return lambda: self.filled.append(host.tobytes())
 
 
 @pytest.fixture
@@ -49,6 +49,7 @@ def tensorrt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     trt = fake_tensorrt.module()
     trt.driver = Driver()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: trt.driver)
+    monkeypatch.setattr(_python_api.tensorrt, "open_cuda", lambda: trt.driver)
     monkeypatch.setitem(sys.modules, "tensorrt", trt)
     monkeypatch.setitem(sys.modules, "tensorrt_rtx", fake_tensorrt.rtx_module())
     monkeypatch.setattr(fake_tensorrt.Runtime, "kinds", ("Half",))
@@ -152,7 +153,7 @@ def test_a_precision_chosen_for_no_layer_is_noted(
         ({"precision": "int8", "calibration_cache": "none"}, "no calibration cache"),
         ({"items": (3, 3, 8, 8)}, "fewer items"),
         ({"items": (8, 3, 9, 9)}, "float32 8x3x9x9"),
-        ({"items": SPAN.max, "gpu": {"cuMemAlloc_v2": lambda *_: 2}}, "cuMemAlloc_v2"),
+        ({"items": SPAN.max, "gpu": {"malloc": lambda size: 1 // 0}}, "modulo by zero"),
         ({"gpu": {"status": 100}}, "does not start: CUDA_ERROR_NO_DEVICE"),
         ({"gpu": {"status": 3}}, "error 3"),
         ({"gpu": {"devices": 0}}, "lists no GPU"),

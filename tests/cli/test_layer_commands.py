@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 from command import Say
@@ -14,8 +13,8 @@ from layer_files import write_engine
 
 import logs
 import samples
-from models import save_text
-from trtbench.cli import trtbench as group
+from gpu_standin import plan_bytes
+from models import conv_model, save_text
 from trtbench.layers.diff import _CAUSES
 
 FLOPS = 2 * 64 * 64 * 9 * 56 * 56  # of one 3x3 convolution with 64 channels on 56x56
@@ -110,7 +109,9 @@ def test_which_is_faster_is_said_by_gpu_time_and_first(say: Say, fp16: Path, int
         assert said.startswith("B int8.profile.json takes 1.20x the time of A fp16.profile.json"), (
             said
         )
-    assert "the other way round than by the sum of its layers" in said
+    found = say("diff", fp16, int8, "--json").json  # 54 µs of layers, scaled to the GPU time
+    assert any("A: times of layers are scaled by 0.93" in each for each in found["notes"])
+    assert found["delta_s"] == pytest.approx(-7e-6)
     said = say("compare", "--why", "fp16.log", "int8.log").words
     assert said.startswith("int8.log is about as fast as fp16.log (median latency:")
 
@@ -134,7 +135,9 @@ def test_why_names_the_layer_and_gives_a_command(say: Say, fp16: Path, int8: Pat
     shown = say("diff", "--why", fp16, int8).out
     assert shown.startswith("B int8.profile.json is 1.26x as fast as A fp16.profile.json")
     assert "1. /act/Gelu interrupts INT8: it computes in FP16: 8.00 µs" in shown
-    assert "trtbench quantize MODEL.onnx --precision int8 --op Conv --op Gemm --op Gelu" in shown
+    assert "computes in   A fp16; B int8, fp16" in shown
+    command = "trtbench quantize MODEL.onnx --precision int8 --data DATA.npz"
+    assert f"{command} --op Conv --op Gemm --op Gelu" in shown
     document = say("diff", "--why", fp16, int8, "--json").json
     explained = sum(each["explains_s"] for each in document["causes"])
     assert explained <= document["shortfall_s"] + 1e-12
@@ -142,15 +145,21 @@ def test_why_names_the_layer_and_gives_a_command(say: Say, fp16: Path, int8: Pat
 
 
 @pytest.mark.parametrize("code", sorted(_CAUSES))
-def test_a_remedy_can_be_typed(code: str) -> None:
-    _, remedy, typed = _CAUSES[code]
-    assert remedy
-    program, verb, *rest = shlex.split(typed.format(asked="int8", op="Add"))
-    assert program == "trtbench"
-    command = group.get_command(click.Context(group), verb)
-    assert command is not None, typed
-    known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
-    assert {word for word in rest if word.startswith("-")} <= known, typed
+def test_a_remedy_can_be_typed(say: Say, fp16: Path, int8: Path, code: str) -> None:
+    """With the files that its words stand for, every command is accepted."""
+    conv_model(Path("net.onnx"))
+    np.savez("data.npz", image=np.zeros((8, 3, 16, 16), np.float32))
+    Path("net.engine").write_bytes(plan_bytes())
+    data = " --data data.npz"
+    typed = _CAUSES[code][2].format(asked="int8", op="Add", data=data, built=" --precision fp16")
+    files = {"MODEL.onnx": "net.onnx", "MODEL.engine": "net.engine", "BASELINE": fp16,
+             "CANDIDATE": int8}  # fmt: skip
+    for word, file in files.items():
+        typed = typed.replace(word, str(file))
+    _, verb, *rest = shlex.split(typed)
+    runtime = ["-r", "tensorrt"] if verb in ("bench", "build") else []
+    said = say(verb, *rest, *([] if verb in ("diff", "profile") else [*runtime, "--dry-run"]))
+    assert said.status == 0, f"{typed}: {said.err}"
 
 
 # With the model

@@ -14,7 +14,7 @@ def test_a_failing_call_is_named(name: str) -> None:
         stream, event, there, here = cuda.stream(), cuda.event(), cuda.malloc(4), cuda.pinned(4)
         calls = {
             "cudaEventRecord": cuda.record(event, stream),
-            "cudaMemcpyAsync": cuda.copy_in(there, here, stream),
+            "cudaMemcpyAsync": cuda.copy(there, here, stream, out=False),
             "cudaEventSynchronize": cuda.wait(event),
         }
         calls[name]()

@@ -1,10 +1,12 @@
 """A stand-in GPU for the runtimes that need one."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from gpu_standin import Clock, Cudart, Trt
+from gpu_standin import Clock, Cudart, Trt, plan_bytes
+from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.host import cuda as door
 from trtbench.host.tensorrt import abilities_of
 from trtbench.runtimes import _trt_session
@@ -29,3 +31,16 @@ def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
     loaded = (gpu, abilities_of(gpu, flavour="tensorrt_rtx"))
     monkeypatch.setattr(_trt_session, "load", lambda flavour: loaded)
     return gpu
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RunSpec:
+    path = tmp_path / "model.engine"
+    path.write_bytes(plan_bytes())
+    return RunSpec(
+        model=ModelRef(path=str(path), format="engine"),
+        runtime="tensorrt",
+        batch=4,
+        warmup=Warmup(floor=Length(iterations=3), until_steady=False),
+        stop=Length(iterations=40),
+    )

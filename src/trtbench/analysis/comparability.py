@@ -191,20 +191,11 @@ def _protocol(a: RunRecord, b: RunRecord) -> _Found:
     if any(fact is not None and fact.source == "unknown" for fact in facts):
         message = "the protocol was not recorded on one side"
         return _text(facts[0]), _text(facts[1]), message, False
-    one, other = protocol_of(a), protocol_of(b)
-    message = f"different protocols: {one} against {other}"
-    return (one, other, message, True) if one != other else None
+    return _unequal("different protocols:", protocol_of(a), protocol_of(b), blocks=True)
 
 
-def _rates(a: RunRecord, b: RunRecord) -> _Found:
-    one, other = a.spec.rate_hz, b.spec.rate_hz
-    message = f"different arrival rates: {one} against {other}"
-    return (one, other, message, True) if one != other else None
-
-
-def _precisions(a: RunRecord, b: RunRecord) -> _Found:
-    one, other = (precision_of(each) or "unknown" for each in (a, b))
-    return (one, other, f"precision {one} against {other}", False) if one != other else None
+def _unequal(what: str, one: object, other: object, *, blocks: bool = False) -> _Found:
+    return (one, other, f"{what} {one} against {other}", blocks) if one != other else None
 
 
 def _variables(a: RunRecord, b: RunRecord) -> _Found:
@@ -232,19 +223,11 @@ def _hosts(a: RunRecord, b: RunRecord) -> _Found:
     return one, other, f"different machines: {one} against {other}", True
 
 
-def _threads(a: RunRecord, b: RunRecord) -> _Found:
-    one, other = a.spec.threads, b.spec.threads
-    if one == other or a.spec.runtime != b.spec.runtime:
-        return None
-    return one, other, f"threads {one} against {other}", False
-
-
 def _arguments(a: RunRecord, b: RunRecord) -> _Found:
-    passed = [arguments_of(record) for record in (a, b)]
-    if passed[0] == passed[1] or a.spec.runtime != b.spec.runtime:
-        return None
+    passed = (arguments_of(record) for record in (a, b))
     one, other = (", ".join(f"{k}={v}" for k, v in x.items()) or "none" for x in passed)
-    return one, other, f"different trtexec arguments: {one} against {other}", False
+    alike = a.spec.runtime == b.spec.runtime
+    return _unequal("different trtexec arguments:", one, other) if alike else None
 
 
 def _versions(a: RunRecord, b: RunRecord) -> _Found:
@@ -283,7 +266,16 @@ def _text(fact: Fact | None) -> str:
 _COMPARISONS: Mapping[str, Callable[[RunRecord, RunRecord], _Found]] = {
     "model": _models, "inputs": lambda a, b: compare_inputs(a.inputs, b.inputs),
     "batch": _batches, "protocol": _protocol,
-    "rate_hz": _rates, "precision": _precisions, "variables": _variables, "threads": _threads,
+    "rate_hz": lambda a, b: _unequal(
+        "different arrival rates:", a.spec.rate_hz, b.spec.rate_hz, blocks=True
+    ),
+    "precision": lambda a, b: _unequal(
+        "precision", *(precision_of(each) or "unknown" for each in (a, b))
+    ),
+    "threads": lambda a, b: _unequal("threads", a.spec.threads, b.spec.threads)
+    if a.spec.runtime == b.spec.runtime
+    else None,
+    "variables": _variables,
     "arguments": _arguments, "versions": _versions, "host": _hosts, "gpu_uuid": _gpu_uuids,
     "clock": _clocks,
 }  # fmt: skip

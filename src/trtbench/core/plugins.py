@@ -178,6 +178,7 @@ EXTRAS: dict[str, Extra] = {
     "rtx": Extra(("tensorrt_rtx",), "TensorRT-RTX, whose builder needs no GPU"),
     "cu12": Extra(("cuda",), "engines in this process, driver of CUDA 12"),
     "cu13": Extra(("cuda",), "engines in this process, driver of CUDA 13"),
+    "cupti": Extra(("cupti",), "layer times by kernels, driver of CUDA 13"),
     "postgres": Extra(("psycopg",), "a store in PostgreSQL"),
     "remote": Extra(("fsspec", "s3fs"), "runs in an object store"),
     "ray": Extra(("ray",), "runs on a Ray cluster"),

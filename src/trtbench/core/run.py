@@ -266,7 +266,7 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     violations_s: dict[str, float] = {}  # time under a clock limit: `power`, `thermal`, ...
     energy_j: float | None = None
     idle_power_w: float | None = None
-    profiled_gpu_s: float | None = None
+    profiled_gpu_s: float | None = None  # in records of older versions
 
 
 FactSource = Literal["stated", "recorded", "implied", "unknown"]

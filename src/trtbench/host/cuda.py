@@ -24,7 +24,7 @@ from trtbench.host.early_context import DRIVER
 
 INSTALL = "pip install 'cuda-bindings==12.9.*' (or 13.* if the driver supports CUDA 13)"
 
-SPIN, BLOCKING_EVENT = 1, 1  # cudaDeviceScheduleSpin, cudaEventBlockingSync
+SPIN, BLOCKING_EVENT = 1, 1  # cudaDeviceScheduleSpin, else as CUDA chooses; BlockingSync
 FLAGS_ARE_VALID = 1  # cudaInitDeviceFlagsAreValid
 NON_BLOCKING = 1  # cudaStreamNonBlocking: no implicit waiting for the default stream
 Call = Callable[[], None]
@@ -70,7 +70,7 @@ class Cuda:
                 fix="--device cuda:0" if count else None,
             )
         # How the host waits must be set before the context is created.
-        self.call("cudaInitDevice", device, schedule_flags(spin=spin), FLAGS_ARE_VALID)
+        self.call("cudaInitDevice", device, SPIN if spin else 0, FLAGS_ARE_VALID)
         self.call("cudaSetDevice", device)
 
     def __enter__(self) -> Cuda:
@@ -149,15 +149,11 @@ class Cuda:
     def synchronize(self, stream: object) -> None:
         self.call("cudaStreamSynchronize", stream)
 
-    def copy_in(self, device: int, host: NDArray[np.uint8], stream: object) -> Call:
-        kind = self._api.cudaMemcpyKind.cudaMemcpyHostToDevice
-        address, size = host.ctypes.data, host.nbytes
-        return self.bind("cudaMemcpyAsync", device, address, size, kind, stream)
-
-    def copy_out(self, host: NDArray[np.uint8], device: int, stream: object) -> Call:
-        kind = self._api.cudaMemcpyKind.cudaMemcpyDeviceToHost
-        address, size = host.ctypes.data, host.nbytes
-        return self.bind("cudaMemcpyAsync", address, device, size, kind, stream)
+    def copy(self, device: int, host: NDArray[np.uint8], stream: object, *, out: bool) -> Call:
+        kinds, address = self._api.cudaMemcpyKind, host.ctypes.data
+        kind = kinds.cudaMemcpyDeviceToHost if out else kinds.cudaMemcpyHostToDevice
+        ends = (address, device) if out else (device, address)
+        return self.bind("cudaMemcpyAsync", *ends, host.nbytes, kind, stream)
 
     def flush(self, stream: object) -> Call:
         """Return a call that flushes the L2 cache, by writing twice its size."""
@@ -248,11 +244,6 @@ def cuda_fix() -> str:
     except OSError:
         return "install an NVIDIA driver, or use a machine with an NVIDIA GPU"
     return INSTALL
-
-
-def schedule_flags(*, spin: bool) -> int:
-    """Return the flags for how the host waits for the device: spinning, or as CUDA chooses."""
-    return SPIN if spin else 0
 
 
 def index_of(device: str | None) -> int:

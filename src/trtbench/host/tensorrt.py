@@ -28,6 +28,7 @@ from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
+from trtbench.host.cuda import open_cuda
 from trtbench.host.files import make_folder, write_whole
 
 if TYPE_CHECKING:
@@ -286,26 +287,37 @@ def make_logger(trt: ModuleType, *, path: Path, logged: LoggedErrors, verbose: b
 def make_monitor(
     trt: ModuleType, *, report: Callable[[float, str], None], cancelled: Callable[[], bool]
 ) -> IProgressMonitor:
-    """Return a progress monitor, which can also cancel the build; for versions that have one."""
-    tree = PhaseTree()
+    """Return a progress monitor, which can also cancel the build; for versions that have one.
+
+    It reports one progress, which never decreases, from nested phases and their steps.
+    """
 
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             trt.IProgressMonitor.__init__(self)
+            self._phases: dict[str, tuple[float, float]] = {}  # steps done and all, outermost first
+            self._reached = 0.0
 
         def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-            tree.start(phase_name, num_steps)
+            self._phases[phase_name] = 0.0, float(max(num_steps, 1))
 
         def step_complete(self, phase_name: str, step: int) -> bool:
-            tree.step(phase_name, step)
-            with suppress(Exception):
-                report(tree.done(), phase_name)
+            steps = self._phases.get(phase_name, (0.0, step + 1.0))[1]
+            self._phases[phase_name] = min(step + 1.0, steps), steps
+            self._report(phase_name)
             return not cancelled()
 
         def phase_finish(self, phase_name: str) -> None:
-            tree.finish(phase_name)
+            self._phases.pop(phase_name, None)
+            self._report(phase_name)
+
+        def _report(self, phase_name: str) -> None:
+            part = 0.0 if self._phases else 1.0
+            for done, steps in reversed([*self._phases.values()]):
+                part = (done + part * (done < steps)) / steps
+            self._reached = max(self._reached, part)
             with suppress(Exception):
-                report(tree.done(), phase_name)
+                report(self._reached, phase_name)
 
     return Monitor()
 
@@ -339,35 +351,6 @@ class OutputAllocator(Protocol):
     shape: tuple[int, ...] | None
 
 
-class PhaseTree:
-    """Computes one overall progress, which never decreases, from nested phases and their steps."""
-
-    def __init__(self) -> None:
-        self._phases: dict[str, tuple[float, float]] = {}
-        """Finished steps and all steps of each phase, the outermost first."""
-        self._reached = 0.0
-
-    def start(self, name: str, steps: int) -> None:
-        self._phases[name] = 0.0, float(max(steps, 1))
-
-    def step(self, name: str, step: int) -> None:
-        if name in self._phases:
-            steps = self._phases[name][1]
-            self._phases[name] = min(step + 1.0, steps), steps
-
-    def finish(self, name: str) -> None:
-        if self._phases.pop(name, None) is not None and not self._phases:
-            self._reached = 1.0
-
-    def done(self) -> float:
-        """Return the progress of the outermost phase, including that of its inner phases."""
-        part = 0.0
-        for finished, steps in reversed([*self._phases.values()]):
-            part = (finished + part * (finished < steps)) / steps
-        self._reached = max(self._reached, part)
-        return self._reached
-
-
 DRIVER = "libcuda.so.1"
 BASES = {"entropy2": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
 _HEADER = struct.Struct("<4sIQQ")
@@ -381,53 +364,14 @@ def driver_problem(*, library: str = DRIVER) -> str | None:
     except OSError:
         return "there is no NVIDIA driver (libcuda.so.1 is not found)"
     if status := driver.cuInit(0):
-        return f"the NVIDIA driver does not start: {_error_name(driver, status)}"
+        text = ctypes.c_char_p()
+        driver.cuGetErrorName(status, ctypes.byref(text))
+        reason = (text.value or b"error %d" % status).decode("ascii", "replace")
+        return f"the NVIDIA driver does not start: {reason}"
     count = ctypes.c_int()
     if driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         return "the NVIDIA driver lists no GPU"
     return None
-
-
-def _error_name(driver: ctypes.CDLL, status: int) -> str:
-    text = ctypes.c_char_p()
-    if driver.cuGetErrorName(status, ctypes.byref(text)) or not text.value:
-        return f"error {status}"
-    return text.value.decode("ascii", "replace")
-
-
-class DeviceArray:
-    """GPU memory for one array, in the primary context, which TensorRT uses too."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self._driver = ctypes.CDLL(DRIVER)
-        self._use_context()
-        pointer = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size_bytes))
-        self.pointer = int(pointer.value)
-        self.size_bytes = size_bytes
-
-    def fill(self, values: AnyArray) -> None:
-        """Copy an array of the same size from the host."""
-        values = np.ascontiguousarray(values)
-        if values.nbytes != self.size_bytes:
-            raise ValueError(f"the array has {values.nbytes} bytes, not {self.size_bytes}")
-        source = values.ctypes.data_as(ctypes.c_void_p)
-        target, size = ctypes.c_uint64(self.pointer), ctypes.c_size_t(values.nbytes)
-        self._use_context()
-        self._call("cuMemcpyHtoD_v2", target, source, size)
-
-    def _use_context(self) -> None:
-        self._call("cuInit", 0)  # callers may be any thread
-        context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self._call("cuCtxSetCurrent", context)
-
-    def _call(self, name: str, *arguments: object) -> None:
-        if status := getattr(self._driver, name)(*arguments):
-            raise UnavailableError(
-                "GPU memory cannot be used",
-                facts={"call": name, "reason": _error_name(self._driver, status)},
-            )
 
 
 class CacheKey(Value, frozen=True, kw_only=True):
@@ -491,7 +435,8 @@ def make_calibrator(
 ) -> IInt8Calibrator:
     """Return a calibrator for TensorRT; without feeds, it only provides the cached scales."""
     base = getattr(trt, BASES[algorithm])
-    arrays: dict[str, DeviceArray] = {}
+    cuda = open_cuda() if feeds else None
+    arrays: dict[str, int] = {}  # addresses on the device
 
     class Calibrator(base):  # type: ignore[misc,valid-type]
         def __init__(self) -> None:
@@ -504,17 +449,19 @@ def make_calibrator(
             return len(next(iter(feeds[0].values()))) if feeds else 1
 
         def get_batch(self, names: list[str], *_: object) -> list[int] | None:
-            if self.next >= len(feeds):
+            if cuda is None or self.next >= len(feeds):
                 return None
             try:
                 feed = feeds[self.next]
                 report(self.next, len(feeds))
                 self.next += 1
                 for name in names:
+                    raw = np.ascontiguousarray(feed[name]).reshape(-1).view(np.uint8)
                     if name not in arrays:
-                        arrays[name] = DeviceArray(feed[name].nbytes)
-                    arrays[name].fill(feed[name])
-                return [arrays[name].pointer for name in names]
+                        arrays[name] = cuda.malloc(raw.nbytes)
+                    cuda.copy(arrays[name], raw, 0, out=False)()
+                    cuda.synchronize(0)
+                return [arrays[name] for name in names]
             except Exception as problem:
                 self.problem = problem
                 return None

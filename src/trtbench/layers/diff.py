@@ -21,6 +21,7 @@ from trtbench.core.run import Scalar
 from trtbench.core.spec import Value
 from trtbench.core.units import shortened, text_from_fraction, text_from_seconds
 from trtbench.layers import table as tables
+from trtbench.layers.join import without_overhead
 from trtbench.layers.table import EngineFacts, Group, Layer, LayerTable, Role, is_weighted, total_s
 
 _FAMILIES = {
@@ -43,6 +44,7 @@ MAX_LAYERS_PER_NODE = 8  # a node in more layers does not align them (shapes, co
 MIN_LIKENESS = 0.55  # the same kind and shape, or some of the same nodes
 SPREADING = 0.45  # how much the likeness of neighbours counts
 MIN_GAIN = 1.02  # smaller speed-ups do not count
+SUM = "sum of layers under the profiler"
 NO_FACTS = EngineFacts()
 
 
@@ -374,6 +376,13 @@ class EngineDiff(Value, frozen=True, kw_only=True):
     def delta_s(self) -> float | None:
         return None if self.a_s is None or self.b_s is None else self.b_s - self.a_s
 
+    @property
+    def outside_s(self) -> tuple[float, float]:
+        """The time of each engine outside its layers: gaps less overlaps; 0 where unknown."""
+        if self.whole is None or self.whole.what == SUM or self.a_s is None or self.b_s is None:
+            return 0.0, 0.0
+        return self.whole.a_s - self.a_s, self.whole.b_s - self.b_s
+
     def sentence(self, a: str, b: str) -> str:
         """Say which engine is faster, under the names of both."""
         if self.whole is None:
@@ -393,6 +402,21 @@ def difference(
     if a.timed and b.timed and a.statistic != b.statistic:
         a, b = (x.having(layers=tuple(y.having(median_s=None) for y in x.layers)) for x in (a, b))
         notes.append("compared by averages, as one profile has no medians: stalls are in them")
+    times = (
+        ("GPU time", of_a.gpu_s, of_b.gpu_s),
+        ("latency", of_a.latency_s, of_b.latency_s),
+        ("host time", of_a.host_s, of_b.host_s),
+        (SUM, a.total_s, b.total_s),
+    )
+    known = (
+        WholeTimes(what=what, a_s=before, b_s=after)
+        for what, before, after in times
+        if before is not None and after is not None
+    )
+    whole = next(known, None)
+    if whole is not None and whole.what != SUM:
+        a = without_overhead(a, whole.a_s, whole.what) if of_a.kernel_busy_s is None else a
+        b = without_overhead(b, whole.b_s, whole.what) if of_b.kernel_busy_s is None else b
     for one, other, by in align(a, b):
         left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
         both = [*left, *right]
@@ -425,17 +449,6 @@ def difference(
     if not related:
         asked = "kinds and shapes would align more" if lacks else "are these different networks?"
         notes.append(f"hardly any layer has a counterpart: {asked}")
-    times = (
-        ("GPU time", of_a.gpu_s, of_b.gpu_s),
-        ("latency", of_a.latency_s, of_b.latency_s),
-        ("host time", of_a.host_s, of_b.host_s),
-        ("sum of layers under the profiler", a.total_s, b.total_s),
-    )
-    known = (
-        WholeTimes(what=what, a_s=before, b_s=after)
-        for what, before, after in times
-        if before is not None and after is not None
-    )
     for name, table in (("A", a), ("B", b)):
         if not table.timed:
             notes.append(f"{name} has no profile: layers are aligned, but their times are unknown")
@@ -444,7 +457,7 @@ def difference(
         changes=tuple(changes),
         a_s=a.total_s,
         b_s=b.total_s,
-        whole=next(known, None),
+        whole=whole,
         related=related,
         lacks=lacks,
         notes=tuple(notes),
@@ -469,61 +482,43 @@ def _content(layers: Sequence[Layer]) -> list[list[str]]:
     return sorted(found)
 
 
-Certainty = Literal["measured", "at most", "stated"]
-
-
 class Gap(Value, frozen=True, kw_only=True):
     """One reason why the sum of layers differs from the GPU time; positive if the sum is larger."""
 
     name: str
-    seconds: float | None
-    evidence: Certainty
+    seconds: float
     because: str
 
 
 class Reconciliation(Value, frozen=True, kw_only=True):
-    """How the layers add up to the GPU time of an inference without the profiler."""
+    """How the medians of layers add up to the GPU time of an inference without a profiler."""
 
     layers_s: float
     gpu_s: float | None = None
     host_s: float | None = None
     parts: tuple[Gap, ...]
-    unexplained_s: float | None = None
 
 
 def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
     """Explain the difference between layer sum and GPU time; ``None`` without a profile."""
-    medians_s, gpu_s, profiled_gpu_s = table.total_s, facts.gpu_s, facts.profiled_gpu_s
-    if medians_s is None:
+    layers_s, gpu_s, busy_s = table.total_s, facts.gpu_s, facts.kernel_busy_s
+    if layers_s is None:
         return None
-    layers_s = math.fsum(layer.time_s or 0.0 for layer in table.layers)
-    left_s, parts = None if gpu_s is None else layers_s - gpu_s, list[Gap]()
-
-    def add(name: str, seconds: float | None, because: str, evidence: Certainty) -> None:
-        nonlocal left_s
-        left_s = (left_s or 0.0) - (seconds or 0.0)
-        parts.append(Gap(name=name, seconds=seconds, evidence=evidence, because=because))
-
-    if gpu_s is not None and left_s is not None:
-        if table.count != 1 and table.statistic == "median":
-            because = "layer averages minus medians: warm-up and stalls of the profiled pass"
-            add("warm-up and stalls", layers_s - medians_s, because, "measured")
-        if profiled_gpu_s is not None:
-            with_it, without = text_from_seconds(profiled_gpu_s), text_from_seconds(gpu_s)
-            because = f"GPU time {with_it} with the profiler attached, {without} without"
-            add("profiler overhead", profiled_gpu_s - gpu_s, because, "measured")
-            because = "GPU time of the profiled pass that belongs to no layer"
-            add("launch gaps", medians_s - profiled_gpu_s, because, "measured")
-        extra = [layer for layer in table.layers if layer.stream]
-        if extra and left_s > 0:  # the overlap with the main stream is at most their own time
-            own = total_s(extra)
-            because = f"{len(extra)} layers on other streams take {text_from_seconds(own)} together"
-            add("auxiliary streams", min(own, left_s), because, "at most")
-        if facts.cuda_graph:
-            because = "the timed run replayed a CUDA graph; the profiler launches layers one by one"
-            add("CUDA graph", None, because, "stated")
-    known = {"gpu_s": gpu_s, "host_s": facts.host_s, "unexplained_s": left_s}
-    return Reconciliation(layers_s=layers_s, parts=tuple(parts)).having(**known)
+    parts: dict[str, tuple[float, str]] = {}
+    if gpu_s is not None and busy_s is not None:
+        overlaps_s = max(0.0, layers_s - busy_s)
+        parts["overlaps"] = overlaps_s, "times at which several kernels ran"
+        parts["gaps"] = layers_s - overlaps_s - gpu_s, "GPU time at which no kernel ran"
+    elif gpu_s is not None and layers_s > gpu_s:
+        parts["profiler overhead"] = layers_s - gpu_s, "the profiler runs layers one by one"
+    elif gpu_s is not None:
+        parts["gaps"] = layers_s - gpu_s, "GPU time that belongs to no layer"
+    return Reconciliation(
+        layers_s=layers_s,
+        gpu_s=gpu_s,
+        host_s=facts.host_s,
+        parts=tuple(Gap(name=x, seconds=s, because=why) for x, (s, why) in parts.items()),
+    )
 
 
 Row = dict[str, Scalar]
@@ -669,10 +664,14 @@ def _layer_causes(
         own = sorted((each for each in own if each[0].b), key=lambda each: -each[1])
         names = [b.layers[index].name for change, _ in own for index in change.b]
         layer = b.layers[at] if at >= 0 else None
+        target = asked if asked in ("int8", "fp8", "fp16", "bf16") else "int8"
+        data = " --data DATA.npz" if target in tables.QUANTIZED else ""
         words = {
             "count": str(len(names)),
             "narrow": (asked or "the narrower type").upper(),
-            "asked": asked if asked in ("int8", "fp8", "fp16", "bf16") else "int8",
+            "asked": target,
+            "built": f" --precision {target}{data}" if target == asked else "",
+            "data": data,
         }
         if layer is not None:
             names = list(dict.fromkeys([layer.name, *names]))
@@ -700,18 +699,18 @@ _CAUSES = {
     "precision": (
         "{count} layers do not compute in {narrow}",
         "see which nodes have no Q/DQ around them, and quantize them too",
-        "trtbench quantize MODEL.onnx --precision {asked}",
+        "trtbench quantize MODEL.onnx --precision {asked}{data}",
     ),
     "reformat": (
         "{count} conversions of layout and type",
         "use one type for neighbouring layers: quantize both inputs of every Add and Concat, or "
         "leave small groups unquantized",
-        "trtbench quantize MODEL.onnx --precision {asked} --exclude 'NODE*'",
+        "trtbench quantize MODEL.onnx --precision {asked}{data} --exclude 'NODE*'",
     ),
     "fusion": (
         "fusions lost: {count} layers do what fewer did",
         "give the builder more time to find the fusion, or move the Q/DQ that splits it",
-        "trtbench build MODEL.onnx --optimization-level 5",
+        "trtbench build MODEL.onnx{built} --optimization-level 5",
     ),
     "memory": (
         "{count} layers are limited by memory, at its ceiling",
@@ -721,7 +720,7 @@ _CAUSES = {
     "kernel": (
         "{count} layers whose kernels are slower than the baseline's",
         "let the builder time more kernels, without a timing cache",
-        "trtbench build MODEL.onnx --optimization-level 5 --no-timing-cache",
+        "trtbench build MODEL.onnx{built} --optimization-level 5 --no-timing-cache",
     ),
     "rest": (
         "layers that gained less than the others",
@@ -736,12 +735,12 @@ _CAUSES = {
     "enqueue": (
         "the host does not launch fast enough (enqueue-bound)",
         "launch as a CUDA graph",
-        "trtbench bench CANDIDATE --cuda-graph on",
+        "trtbench bench MODEL.engine --cuda-graph on",
     ),
     "interruption": (
         "{called} interrupts {narrow}: it computes in {got}",
         "quantize this node too, take it out, or leave its neighbours unquantized",
-        "trtbench quantize MODEL.onnx --precision {asked} --op Conv --op Gemm --op {op}",
+        "trtbench quantize MODEL.onnx --precision {asked}{data} --op Conv --op Gemm --op {op}",
     ),
 }
 """By code: the title, what to do, and the command."""
@@ -754,6 +753,7 @@ class Why(ShortView, Value, frozen=True, kw_only=True):
     candidate_s: float
     expected_s: float  # time if all layers had gained as much as those in the narrower type
     gain: float  # speed-up of the layers in the narrower type; 1 if there are none
+    computes: tuple[str | None, str | None]  # types of A and of B, the most time first
     shortfall_s: float  # time to explain; zero or less if there is none
     causes: tuple[Cause, ...]
     gains_s: float  # time gained by layers that are faster than expected; zero or less
@@ -773,9 +773,6 @@ def why(
     a_s, b_s = diff.a_s, diff.b_s
     if a_s is None or b_s is None or diff.whole is None:
         return None
-    if (diff.whole.b_s - diff.whole.a_s) * (b_s - a_s) < 0:
-        note = f"by {diff.whole.what} it is the other way round than by the sum of its layers"
-        diff = diff.having(notes=(f"{note}, which the profiler times one by one", *diff.notes))
     computed = {layer.precision for layer in b.layers if layer.precision}
     asked = tables.narrowest(candidate.asked) or tables.narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
@@ -790,25 +787,21 @@ def why(
         advice = {"try_": remedy, "command": command}
         every = [x.having(**advice) if x.code in ("fusion", "kernel") else x for x in every]
     missing = math.fsum(seconds for _, seconds in excess)
-    shortfall = missing
+    outside = max(0.0, diff.outside_s[1] - diff.outside_s[0])
+    shortfall = missing + outside
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
-        before, after = (
-            max(0.0, facts.gpu_s - layers_s) if facts.gpu_s else 0.0
-            for facts, layers_s in ((baseline, a_s), (candidate, b_s))
-        )
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
         title, remedy, command = _CAUSES["enqueue"]
         every.append(
             Cause(
                 code="enqueue",
                 title=title,
-                seconds=after - before if after > before else None,
+                seconds=outside or None,
                 evidence=("enqueueing takes {}, the GPU {}".format(*times),),
                 try_=remedy,
                 command=command,
             )
         )
-        shortfall += max(0.0, after - before)
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = to_explain = max(0.0, shortfall)
     explained = []
@@ -822,6 +815,7 @@ def why(
         candidate_s=b_s,
         expected_s=b_s - missing,
         gain=gain,
+        computes=(tables.main_types(a), tables.main_types(b)),
         shortfall_s=shortfall,
         causes=tuple(explained),
         gains_s=math.fsum(min(0.0, each.seconds or 0.0) for each in every),

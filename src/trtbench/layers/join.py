@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from trtbench.core.run import name_from_types, types_of
 from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime, TensorInfo
-from trtbench.core.units import text_from_shape
+from trtbench.core.units import text_from_seconds, text_from_shape
 from trtbench.layers import table as tables
 from trtbench.layers.cost import WEIGHT_TYPES, NodeCosts, flops_of, traffic_of
 
@@ -215,6 +215,21 @@ def join_layers(
         lacks=lacks,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def without_overhead(table: tables.LayerTable, whole_s: float, what: str) -> tables.LayerTable:
+    """Scale layers whose sum is above the time of an inference to it, with a note."""
+    total_s = table.total_s or 0.0
+    if total_s <= 1.03 * whole_s:  # they add up
+        return table
+    factor = whole_s / total_s
+    layers = (
+        each.having(time_s=(each.time_s or 0.0) * factor, median_s=each.seconds * factor)
+        for each in table.layers
+    )
+    sums = f"{text_from_seconds(total_s)} in sum, {what} {text_from_seconds(whole_s)}"
+    note = f"times of layers are scaled by {factor:.2f}: the profiler makes them longer ({sums})"
+    return table.having(layers=tuple(layers), notes=(*table.notes, note))
 
 
 def _layer(

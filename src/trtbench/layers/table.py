@@ -375,6 +375,12 @@ def narrowest(words: str | None) -> str | None:
     return max(found, key=lambda name: RANKS[name], default=None)
 
 
+def main_types(table: LayerTable) -> str | None:
+    """Name the types that take at least a tenth of an engine's time, the most time first."""
+    types = (each for each in groups_of(table, "precision") if each.name in RANKS)
+    return ", ".join(each.name for each in types if (each.share or 0.0) >= 0.1) or None
+
+
 def is_wider(got: str | None, asked: str | None) -> bool:
     """Whether one type is wider than another; false if either is unknown."""
     return got in RANKS and asked in RANKS and RANKS[got] < RANKS[asked]
@@ -398,8 +404,8 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     d2h_s: float | None = None
     jitter: float | None = None  # standard deviation over mean of GPU time
     tail: float | None = None  # p99 over mean of GPU time, in these samples or as printed
-    profiled_gpu_s: float | None = None
     energy_j: float | None = None  # per inference, above the idle power
+    kernel_busy_s: float | None = None  # time in which a kernel ran, if CUPTI timed the layers
     sm_clock_hz: float | None = None  # mean while measuring, else the locked clock
     gpu: str | None = None
     sm_count: int | None = None
@@ -429,12 +435,11 @@ class EngineFacts(Value, frozen=True, kw_only=True):
 
 def facts_from_run(run: Run) -> EngineFacts:
     """Return medians and conditions of a run; without samples, medians that were reported."""
-    from statistics import fmean, median  # slow to import, and no worker needs it
+    from statistics import fmean  # slow to import, and no worker needs it
 
     from trtbench.analysis.summary import reported_rate, reported_statistics
 
     record, gpu = run.record, gpu_of(run.record)
-    profiled = [each.profiled_gpu_s for each in record.launches if each.profiled_gpu_s is not None]
     graph, stated = (record.conditions.get(name) for name in ("cuda_graph", "precision"))
     columns = run.times.durations()
     spread = columns.get("gpu", columns.get(run.times.headline))
@@ -455,10 +460,11 @@ def facts_from_run(run: Run) -> EngineFacts:
             if len(column)
             else reported_statistics(record, name).get("median")
         )
+    busy = record.facts.get("kernel_busy_s")
     facts = EngineFacts(
+        kernel_busy_s=busy if isinstance(busy, float) else None,
         jitter=std / mean if mean and std is not None else None,
         tail=p99 / mean if p99 is not None and mean else None,
-        profiled_gpu_s=median(profiled) if profiled else None,
         energy_j=used if isinstance(used, float) and used > 0 else None,
         sm_clock_hz=fmean(clocks) if clocks else locked,
         gpu=gpu.name if gpu else None,

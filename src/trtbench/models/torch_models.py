@@ -214,7 +214,7 @@ def _create_model(spec: ExportSpec, make: Callable[[], Module]) -> Module:
         raise errors.InputError(
             "the weights cannot be downloaded",
             facts={"source": spec.source, "reason": errors.first_line(problem)},
-            fix="--weights none exports with random weights; --weights FILE takes your own",
+            fix="--weights none takes random weights, --weights FILE your own",
         ) from None
 
 

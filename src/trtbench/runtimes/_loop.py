@@ -104,9 +104,7 @@ def bench_session(
             stage("profile")
             if folder is not None and (graph := session.describe()) is not None:
                 (folder / "graph.json").write_text(graph, encoding="utf-8")
-            layers, gpu_s = session.profile_layers()
-            facts = outcome.facts.having(profiled_gpu_s=gpu_s)
-            outcome = outcome.having(layers=layers, facts=facts)
+            outcome = outcome.having(layers=session.profile_layers())
         return outcome.having(evidence={**outcome.evidence, **session.observe_after()}), times
     finally:
         session.close()

@@ -99,8 +99,8 @@ class Session(ABC):
         """Return a call that runs queries back to back; ``None`` if no device times them."""
         return None
 
-    def profile_layers(self) -> tuple[LayerProfile, float | None]:
-        """Time the layers in separate queries; returns also the GPU time of these queries."""
+    def profile_layers(self) -> LayerProfile:
+        """Time the layers in separate queries."""
         raise UsageError("this runtime cannot time single layers", fix="leave out --profile")
 
     def observe_after(self) -> dict[str, Scalar]:

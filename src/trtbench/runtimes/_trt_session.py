@@ -12,7 +12,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +32,7 @@ from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import RunSpec, ShapeProfile, TensorSpec, Value
 from trtbench.core.units import text_from_shape
 from trtbench.host.cuda import (
+    SPIN,
     Call,
     CaptureError,
     Cuda,
@@ -41,8 +43,8 @@ from trtbench.host.cuda import (
     no_memory,
     open_cuda,
     runtime_module,
-    schedule_flags,
 )
+from trtbench.host.cupti import Recorder, Work
 from trtbench.host.early_context import variables
 from trtbench.host.tensorrt import (
     INSTALL,
@@ -171,12 +173,7 @@ def array_from_bytes(
     return np.array(values[: math.prod(shape)]).reshape(shape)
 
 
-def output_evidence(
-    before: dict[str, NDArray[np.generic]],
-    after: dict[str, NDArray[np.generic]],
-    *,
-    changed: bool = True,
-) -> dict[str, Scalar]:
+def output_evidence(before: Outputs, after: Outputs, changed: bool = True) -> dict[str, Scalar]:
     """Return whether outputs are finite and, if the inputs changed, whether they vary."""
     finite = _session.are_finite(before)
     if finite is None:
@@ -346,6 +343,28 @@ def _load_error(
     )
 
 
+def rows_from_kernels(
+    work: Sequence[Work], profiled: Sequence[Work], events: Sequence[int], names: Sequence[str]
+) -> tuple[list[list[_session.Row]], float] | None:
+    """Return the layers of each query, and the median time in which work ran; ``None`` if unknown.
+
+    TensorRT's profiler recorded ``events`` before the first layer of a query and after each one.
+    """
+    layers = [bisect(events, call) - 1 for call, *_ in profiled]
+    queries = len(work) // max(1, len(profiled))
+    fits = bool(layers) and 0 <= min(layers) <= max(layers) < len(names) == len(events) - 1
+    if not fits or [each[2] for each in work] != queries * [each[2] for each in profiled]:
+        return None
+    spans = np.array([each[3:] for each in work]).reshape(queries, -1, 2)
+    seconds = np.zeros((queries, len(names)))
+    np.add.at(seconds.T, layers, (spans[..., 1] - spans[..., 0]).T * 1e-9)
+    rows = [list(zip(names, own, strict=True)) for own in seconds.tolist()]
+    starts, ends = np.take_along_axis(spans, np.argsort(spans[..., :1], axis=1), axis=1).T
+    before = np.maximum.accumulate(np.concatenate((starts[:1], ends[:-1])))  # all earlier work ends
+    ran = np.maximum(0, ends - np.maximum(starts, before)).sum(axis=0)
+    return rows, float(np.median(ran)) * 1e-9
+
+
 class TrtSession(_session.Session):
     """An engine with its contexts, buffers and streams, all created before the loop."""
 
@@ -383,6 +402,7 @@ class TrtSession(_session.Session):
             found["specialization"] = spec.options.get("specialization", "eager")
         self.conditions = {key: Fact(value=value) for key, value in found.items()}
         self._marks: tuple[Call, Call, Callable[[], float]] | None = None
+        self._layer_times: dict[str, Scalar] = {}  # how layers were timed
 
     def bind(self, arrays: Arrays) -> None:
         """Set shapes, allocate buffers, and copy the inputs once."""
@@ -454,41 +474,52 @@ class TrtSession(_session.Session):
         self._run(unit, marked)
         return self._outputs(unit), read()
 
-    def profile_layers(self) -> tuple[LayerProfile, float]:
-        """Time single layers with TensorRT's profiler; returns also the median GPU time."""
+    def profile_layers(self) -> LayerProfile:
+        """Time layers by their kernels in undisturbed queries, else with TensorRT's profiler."""
         if self.spans is not None:
             self.spans.drain()
-        trt, cuda, unit = self.engine.trt, self._cuda, self._units[0]
+        trt, unit, recorder, work = self.engine.trt, self._units[0], None, list[Work]()
+        try:
+            recorder = Recorder()
+            work, _ = recorder.record(lambda: [*self._repeat(unit, unit.enqueue())])
+        except Exception as problem:  # a missing package or library, or a driver that refuses
+            self._layer_times = {"layer_times": f"profiler: {errors.first_line(problem)}"}
         reported: list[_session.Row] = []
 
         class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
             def report_layer_time(self, layer_name: str, ms: float) -> None:
                 reported.append((layer_name, ms * 1e-3))
 
-        context = unit.context
+        context, queries, rows = unit.context, self._repeat(unit, unit.plain()), []
         context.profiler = Profiler()
         context.enqueue_emits_profile = False
-        begin, end = cuda.event(), cuda.event()
-        mark, stop = cuda.record(begin, unit.stream), cuda.record(end, unit.stream)
-        wait, span, run = cuda.wait(end), cuda.span(begin, end), unit.plain()
-        rows: list[list[_session.Row]] = []
-        spans: list[float] = []
-        until = time.monotonic() + _session.ENOUGH_S
-        for number in range(_session.WARMUP + _session.MOST):
+        for number, _ in enumerate(queries):
             reported.clear()
-            mark()
-            if run() is False:
-                raise errors.TrtbenchError("the engine could not be run with the profiler attached")
-            stop()
-            wait()
             context.report_to_profiler()
-            if number < _session.WARMUP:
-                continue
             rows.append(list(reported))
-            spans.append(span())
-            if len(rows) >= _session.LEAST and time.monotonic() >= until:
-                break
-        return _session.profile_from_rows(rows), float(np.median(spans))
+            if recorder is None or number:  # the first query with a profiler may do more
+                continue
+            profiled, events = recorder.record(lambda: next(queries), events=True)
+            found = rows_from_kernels(work, profiled, events, [name for name, _ in reported])
+            if found is not None:
+                self._layer_times = {"layer_times": "kernels", "kernel_busy_s": found[1]}
+                return _session.profile_from_rows(found[0])
+            self._layer_times = {"layer_times": "profiler: kernels do not fit to layers"}
+        return _session.profile_from_rows(rows[_session.WARMUP :])
+
+    def _repeat(self, unit: Unit, run: Callable[[], object]) -> Iterator[None]:
+        """Run queries one by one until there are enough for a profile; yields after each."""
+        until = time.monotonic() + _session.ENOUGH_S
+        for number in range(1, _session.WARMUP + _session.MOST + 1):
+            if run() is False:
+                raise errors.TrtbenchError("the engine could not be run to time its layers")
+            self._cuda.synchronize(unit.stream)
+            yield
+            if number >= _session.WARMUP + _session.LEAST and time.monotonic() >= until:
+                return
+
+    def observe_after(self) -> dict[str, Scalar]:
+        return self._layer_times
 
     def describe(self) -> str:
         """Return the inspector's information about layers, in the format of trtexec's export."""
@@ -559,13 +590,12 @@ class TrtSession(_session.Session):
                 raise self._failure(f"TensorRT refuses the shape of {port.name!r}")
         for port in engine.inputs:
             self._allocate(unit, port)
-        for port in engine.inputs:
             host = unit.buffers[port.name].host
             host[:] = bytes_of(arrays[port.name], port, host.nbytes)
         missing = unit.context.infer_shapes()
         if missing:
             raise self._failure(f"TensorRT does not know the shapes of {', '.join(missing)}")
-        for copy in self._copies_in(unit, unit.stream):
+        for copy in self._copies(unit, unit.stream):
             copy()
         self._cuda.synchronize(unit.stream)
         for port in engine.outputs:
@@ -594,29 +624,26 @@ class TrtSession(_session.Session):
             if unit.context.set_output_allocator(port.name, known.allocator) is False:
                 raise self._failure(f"TensorRT refuses the allocator of {port.name!r}")
 
-    def _copies_in(self, unit: Unit, stream: object) -> tuple[Call, ...]:
-        moved = [unit.buffers[port.name] for port in self.engine.inputs if not port.on_host]
-        return tuple(self._cuda.copy_in(each.device, each.host, stream) for each in moved)
-
-    def _copies_out(self, unit: Unit, stream: object) -> tuple[Call, ...]:
-        moved = [unit.buffers[port.name] for port in self.engine.outputs if not port.on_host]
-        return tuple(self._cuda.copy_out(each.host, each.device, stream) for each in moved)
+    def _copies(self, unit: Unit, stream: object, *, out: bool = False) -> tuple[Call, ...]:
+        ports = self.engine.outputs if out else self.engine.inputs
+        moved = [unit.buffers[port.name] for port in ports if not port.on_host]
+        return tuple(self._cuda.copy(each.device, each.host, stream, out=out) for each in moved)
 
     def _lane(self, unit: Unit) -> Lane:
         return Lane(
             enqueue=unit.enqueue(),
             stream=unit.stream,
-            copies_in=partial(self._copies_in, unit),
-            copies_out=partial(self._copies_out, unit),
+            copies_in=partial(self._copies, unit),
+            copies_out=partial(self._copies, unit, out=True),
             ahead=(self._cuda.flush(unit.stream),) if self._spec.protocol == "coldl2" else (),
         )
 
     def _run(self, unit: Unit, enqueue: Callable[[], object]) -> None:
-        for copy in self._copies_in(unit, unit.stream):
+        for copy in self._copies(unit, unit.stream):
             copy()
         if enqueue() is False:
             raise self._failure("TensorRT could not run the engine")
-        for copy in self._copies_out(unit, unit.stream):
+        for copy in self._copies(unit, unit.stream, out=True):
             copy()
         self._cuda.synchronize(unit.stream)
 
@@ -774,7 +801,7 @@ def bursts(spec: RunSpec) -> bool:
 
 
 def early_context(spec: RunSpec) -> dict[str, str]:
-    return variables(index_of(device(spec)), schedule_flags(spin=spec.spin_wait))
+    return variables(index_of(device(spec)), SPIN if spec.spin_wait else 0)
 
 
 def load_library(flavour: Flavour) -> None:

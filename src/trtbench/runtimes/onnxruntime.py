@@ -430,7 +430,7 @@ class OrtSession(_session.Session):
             return {}
         return {"computes_in": name_from_types(ran)} if ran and not ran & held else {}
 
-    def profile_layers(self) -> tuple[LayerProfile, float | None]:
+    def profile_layers(self) -> LayerProfile:
         """Time every node, in a second session with the profiler on."""
         if self._profiling is None:
             return super().profile_layers()
@@ -440,7 +440,7 @@ class OrtSession(_session.Session):
             session.run(self._names, self._feed)
             if number >= _session.WARMUP + _session.LEAST and time.monotonic() >= until:
                 break
-        return _session.profile_from_rows(rows_of_runs(end_trace(session))[_session.WARMUP :]), None
+        return _session.profile_from_rows(rows_of_runs(end_trace(session))[_session.WARMUP :])
 
 
 class BoundSession(OrtSession):

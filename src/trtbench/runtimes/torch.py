@@ -469,8 +469,8 @@ class TorchSession(_session.Session):
         named = {"fp16": half, "fp32": self._full_precision()}
         self.conditions["precision"] = Fact(value=named.get(ran, ran))
 
-    def profile_layers(self) -> tuple[LayerProfile, float | None]:
-        """Time modules with PyTorch's profiler; returns also the time of whole queries on a GPU."""
+    def profile_layers(self) -> LayerProfile:
+        """Time modules with PyTorch's profiler."""
         torch, run, on_gpu = self._torch, self._forward(), self._device.type == "cuda"
         kinds, record = torch.profiler.ProfilerActivity, torch.profiler.record_function
         activities = [kinds.CPU, *([kinds.CUDA] if on_gpu else [])]
@@ -492,8 +492,7 @@ class TorchSession(_session.Session):
             [(str(each.name).removeprefix(MARK), seconds(each)) for each in _parts(whole)]
             for whole in wholes
         ]
-        whole_s = float(np.median([seconds(each) for each in wholes])) if on_gpu and rows else None
-        return _session.profile_from_rows(rows), whole_s
+        return _session.profile_from_rows(rows)
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def opset_warnings(outline: ModelOutline, *, abilities: Abilities) -> tuple[str,
     if opset is None or limit is None or opset <= limit:
         return ()
     words = f"the model has opset {opset}, and {abilities.title} documents up to {limit}"
-    return (f"{words}: export it with --opset {limit}",)
+    return (f"{words}: trtbench export SOURCE --opset {limit} makes one",)
 
 
 class PreparedModel(Value, frozen=True, kw_only=True):

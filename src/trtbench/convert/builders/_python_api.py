@@ -6,6 +6,7 @@ when it is complete.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import resource
@@ -91,6 +92,12 @@ RTX_LACKS = {
     "calibration_cache": ("--calibration-cache", "it has no calibrators"),
 }
 """Settings that TensorRT-RTX does not support, with their flag and the reason."""
+
+
+def available(flavour: tensorrt.Flavour) -> str | None:
+    if importlib.util.find_spec(flavour) is None:
+        return f"{flavour} is not installed in this interpreter"
+    return tensorrt.driver_problem() if flavour == "tensorrt" else None
 
 
 def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:

@@ -1,6 +1,5 @@
 """Builds engines with TensorRT-RTX, without a GPU: kernels are chosen when the engine runs."""
 
-import importlib.util
 from functools import partial
 
 from trtbench.convert.builders import _python_api
@@ -12,22 +11,11 @@ LIBRARY = "tensorrt_rtx"
 CHOSEN = 3
 TIMING_CACHE = False  # kernels are chosen when the engine runs; there is nothing to time
 
+available = partial(_python_api.available, "tensorrt_rtx")
+fix = partial(INSTALL.get, "tensorrt_rtx")
+tools = partial(library_versions, ("tensorrt-rtx",))
 command_lines = partial(_python_api.dry_run_lines, flavour="tensorrt_rtx")
 build = partial(_python_api.build, flavour="tensorrt_rtx")
-
-
-def available() -> str | None:
-    if importlib.util.find_spec("tensorrt_rtx") is None:
-        return "tensorrt_rtx is not installed in this interpreter"
-    return None
-
-
-def fix() -> str | None:
-    return INSTALL["tensorrt_rtx"]
-
-
-def tools() -> dict[str, str]:
-    return library_versions(("tensorrt-rtx",))
 
 
 def device(spec: BuildSpec) -> str:

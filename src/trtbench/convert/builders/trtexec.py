@@ -52,8 +52,7 @@ METADATA = "build.metadata.json"
 GRAPH = "graph.json"
 
 
-def available() -> str | None:
-    return process.trtexec_missing()
+available = process.trtexec_missing
 
 
 def fix() -> str | None:

@@ -278,20 +278,14 @@ def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block
         yield doc.Text(f"layers sum to {total} with the profiler on; {whole}")
         return
     rows = [
-        ("sum of the layers", sums.layers_s, "", f"{len(layers.layers)} layers, averages"),
-        *((f"− {each.name}", each.seconds, each.evidence, each.because) for each in sums.parts),
-        ("− unexplained", sums.unexplained_s, "", ""),
-        ("GPU time", sums.gpu_s, "", "median of an inference without the profiler"),
+        ("sum of the layers", sums.layers_s, f"{len(layers.layers)} layers, {layers.statistic}s"),
+        *((f"− {each.name}", each.seconds, each.because) for each in sums.parts),
+        ("GPU time", sums.gpu_s, "median of an inference without the profiler"),
     ]
-
-    def time_cell(row: tuple[str, float | None, str, str]) -> doc.Cell | doc.Time:
-        return doc.Cell(None, "unknown") if row[1] is None else doc.Time(row[1])
-
     columns = (
         doc.column("part", "", 0),
-        doc.column("seconds_s", "Time", time_cell, "right"),
-        doc.column("evidence", "Known", 2, rank=1),
-        doc.column("because", "Because", 3, fit="wrap"),
+        doc.column("seconds_s", "Time", lambda row: doc.Time(row[1]), "right"),
+        doc.column("because", "Because", 2, fit="wrap"),
     )
     yield doc.table("sums", rows, columns)
 
@@ -302,13 +296,10 @@ def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block
 def document_from_diff(
     diff: EngineDiff, labels: tuple[str, str], *, top: int | None, notes: Sequence[str] = ()
 ) -> doc.Document:
-    pairs = [
-        (name, doc.Cell(value, f"{text_from_duration(value)} in layers"))
-        for name, value in (("A", diff.a_s), ("B", diff.b_s))
-    ]
+    pairs = _side_pairs(diff, ("A", "B"))
     if diff.delta_s is not None and diff.a_s:
         change = text_from_change(diff.delta_s / diff.a_s, digits=1)
-        words = f"{text_from_difference(diff.delta_s)} ({change})"
+        words = f"{text_from_difference(diff.delta_s)} in layers ({change})"
         pairs.append(("difference", doc.Cell(diff.delta_s, words)))
     blocks: list[doc.Block] = [doc.key_values("totals", pairs)]
     alone = []
@@ -333,6 +324,15 @@ def document_from_diff(
             "notes": list(notes),
         },
     )
+
+
+def _side_pairs(diff: EngineDiff, names: tuple[str, str]) -> list[tuple[str, doc.Cell]]:
+    pairs = []
+    for name, seconds, outside in zip(names, (diff.a_s, diff.b_s), diff.outside_s, strict=True):
+        more = f", {text_from_difference(outside)} outside of them (gaps less overlaps)"
+        words = f"{text_from_duration(seconds)} in layers{more if outside else ''}"
+        pairs.append((name, doc.Cell(seconds, words)))
+    return pairs
 
 
 def _unknown_text(diff: EngineDiff) -> Iterator[doc.Block]:
@@ -434,10 +434,10 @@ def document_from_why(
 def _why_totals(found: Why) -> Iterator[doc.Block]:
     missing = max(0.0, found.shortfall_s)
     yield from _unknown_text(found.diff)
-    pairs = [
-        (name, doc.Cell(seconds, f"{text_from_duration(seconds)} in layers"))
-        for name, seconds in (("A (baseline)", found.baseline_s), ("B", found.candidate_s))
-    ]
+    pairs = _side_pairs(found.diff, ("A (baseline)", "B"))
+    was, now = found.computes
+    if was and now and was != now:
+        pairs.append(("computes in", doc.Cell(None, f"A {was}; B {now}")))
     if found.gain > 1:
         words = (
             f"{text_from_duration(found.expected_s)}, if all products and convolutions were "
@@ -455,4 +455,6 @@ def _why_totals(found: Why) -> Iterator[doc.Block]:
     if not found.diff.related:
         yield doc.Text("no cause can be named: hardly any layer has a counterpart", "unclear")
     elif not missing and not found.diff.lacks:
-        yield doc.Text("nothing to explain: the layers are as fast as expected", "good")
+        gained = f", where the type is narrower {found.gain:.2f} times as fast"
+        words = "nothing to explain: in sum, layers are not slower than in A"
+        yield doc.Text(words + (gained if found.gain > 1 else ""), "good")
