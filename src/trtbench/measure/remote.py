@@ -78,6 +78,7 @@ class InputFiles:
 
     def add_spec(self, spec: RunSpec) -> RunSpec:
         fields = {each.name: each.about.travels for each in fields_of(BenchRequest)}
+        fields["inputs"] = fields["data"]  # as a spec calls them
         changes = {
             name: self.add_value(fields[name], getattr(spec, name))
             for name in RunSpec.__struct_fields__
