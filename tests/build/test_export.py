@@ -17,6 +17,7 @@ import pytest
 
 from real_parts import find_torch
 from trtbench.cli import joined_dims
+from trtbench.convert import conversions
 from trtbench.convert.conversions import export_spec, input_shapes, run_export
 from trtbench.convert.export import Example, _exporter, write_onnx
 from trtbench.core.errors import UnavailableError, UsageError
@@ -130,6 +131,16 @@ def test_the_exporter_follows_the_opset_and_the_target() -> None:
         export_spec(ExportRequest(source="torchvision:resnet18", opset=16, exporter="dynamo"))
     with pytest.raises(UsageError, match=r"tensorrt-8\.6"):
         export_spec(ExportRequest(source="torchvision:resnet18", target="tensorrt-8"))
+
+
+@pytest.mark.parametrize(("version", "exporter"), [("8.6.1", "legacy"), ("10.3.0", "dynamo")])
+def test_tensorrt_here_can_parse_it(
+    monkeypatch: pytest.MonkeyPatch, version: str, exporter: str
+) -> None:
+    monkeypatch.setattr(conversions, "distribution_versions", lambda name: {name: version})
+    assert export_spec(ExportRequest(source="torchvision:resnet18")).exporter == exporter
+    asked = ExportRequest(source="torchvision:resnet18", target="tensorrt-10")
+    assert export_spec(asked).exporter == "dynamo"
 
 
 @pytest.mark.parametrize("by_name", [True, False])

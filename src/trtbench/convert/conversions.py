@@ -21,6 +21,8 @@ from trtbench.core.run import Scalar
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import scratch_directory, write_whole
+from trtbench.host.machine import distribution_versions
+from trtbench.host.tensorrt import abilities_of_version
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.measure.remote import run_verb_remotely
@@ -175,6 +177,9 @@ def export_spec(request: ExportRequest) -> results.ExportSpec:
         refuse_unknown(target, TARGETS, f"{target!r} is not a known target", flag="--for")
     _refuse_opset(opset, target)
     limit = TARGETS[target] if target else None
+    if target is None and exporter is None and (found := distribution_versions("tensorrt")):
+        # Engines will be built with the TensorRT of this interpreter.
+        limit = abilities_of_version(next(iter(found.values())), flavour="tensorrt").max_opset
     wanted = opset or (limit if limit is not None and limit < OLDEST_DYNAMO else None)
     old = wanted is not None and wanted < OLDEST_DYNAMO
     if old and exporter == "dynamo":
