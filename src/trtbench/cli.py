@@ -54,6 +54,8 @@ OLD_VERBS = {
     "why": ["diff", "--why"],
     "export-runs": ["runs", "export"],
     "lottery": ["compare", "--builds", "5"],
+    "explain": ["compare", "--why"],
+    "trust": ["doctor", "--trust"],
 }
 
 

@@ -40,15 +40,8 @@ from trtbench.core.errors import EXIT_BROKEN, UsageError
 from trtbench.requests.fields import option
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.stored import ExplainRequest
+from trtbench.verbs import _verb
 from trtbench.verbs._screen import draw, print_json, say, show_value
-from trtbench.verbs._verb import (
-    Caller,
-    JsonView,
-    Verb,
-    output_of,
-    python_function,
-    refuse_unwritable,
-)
 
 if TYPE_CHECKING:
     from trtbench.analysis.builds import Lottery, NetworksCompared
@@ -64,7 +57,7 @@ class WhyRequest(CompareRequest):
     why: bool = option(False, "Explain the difference between two runs of one model.")
 
 
-class CompareView(JsonView):
+class CompareView(_verb.JsonView):
     """How the result is printed, and the name of the table."""
 
     output_name: str | None = option(
@@ -74,7 +67,7 @@ class CompareView(JsonView):
     explain: bool = option(False, "Explain every finding: its meaning, evidence and remedy.")
 
 
-def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Ladder:
+def run(request: WhyRequest, caller: _verb.Caller) -> Pairs | Lottery | Ladder:
     if not request.why:
         return compare_all(request, caller)
     if len(request.candidates) != 1:
@@ -86,15 +79,15 @@ def run(request: WhyRequest, caller: Caller) -> Pairs | Lottery | Ladder:
     return explain_difference(ExplainRequest(**sides, store=request.store), caller)
 
 
-def compare_all(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
+def compare_all(request: CompareRequest, caller: _verb.Caller) -> Pairs | Lottery:
     from trtbench.compare.compare import compare
 
     config = caller.settings(request.store)
     store = caller.store(config, at_once=request.builds is not None)  # else after workers
     if request.output is not None:
-        refuse_unwritable(Path(request.output))
+        _verb.refuse_unwritable(Path(request.output))
     elif request.builds is not None:
-        request = request.having(output=output_of(request, None, "compare"))
+        request = request.having(output=_verb.output_of(request, None, "compare"))
     with caller.executing(request, config, "compare") as execution:
         if request.builds is None:
             return compare(request, store=store, config=config, execution=execution)
@@ -103,7 +96,7 @@ def compare_all(request: CompareRequest, caller: Caller) -> Pairs | Lottery:
         return Builds(request=request, store=store, config=config, execution=execution).compare()
 
 
-def explain_difference(request: ExplainRequest, caller: Caller) -> Ladder:
+def explain_difference(request: ExplainRequest, caller: _verb.Caller) -> Ladder:
     from trtbench.analysis.stored_comparison import ladder_from_runs
     from trtbench.workflows.engines import load_run
 
@@ -149,7 +142,10 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
             "--output-name names one table, and there are several candidates",
             fix="leave --output-name out: each table is named after its candidate",
         )
-    folder, taken = output_of(request, request.output, "compare") if pairs else Path(), set[str]()
+    folder, taken = (
+        _verb.output_of(request, request.output, "compare") if pairs else Path(),
+        set[str](),
+    )
     for pair in pairs:
         models = (run.record.spec.model.name for run in (pair.baseline, pair.candidate))
         name = view.output_name or csv_name(*models)
@@ -162,7 +158,7 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
     return EXIT_BROKEN if "incomparable" in heads else None
 
 
-def first_comparison(request: CompareRequest, caller: Caller) -> Comparison:
+def first_comparison(request: CompareRequest, caller: _verb.Caller) -> Comparison:
     if request.builds is not None and len(request.models) == 1:
         raise UsageError(
             "compare needs two models; compare_builds compares several builds of one",
@@ -173,7 +169,9 @@ def first_comparison(request: CompareRequest, caller: Caller) -> Comparison:
     return found[0].comparison
 
 
-def compare_builds_of_one(request: CompareRequest, caller: Caller) -> Lottery | NetworksCompared:
+def compare_builds_of_one(
+    request: CompareRequest, caller: _verb.Caller
+) -> Lottery | NetworksCompared:
     from trtbench.analysis.builds import Lottery, NetworksCompared
 
     if request.candidates or request.builds is None:
@@ -193,7 +191,7 @@ Examples:
   >>> trtbench.compare_builds("model.onnx", builds=3, python=["trt86/bin/python", "python3"])
 """
 
-verb = Verb(WhyRequest, run, show, CompareView, task="images")
-compare = python_function(CompareRequest, first_comparison)
-compare_builds = python_function(CompareRequest, compare_builds_of_one, doc=BUILDS)
-explain = python_function(ExplainRequest, explain_difference)
+verb = _verb.Verb(WhyRequest, run, show, CompareView, task="images")
+compare = _verb.python_function(CompareRequest, first_comparison)
+compare_builds = _verb.python_function(CompareRequest, compare_builds_of_one, doc=BUILDS)
+explain = _verb.python_function(ExplainRequest, explain_difference)

@@ -29,21 +29,14 @@ from typing import TYPE_CHECKING
 from trtbench.core.errors import EXIT_BROKEN
 from trtbench.requests.fields import File, output_path
 from trtbench.requests.measure import GateRequest
+from trtbench.verbs import _verb
 from trtbench.verbs._screen import draw, say, write
-from trtbench.verbs._verb import (
-    Caller,
-    JsonView,
-    Verb,
-    output_of,
-    python_function,
-    refuse_unwritable,
-)
 
 if TYPE_CHECKING:
     from trtbench.core.results import Failed, Gate
 
 
-class GateView(JsonView):
+class GateView(_verb.JsonView):
     """How the result is printed, and where its files are written."""
 
     output: File | None = output_path(
@@ -52,7 +45,7 @@ class GateView(JsonView):
 
     def validate(self) -> None:
         if self.output is not None:
-            refuse_unwritable(Path(self.output))
+            _verb.refuse_unwritable(Path(self.output))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +61,7 @@ class Gates:
         return not self.failed and all(each.open for each in self.gates)
 
 
-def run(request: GateRequest, caller: Caller) -> Gates:
+def run(request: GateRequest, caller: _verb.Caller) -> Gates:
     from trtbench.compare.gate import gate, requests_from_file, rules_from_request
     from trtbench.measure.bench import Failures
     from trtbench.workflows.runs import baseline_run
@@ -102,7 +95,7 @@ def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
     from trtbench.report.sections.verdicts import document_from_gates
 
     gates, failed = found.gates, found.failed
-    folder = output_of(request, view.output, "gate")
+    folder = _verb.output_of(request, view.output, "gate")
     paths = write_gate_files(gates, folder, on_unclear=request.on_unclear, failed=failed)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         append_summary(gates, Path(summary), failed=failed)
@@ -117,7 +110,7 @@ def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
     return None
 
 
-def gate_or_raise(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
+def gate_or_raise(request: GateRequest, caller: _verb.Caller) -> Gate | list[Gate]:
     from trtbench.measure.bench import raise_if_failed
 
     found = run(request, caller)
@@ -125,5 +118,5 @@ def gate_or_raise(request: GateRequest, caller: Caller) -> Gate | list[Gate]:
     return list(found.gates) if len(found.gates) > 1 else found.gates[0]
 
 
-verb = Verb(GateRequest, run, show, GateView, task="images")
-gate = python_function(GateRequest, gate_or_raise)
+verb = _verb.Verb(GateRequest, run, show, GateView, task="images")
+gate = _verb.python_function(GateRequest, gate_or_raise)
