@@ -68,6 +68,14 @@ def test_rows_become_blocks_where_even_what_must_stay_does_not_fit() -> None:
     assert "too narrow" not in out
 
 
+def test_a_long_table_stays_one_though_its_names_differ_only_in_the_middle() -> None:
+    names = [
+        f"If_0_then_branch__{n:02}__Inline_0__/decoder/rnn/Conv (FusedConv)" for n in range(12)
+    ]
+    out = text(document(table(*names)), width=60)
+    assert len(out.splitlines()) <= len(names) + 3
+
+
 def test_what_would_steer_a_terminal_is_made_visible() -> None:
     bad = "evil\x1b[2Jname\rx"
     out = text(document(table(bad), Text(text=bad), title=bad), width=80)

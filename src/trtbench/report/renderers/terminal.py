@@ -23,6 +23,7 @@ FILE = "report.txt"
 FILE_COLUMNS = 100
 GAP = 2
 MIN_WIDTH = 20  # minimum width of columns, so that shortened names stay recognizable
+FEW_ROWS = 8  # at most, for which each row may become a block
 STYLES = {"good": "green", "bad": "red", "unclear": "yellow", "plain": ""}
 SEVERITIES = {"note": "dim", "warning": "yellow", "error": "bold red"}
 
@@ -173,7 +174,10 @@ def _widths(
             narrow = max(MIN_WIDTH, title)
         elif head.fit == "shorten" and width is not None:  # shortened names must stay unique
             narrow, different = max(MIN_WIDTH, title), set(column)
-            while len({shorten_to_width(each, narrow) for each in different}) < len(different):
+            most = width if len(texts) <= FEW_ROWS else width // 3  # many blocks are no table
+            while narrow < most and len(
+                {shorten_to_width(each, narrow) for each in different}
+            ) < len(different):
                 narrow += 1
         least[place] = min(wanted[place], narrow)
     if width is None or total_width(wanted, filled) <= width:
