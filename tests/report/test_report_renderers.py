@@ -250,7 +250,7 @@ def test_whatever_is_below_zero_has_a_minus_and_no_hyphen() -> None:
     assert units.text_from_difference(-0.0012) == "−1.20 ms"
     assert units.text_from_difference(0.0012) == "+1.20 ms"
     assert units.text_from_difference(None) == "–"
-    assert units.text_from_difference(1.6e-19) == "0 ns"
+    assert units.text_from_difference(1.6e-19) == "0 ms"
     assert Cell(value=-0.25).shown == "−0.25"
     assert Cell(value="a-1").shown == "a-1"
     assert spaced("by -4% and +2.5%") == "by −4 % and +2.5 %"
