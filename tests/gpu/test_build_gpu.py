@@ -207,17 +207,19 @@ def test_an_opset_too_new_is_said(build: Build, tmp_path: Path) -> None:
         assert any("opset 18" in text for text in outcome.get("notes", [outcome.get("fix")]))
 
 
-def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None:
-    model = models.conv_model(tmp_path / "net.onnx", channels=32, size=32, layers=3, batch=1)
+def compared_builds(tmp_path: Path, **wishes: Any) -> Any:
     store = Store(tmp_path / "store")
     config = Config(store=str(store.root))
     request = CompareRequest(
-        model, runtime="tensorrt", builds=2, launches=2, duration="200ms",
-        build={"timing_cache": str(tmp_path / "shared.cache"), "optimization_level": "1"},
-        output=tmp_path / "out",
-    )  # fmt: skip
-    builds = Builds(request=request, store=store, config=config, execution=Execution())
-    found = builds.compare()
+        builds=2, duration="200ms", runtime="tensorrt", output=tmp_path / "out", **wishes
+    )
+    return Builds(request=request, store=store, config=config, execution=Execution()).compare()
+
+
+def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None:
+    model = models.conv_model(tmp_path / "net.onnx", channels=32, size=32, layers=3, batch=1)
+    build = {"timing_cache": str(tmp_path / "shared.cache"), "optimization_level": "1"}
+    found = compared_builds(tmp_path, baseline=model, launches=2, build=build)
     assert isinstance(found, Lottery)
     assert found.metric == "gpu"
     assert found.spread is not None
@@ -229,13 +231,6 @@ def test_a_network_with_more_layers_is_slower_over_builds(tmp_path: Path) -> Non
         models.conv_model(tmp_path / f"{layers}.onnx", channels=64, size=64, layers=layers, batch=1)
         for layers in (1, 48)
     ]
-    store = Store(tmp_path / "store")
-    config = Config(store=str(store.root))
-    request = CompareRequest(
-        baseline=sides[0], candidates=[sides[1]], builds=2, launches=1, duration="200ms",
-        warmup="50ms", until_steady=False,
-        runtime="tensorrt", build={"optimization_level": "1"}, output=tmp_path / "out",
-    )  # fmt: skip
-    builds = Builds(request=request, store=store, config=config, execution=Execution())
-    (found,) = builds.compare()
+    wishes = {"baseline": sides[0], "candidates": [sides[1]], "build": {"optimization_level": "1"}}
+    (found,) = compared_builds(tmp_path, **wishes, launches=1, warmup="50ms", until_steady=False)
     assert found.comparison.verdicts[0].kind == "slower"

@@ -404,15 +404,12 @@ def test_the_percentile_of_versions_5_and_6_is_kept_and_nothing_was_copied() -> 
     assert conditions_from_log(run)["transfers"] == Fact(value=False, source="implied")
 
 
-def test_no_rate_is_unknown_and_a_huge_one_is_read() -> None:
-    (run,) = read_log(
-        logs.text(logs.lines("Throughput: 0 qps", "Total Host Walltime: 3 s")), where="x"
-    ).runs
+@pytest.mark.parametrize(("printed", "rate"), [("0", None), ("1.24304e+08", 124304000.0)])
+def test_no_rate_is_unknown_and_a_huge_one_is_read(printed: str, rate: float | None) -> None:
+    lines = logs.lines(f"Throughput: {printed} qps", "Total Host Walltime: 3 s")
+    (run,) = read_log(logs.text(lines), where="x").runs
     assert run.summary is not None
-    assert run.summary.throughput_qps is None
-    (run,) = read_log(logs.text(logs.lines("Throughput: 1.24304e+08 qps")), where="x").runs
-    assert run.summary is not None
-    assert run.summary.throughput_qps == 124304000.0
+    assert run.summary.throughput_qps == rate
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])

@@ -14,21 +14,17 @@ from trtbench.trtexec.version import abilities_from_help, abilities_of_version
 ENGINE = specs.ModelRef(path="a b.engine", format="engine")
 ONNX = specs.ModelRef(path="net.onnx", format="onnx")
 VERSIONS = ("8.6.1", "10.9", "11.1")
+PLACES = {"binary": "trtexec", "folder": "out"}
 
 
 def bench(version: str, **changes: Any) -> list[str]:
-    spec = specs.RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline")
-    spec = spec.having(**changes)
-    return bench_command(
-        spec, binary="trtexec", abilities=abilities_of_version(version), folder="out"
-    )
+    spec = specs.RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline").having(**changes)
+    return bench_command(spec, abilities=abilities_of_version(version), **PLACES)
 
 
 def build(version: str, **changes: Any) -> list[str]:
     spec = specs.BuildSpec(model=ONNX, output="net.engine").having(**changes)
-    return build_command(
-        spec, binary="trtexec", abilities=abilities_of_version(version), folder="out"
-    )
+    return build_command(spec, abilities=abilities_of_version(version), **PLACES)
 
 
 def test_a_plain_run() -> None:

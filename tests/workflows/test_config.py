@@ -143,31 +143,31 @@ def here(monkeypatch: pytest.MonkeyPatch, registry: Registry[Any], **problems: s
         monkeypatch.setattr(registry.load(name), "available", lambda told=problem: told)
 
 
+PYTHON_OF_TENSORRT = {"tensorrt": RuntimeSettings(python="/opt/trt/python")}
+
+
 @pytest.mark.parametrize(
-    ("tensorrt", "trtexec", "chosen"),
+    ("tensorrt", "trtexec", "runtimes", "with_outputs", "chosen"),
     [
-        (None, None, "tensorrt"),
-        ("not installed", None, "trtexec"),
-        ("not installed", "not found", "tensorrt"),
+        (None, None, {}, False, "tensorrt"),
+        ("not installed", None, {}, False, "trtexec"),
+        ("not installed", None, {}, True, "tensorrt"),
+        ("not installed", None, PYTHON_OF_TENSORRT, False, "tensorrt"),
+        ("not installed", "not found", {}, False, "tensorrt"),
     ],
 )
-def test_an_engine_goes_to_what_is_there(
+def test_an_engine_goes_to_what_is_there_and_hands_out_what_is_asked_for(
     tensorrt: str | None,
     trtexec: str | None,
+    runtimes: dict[str, RuntimeSettings],
+    with_outputs: bool,
     chosen: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here(monkeypatch, RUNTIMES, tensorrt=tensorrt, trtexec=trtexec)
-    assert default_runtime(engine(tmp_path / "a.engine"), Config(store="x")) == chosen
-
-
-def test_a_configured_interpreter_counts_as_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here(monkeypatch, RUNTIMES, tensorrt="not installed", trtexec=None)
-    config = Config(store="x", runtimes={"tensorrt": RuntimeSettings(python="/opt/trt/python")})
-    assert default_runtime(engine(tmp_path / "a.engine"), config) == "tensorrt"
+    found, config = engine(tmp_path / "a.engine"), Config(store="x", runtimes=runtimes)
+    assert default_runtime(found, config, with_outputs=with_outputs) == chosen
 
 
 def test_an_engine_of_rtx_goes_to_rtx(tmp_path: Path) -> None:
@@ -206,12 +206,3 @@ def test_without_any_builder_a_build_says_what_would_do(
     assert {"trtexec", "tensorrt", "tensorrt-rtx"} <= set(caught.value.facts)
     assert run(["build", str(tiny_model(tmp_path / "tiny.onnx", batch=1))]) == 4
     assert "trtbench[rtx]" in capsys.readouterr().err
-
-
-def test_outputs_come_from_a_runtime_that_hands_them_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here(monkeypatch, RUNTIMES, tensorrt="not installed", trtexec=None)
-    found = engine(tmp_path / "a.engine")
-    assert default_runtime(found, Config(store="x")) == "trtexec"
-    assert default_runtime(found, Config(store="x"), with_outputs=True) == "tensorrt"

@@ -19,13 +19,8 @@ QUICK: dict[str, Any] = {"launches": 2, "duration": "50ms"}
 
 
 def lottery(trtexec: Any, store: Store, config: Config, **changes: Any) -> Any:
-    request = CompareRequest(
-        baseline=trtexec.onnx(), output=trtexec.folder / "out", **{**QUICK, **changes}
-    )
-    return compared(request, store, config)
-
-
-def compared(request: CompareRequest, store: Store, config: Config) -> Any:
+    given = {"baseline": trtexec.onnx(), "output": trtexec.folder / "out", **QUICK, **changes}
+    request = CompareRequest(**given)
     return Builds(request=request, store=store, config=config, execution=Execution()).compare()
 
 
@@ -65,20 +60,15 @@ def test_networks_are_compared_by_pairs_of_builds(
 ) -> None:
     trtexec.behave("draw")
     old, new = networks(trtexec)
-    request = CompareRequest(
-        baseline=old, candidates=[new], builds=3, output=trtexec.folder / "out", **QUICK
-    )
-    (found,) = compared(request, store, config)
+    (found,) = lottery(trtexec, store, config, baseline=old, candidates=[new], builds=3)
     verdict = found.comparison.verdicts[0]
     assert verdict.kind == "slower"
     assert verdict.ratio == pytest.approx(1.03, abs=0.003)
     assert verdict.design == "builds"
     assert found.baseline.spread is not None
     assert found.baseline.spread.range > 0.02, "draws were to differ more than the networks"
-    itself = CompareRequest(
-        baseline=old, candidates=[old], builds=3, output=trtexec.folder / "same", **QUICK
-    )
-    (alike,) = compared(itself, store, config)
+    itself = {"baseline": old, "candidates": [old], "output": trtexec.folder / "same"}
+    (alike,) = lottery(trtexec, store, config, builds=3, **itself)
     assert alike.comparison.verdicts[0].kind == "same"
 
 
