@@ -423,9 +423,8 @@ class DetectionImages(_images.ImageFiles):
             scales = {"scale_x": target[1] / wide, "scale_y": target[0] / high}
             loaded.geometry = Letterbox(**scales, left=0, top=0)
         else:
-            centred = self._fit != "corner"
             pixels, loaded.geometry = _images.letterboxed(
-                loaded.pixels, target, how=self._how, centred=centred
+                loaded.pixels, target, how=self._how, centred=self._fit != "corner"
             )
         ordered = pixels[:, :, ::-1] if self._colour == "bgr" else pixels
         arrays = {self._input.name: _images.normalized(ordered, self._normalize, self._input)}

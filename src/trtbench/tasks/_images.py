@@ -279,12 +279,7 @@ def can_draw(source: DataSource) -> bool:
 
 
 def make_grid(
-    rows: int,
-    columns: int,
-    *,
-    title: str | None = None,
-    shape: tuple[int, int] = (1, 1),
-    lines: int = 0,
+    rows: int, columns: int, *, title: str, shape: tuple[int, int] = (1, 1), lines: int = 0
 ) -> tuple[Figure, list[Axes]]:
     """Create a figure with a grid of axes for pictures of this shape, titles of ``lines`` lines."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -296,23 +291,17 @@ def make_grid(
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis in axes:
         axis.set_axis_off()
-    if title:
-        figure.suptitle(title, fontsize=11)
+    figure.suptitle(title, fontsize=11)
     return figure, axes
 
 
 def draw_image(
-    axis: Axes,
-    image: AnyArray | None,
-    title: str,
-    *,
-    kind: str = "image",
-    shape: tuple[int, int] | None = None,
+    axis: Axes, image: AnyArray | None, title: str, *, stretch_to: tuple[int, int] | None = None
 ) -> None:
-    """Draw an image, or a depth map in false colours, stretched to the shape."""
+    """Draw an image, or with ``stretch_to`` a depth map in false colours, stretched to a shape."""
     assert image is not None  # a source that can draw one item can draw all
-    if kind == "map":
-        extent = (0, shape[1], shape[0], 0) if shape else None
+    if stretch_to is not None:
+        extent = (0, stretch_to[1], stretch_to[0], 0)
         axis.imshow(image, cmap="magma", extent=extent, interpolation="bilinear")
     else:
         squeezed = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image

@@ -265,9 +265,8 @@ def _draw_comparison(
         valid = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
         with np.errstate(divide="ignore"):
             near = np.where(valid, 1.0 / depth, np.nan)
-        _images.draw_image(
-            next(places), near, "ground truth (near is bright)", kind="map", shape=shape
-        )
+        title = "ground truth (near is bright)"
+        _images.draw_image(next(places), near, title, stretch_to=shape)
     for tally in tallies:
         own = tally.model.chunks.rows(index, index + 1)["depth"][0].astype(np.float64)
         if rules.output_kind == "depth":
@@ -284,7 +283,7 @@ def _draw_comparison(
             lines.append(f"{_format_metrics(mean)}, {count}")
         if result is not None and result.metrics is not None and len(good) > 1:
             lines.append(f"this image: {_format_metrics(result.metrics)}")
-        _images.draw_image(next(places), own, "\n".join(lines), kind="map", shape=shape)
+        _images.draw_image(next(places), own, "\n".join(lines), stretch_to=shape)
     return figure
 
 

@@ -48,10 +48,6 @@ class DetectorOutputs:
     settings: Settings
 
     @property
-    def target(self) -> tuple[int, int]:
-        return self.items[0].target
-
-    @property
     def classes(self) -> int | None:
         return self.items[0].classes
 
@@ -165,7 +161,7 @@ def _read_rows(batch: DetectorOutputs) -> Candidates | None:
 
 def _grid_box_counts(batch: DetectorOutputs) -> dict[int, int]:
     """Return the total numbers of boxes of YOLO's grids, mapped to boxes per cell."""
-    high, wide = batch.target
+    high, wide = batch.items[0].target
     cells = [
         sum((high // s) * (wide // s) for s in strides)
         for strides in ((8, 16, 32), (8, 16, 32, 64))
@@ -269,7 +265,7 @@ def _read_custom(batch: DetectorOutputs) -> Candidates | None:
     name = str(batch.given("decoder"))
     if ":" not in name:
         return None
-    function, (high, wide) = _load_decoder(name), batch.target
+    function, (high, wide) = _load_decoder(name), batch.items[0].target
     pictures = [
         DecodedImage(
             width=item.pixels.shape[1], height=item.pixels.shape[0], input_width=wide,
@@ -410,7 +406,7 @@ def decode(outputs: Arrays, loaded: Sequence[Loaded], settings: Settings) -> Arr
     fractions = found.fractions
     if fractions is None:
         fractions = all(_are_fractions(np.asarray(boxes)) for boxes in found.boxes)
-    high, wide = batch.target if fractions else (1.0, 1.0)
+    high, wide = loaded[0].target if fractions else (1.0, 1.0)
     nms = batch.given("nms") or ("off" if found.suppressed else "class")
     iou = batch.given("iou")
     rows = np.full((len(loaded), most, 6), -1.0, np.float32)

@@ -39,17 +39,14 @@ def parse_error(
     where: str,
     *,
     what: str,
-    place: str,
+    place: str = "the whole file",
     expected: str,
-    found: object = None,
     facts: Mapping[str, object] | None = None,
     fix: str | None = None,
 ) -> ParseError:
     """Return the error for a file that cannot be parsed: the place, and what was expected."""
-    all_facts: dict[str, object] = {"file": where, "place": place, "expected": expected}
-    if found is not None:
-        all_facts["found"] = found
-    return ParseError(f"{where} {what}", facts={**all_facts, **(facts or {})}, fix=fix)
+    known = {"file": where, "place": place, "expected": expected}
+    return ParseError(f"{where} {what}", facts={**known, **(facts or {})}, fix=fix)
 
 
 def quoted(data: bytes | str) -> str:
@@ -227,8 +224,7 @@ def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, 
     found = [_profile(count, records, where=where) for count, records in tables]
     profiles = tuple(profile for profile in found if profile.layers)
     if not profiles:
-        what = "has no layer times"
-        raise parse_error(where, what=what, place="the whole file", expected=EXPECTED)
+        raise parse_error(where, what="has no layer times", expected=EXPECTED)
     return profiles
 
 
@@ -236,8 +232,7 @@ def profile_from_json(data: bytes | str, *, where: str) -> LayerProfile:
     """Return the profile in a file; several profiles are an error."""
     profiles = profiles_from_json(data, where=where)
     if len(profiles) > 1:
-        what = f"holds {len(profiles)} profiles"
-        raise parse_error(where, what=what, place="the whole file", expected="one profile")
+        raise parse_error(where, what=f"holds {len(profiles)} profiles", expected="one profile")
     return profiles[0]
 
 
@@ -277,7 +272,7 @@ def _tables_in_trtexec_layout(text: str, where: str) -> Iterator[_LayerTable]:
             what="is cut off" if ended else "is not a profile of trtexec",
             place=place_in_text(text, position),
             expected="an array of layers, each with its times",
-            found=quoted(text[position : position + 40]),
+            facts={"found": quoted(text[position : position + 40])},
             fix="let trtexec write it again with --exportProfile" if ended else None,
         )
 
@@ -331,7 +326,7 @@ def graph_from_json(data: bytes | str, *, where: str) -> EngineGraph:
     graph = documents[0]
     if not isinstance(graph, dict) or "Layers" not in graph or len(documents) > 1:
         what = "is not layer information of one engine"
-        raise parse_error(where, what=what, place="the whole file", expected=EXPECTED_LAYERS)
+        raise parse_error(where, what=what, expected=EXPECTED_LAYERS)
     layers, io_tensors = graph["Layers"], graph.get("I/O Tensors")
     if not isinstance(layers, list) or not layers:
         raise parse_error(where, what="has no layers", place="Layers", expected=EXPECTED_LAYERS)

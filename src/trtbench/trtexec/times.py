@@ -387,8 +387,7 @@ class ArrayReader:
             what="is cut off" if not at else _NOT_TIMES,
             place=f"byte {self._consumed + self._position}, after row {rows}",
             expected=expected,
-            found=exports.quoted(at),
-            facts={"rows read": rows},
+            facts={"found": exports.quoted(at), "rows read": rows},
             fix="let trtexec write it again with --exportTimes" if not at else None,
         )
 
@@ -542,14 +541,17 @@ def read_times(
             if factor not in (None, 1.0):  # latencyUs, latency_s
                 columns[_KEYS[name]] = columns.pop(key) * factor
         if table.rows and not duration_names(columns):
-            expected, found = "rows with computeMs or latencyMs", ", ".join(list(columns)[:6])
             raise exports.parse_error(
-                where, what=_NOT_TIMES, place="row 1", expected=expected, found=found
+                where,
+                what=_NOT_TIMES,
+                place="row 1",
+                expected="rows with computeMs or latencyMs",
+                facts={"found": ", ".join(list(columns)[:6])},
             )
         arrays.append(without_warmup(columns, warmup_ms))
     if not any(_measured(array).any() for array in arrays):
         what = "has no rows" if not any(map(len, arrays)) else "has no rows of finite times"
-        raise exports.parse_error(where, what=what, place="the whole file", expected=EXPECTED)
+        raise exports.parse_error(where, what=what, expected=EXPECTED)
     return tuple(arrays)
 
 
