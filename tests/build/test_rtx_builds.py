@@ -120,7 +120,7 @@ def test_a_precision_casts_a_plain_model_first(tmp_path: Path, precision: str) -
 def test_int8_quantizes_a_plain_model_first(tmp_path: Path) -> None:
     data = tmp_path / "data.npz"
     np.savez(data, image=np.random.default_rng(0).random((16, 3, 16, 16), dtype=np.float32))
-    artefact = built(conv(tmp_path), precision="int8", calibration=str(data), **BATCHES)
+    artefact = built(conv(tmp_path), precision="int8", data=str(data), **BATCHES)
     assert artefact.conditions["precision"].value == "int8"
     made = onnx.load(tmp_path / "net.engine.int8.onnx")
     assert "QuantizeLinear" in {node.op_type for node in made.graph.node}

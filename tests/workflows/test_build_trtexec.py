@@ -137,7 +137,7 @@ def test_a_build_that_hangs_is_ended_and_leaves_nothing(
         ("8.6.1", {"strip_weights": True}, "cannot be expressed"),
         ("8.6.1", {"precision": "bf16"}, "cannot be expressed"),
         ("10.9.0", {"options": {"spasity": "force"}}, "no option"),
-        ("10.9.0", {"calibration": "random"}, "calibration with data"),
+        ("10.9.0", {"data": "random"}, "calibration with data"),
         ("10.9.0", {"target": ("sm_86",)}, "other GPUs"),
         ("10.9.0", {"extra_args": ("--memPolSize=1",)}, "no flag --memPolSize"),
         ("10.9.0", {"runtime": "tensorrt-rtx", "extra_args": ("--x=1",)}, "takes no arguments"),

@@ -173,7 +173,7 @@ def test_outputs_whose_shape_depends_on_the_data_are_compared(
     values[7, 4] = 0.503
     values[(values > 0.5) & (values < 0.506) & (values != np.float32(0.503))] = 0.6
     np.savez(tmp_path / "x.npz", x=values)
-    asked = {"inputs": tmp_path / "x.npz", "batch": 1}
+    asked = {"data": tmp_path / "x.npz", "batch": 1}
     same = check(first, first, **asked).candidates[0].checks
     assert [each.output for each in same] == ["places", "y"]
     assert all(each.identical for each in same)

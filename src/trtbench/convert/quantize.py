@@ -118,7 +118,7 @@ def _finish(model: ModelProto, spec: QuantSpec) -> None:
     onnx_model.save_onnx(model, Path(spec.output))
     onnx_model.check_onnx(Path(spec.output))
     if spec.precision != "fp8":  # which ONNX Runtime may not know on a CPU
-        refuse_unloadable(Path(spec.output))
+        refuse_unloadable(Path(spec.output), Path(spec.model.path))
 
 
 def quantized_operators(model: ModelProto) -> dict[str, int]:
