@@ -105,7 +105,7 @@ def test_engines_of_a_sweep_are_built_named_and_planned(say: Say, trtexec: Any) 
     assert names == [("static", 1), ("static", 2), ("dynamic", 2)]
     assert all(row["layers"] and row["gpu"] for row in rows[:3])
     assert all("trtexec" in row["remark"] for row in rows[:3]), "no outputs to judge"
-    assert all("batch of 'image' is fixed at 4" in row["reason"] for row in rows[3:])
+    assert all("batch of the input 'image' is fixed at 4" in row["reason"] for row in rows[3:])
     assert "2 TRT fp16-dynamic" in said.words
     [results] = Path("out/results").iterdir()
     names = [f"open-net_fp16_{each}_batch2" for each in ("dynamic", "static")]
