@@ -251,9 +251,8 @@ def read_labels(path: Path) -> AnyArray:
             continue
         try:
             label, *values = (float(word) for word in line.split())
-            if not 0 <= label < MOST_CLASSES or label % 1 or len(values) < 4 or len(values) % 2:
-                raise ValueError(line)
-            if not all(map(math.isfinite, values)):
+            paired = len(values) >= 4 and len(values) % 2 == 0 and all(map(math.isfinite, values))
+            if not paired or not 0 <= label < MOST_CLASSES or label % 1:
                 raise ValueError(line)
         except ValueError:
             raise InputError(

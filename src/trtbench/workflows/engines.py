@@ -80,11 +80,9 @@ def engine_from_arguments(
     drafts, beside = _drafts(others)
     # Joining reports layer information that belongs to another engine.
     part = next((draft.parts["graph"] for draft in drafts if "graph" in draft.parts), None)
-    graph = (
-        graph_from_json(files.data_of(part.file), where=files.plain(part.file.path))
-        if part
-        else None
-    )
+    graph = None
+    if part is not None:
+        graph = graph_from_json(files.data_of(part.file), where=files.plain(part.file.path))
     is_measured = bool(drafts) and drafts[0].measured
     made = run_from_draft(drafts[0], NOTHING_STATED, run_id=NOT_KEPT) if is_measured else None
     if graph is None and (made is None or made.layers is None):

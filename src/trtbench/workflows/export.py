@@ -204,16 +204,12 @@ def _to_mlflow(
             status = "FINISHED" if entry.kind == "run" else "FAILED"
             client.set_terminated(key, status=status, end_time=instant_ms)
             count += 1
-    except OSError as problem:
-        raise StoreError(
-            "cannot write to MLflow", facts={"place": mask(uri), "reason": mask(str(problem))}
-        ) from None
-    except refused as problem:
-        raise StoreError(
-            "MLflow refused a run",
-            facts={"place": mask(uri), "reason": mask(str(problem))},
-            fix="-o http://HOST:5000, or -o sqlite:///mlflow.db (newer MLflow refuses folders)",
-        ) from None
+    except (OSError, refused) as problem:
+        facts = {"place": mask(uri), "reason": mask(str(problem))}
+        if isinstance(problem, OSError):
+            raise StoreError("cannot write to MLflow", facts=facts) from None
+        fix = "-o http://HOST:5000, or -o sqlite:///mlflow.db (newer MLflow refuses folders)"
+        raise StoreError("MLflow refused a run", facts=facts, fix=fix) from None
     skipped = len(entries) - len(new)
     return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=mask(uri))
 

@@ -551,10 +551,9 @@ def answer(result: Localization) -> str:
     added = "" if worst.added is None else f" (adds rel. L2 {worst.added:.2g})"
     tried, groups = sum(bool(group.restored) for group in found.groups), len(found.groups)
     cut = f" of the {tried} (of {groups}) that were tried" * (tried < groups)
-    why = (
-        f"{worst.node} {precision_problem(worst) or f'loses most accuracy in {worst.type}{added}'}"
-    )
-    if not precision_problem(worst):
+    problem = precision_problem(worst)
+    why = f"{worst.node} {problem or f'loses most accuracy in {worst.type}{added}'}"
+    if not problem:
         chance = "beyond chance" if found.held_out else "by itself"
         none = f"No group{cut or ' of nodes'} brings accuracy back {chance}"
         why = f"{why}{cut and f', the first{cut}'}" if found.gains else none
@@ -611,9 +610,8 @@ def _model_table(result: Localization) -> doc.Table:
         ("all groups restored", found.all_restored),
     ]
     if found.kept:
-        sides.append(
-            (Path(result.repaired).name if result.repaired else "repaired", found.repaired)
-        )
+        name = Path(result.repaired).name if result.repaired else "repaired"
+        sides.append((name, found.repaired))
 
     def cell(metric: str, row: tuple[str, Numbers]) -> doc.Cell:
         itself = metric == "sqnr_db" and row[1] is found.reference

@@ -130,9 +130,8 @@ def _histogram(rows: Sequence[_Row], unit: str, scale: float) -> doc.Figure:
                 text = f"p99 {text_from_duration(tail.value, bounds=tail.interval)}"
                 marks.append(charts.Mark(tail.value / scale, text))
         counts = tuple(np.histogram(row.samples, edges)[0].tolist())
-        groups.append(
-            charts.Bins(row.name, row.role, counts, tuple(marks), row.outside_text(axis, scale))
-        )
+        outside = row.outside_text(axis, scale)
+        groups.append(charts.Bins(row.name, row.role, counts, tuple(marks), outside))
     chart = charts.Histogram(axis, charts.Axis("Samples"), tuple(edges.tolist()), tuple(groups))
     caption = "Samples per bin; every run on the same axis." if len(groups) > 1 else None
     return doc.Figure("latency_hist", "How latencies are distributed", chart, caption)
@@ -183,9 +182,8 @@ def _series(rows: Sequence[_Row], unit: str) -> doc.Figure:
         panels.append(charts.Panel(row.name, low, high, lines=tuple(lines), marks=marks))
     seconds = charts.Axis("Time since the measurement began", "s")
     axis = seconds if by_time else charts.Axis("Sample, in order of time")
-    chart = charts.Lines(
-        axis, charts.Axis(run_facts.headline_title([row.run for row in rows]), unit), tuple(panels)
-    )
+    y = charts.Axis(run_facts.headline_title([row.run for row in rows]), unit)
+    chart = charts.Lines(axis, y, tuple(panels))
     caption = "Triangles: samples above the range. Solid line: running median."
     caption += " Each run has its own range." if len(panels) > 1 else ""
     return doc.Figure("latency_series", "Latency over time", chart, caption)
