@@ -184,10 +184,6 @@ def prepared(normalize: str) -> Found:
     return rules.prepared_alike.findings("m", {**judged, "normalize": normalize}, judged)
 
 
-def variables(text: str) -> Evidence:
-    return machine(extra={"variables": text})
-
-
 TF32 = ({"conditions": stated(tf32=True)}, {"conditions": stated(tf32=False)})
 GRAPHS = ({"conditions": stated(cuda_graph=True)}, {"conditions": stated(cuda_graph=False)})
 NO_GRAPH = {"spec": spec(cuda_graph="on"), "conditions": stated(cuda_graph=False)}
@@ -319,8 +315,8 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence | PairFacts | Found]]] 
     ("H49", None, lambda: told()),
     ("H50", "warning", lambda: left_out(2)),
     ("H50", None, lambda: left_out(0)),
-    ("H51", "warning", lambda: variables("DNNL_MAX_CPU_ISA=AVX2")),
-    ("H51", None, lambda: variables("CUDNN_HOME=/opt")),
+    ("H51", "warning", lambda: machine(extra={"variables": "DNNL_MAX_CPU_ISA=AVX2"})),
+    ("H51", None, lambda: machine(extra={"variables": "CUDNN_HOME=/opt"})),
 ]
 
 

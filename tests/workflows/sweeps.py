@@ -16,6 +16,11 @@ def matrix(*models: Path | str, **changes: Any) -> Matrix:
     return matrix_from_table(table, where="test")
 
 
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())["rows"]
+    return rows
+
+
 def runs_of(folder: Path) -> list[str]:
     """The finished runs of a sweep, in order."""
     lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]

@@ -13,6 +13,7 @@ from onnx import helper
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import colour_folder, colour_network
+from sweeps import rows_of
 
 import analysis_values as values
 from models import conv_model, tiny_model
@@ -22,11 +23,6 @@ from trtbench.cli import run as cli
 from trtbench.store.directory import read_record
 
 SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--format", "none"]
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())["rows"]
-    return rows
 
 
 def test_switches_are_switches(trtexec: Any, place: Path) -> None:

@@ -5,13 +5,13 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import colour_folder
+from sweeps import rows_of
 
 from trtbench.cli import run as cli
 
@@ -80,11 +80,6 @@ def place(place: Path, torch_python: str) -> Path:
     (place / "trtbench.toml").write_text(f'[runtimes.torch]\npython = "{torch_python}"\n')
     subprocess.run([torch_python, "-c", SAVE], check=True)
     return place
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())["rows"]
-    return rows
 
 
 def test_weights_factories_and_trust_reach_every_step(place: Path) -> None:
