@@ -98,7 +98,7 @@ def test_users_editors_know_the_arguments(tmp_path: Path) -> None:
     script.write_text(
         "import trtbench\n"
         'trtbench.bench("m.onnx", batch=8, warmup="500ms", protocol="serve").times\n'
-        'trtbench.quantize("m.onnx", precision="int8", calibration="random").difference\n'
+        'trtbench.quantize("m.onnx", precision="int8", data="random").difference\n'
         'trtbench.bench("m.onnx", bacth=8)\n'
         'trtbench.quantize("m.onnx", precision="int9")\n'
     )

@@ -271,11 +271,7 @@ def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: i
         with writing("the cache of the node"):
             cache = make_folder(cache_folder())
             for sha256, chunks in contents.items():
-                # Tasks that need the same content wait for each other.
-                with exclusive(cache / f".{sha256[:16]}.lock"):
-                    if not _transfer.blob_path(cache, sha256).is_file():
-                        get = importlib.import_module("ray").get
-                        _transfer.store_blob(cache, sha256, map(get, chunks))
+                _fetch_content(cache, sha256, chunks)
         with temporary_folder() as folder:
             job = _transfer.place_upload(found, cache=cache, folder=folder)
             environment: dict[str, str | None] = {"TRTBENCH_CPU_SLOT": str(slot)}
@@ -295,3 +291,11 @@ def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: i
             return answer
     except TrtbenchError as problem:
         return answer.having(error=ReportedError.from_error(problem), run=None)
+
+
+def _fetch_content(cache: Path, sha256: str, chunks: Sequence[object]) -> None:
+    """Fetch content unless the node has it; tasks that need the same one wait for each other."""
+    with exclusive(cache / f".{sha256[:16]}.lock"):
+        if not _transfer.blob_path(cache, sha256).is_file():
+            ray = importlib.import_module("ray")
+            _transfer.store_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
