@@ -55,7 +55,6 @@ OLD_VERBS = {
     "export-runs": ["runs", "export"],
     "lottery": ["compare", "--builds", "5"],
     "explain": ["compare", "--why"],
-    "trust": ["doctor", "--trust"],
 }
 
 
