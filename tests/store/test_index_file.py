@@ -30,7 +30,9 @@ def test_an_index_of_an_earlier_version_is_made_anew(tmp_path):
     records.add(Store(tmp_path), records.record("r1"))
     with sqlite3.connect(tmp_path / "index.sqlite") as connection:
         connection.execute("UPDATE trtbench_schema SET version = 1")
-    assert [entry.id for entry in Store(tmp_path).index.find()] == ["r1"]
+    again = Store(tmp_path)
+    assert [entry.id for entry in again.index.find()] == ["r1"]
+    assert "the index was of an earlier version" in again.repairs[0]
 
 
 def test_a_store_can_be_moved_and_copied(tmp_path):

@@ -39,6 +39,7 @@ _LOCKS = zlib.crc32(b"trtbench")
 _CHUNK = 500  # entries per statement: databases limit the parameters of one statement
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
             "could not decode", "codec can't decode")  # fmt: skip
+_EARLIER = "of an earlier version"
 _READ_ONLY = ("readonly", "read-only", "unable to open database file", "disk is full")
 
 
@@ -141,7 +142,7 @@ class Index:
                 _TABLES.create_all(connection)
                 connection.execute(_VERSION.insert().values(version=SCHEMA))
             elif version < SCHEMA:
-                raise sqlite3.DatabaseError("the index is malformed: of an earlier version")
+                raise sqlite3.DatabaseError(f"the index is malformed: {_EARLIER}")
 
     def put_all(self, entries: Iterable[Entry]) -> None:
         """Add or replace entries, all or none; new ones are numbered in this order."""
@@ -365,10 +366,11 @@ def open_index(place: Place) -> tuple[Index, str | None]:
     with writing(file), exclusive(file.parent):
         try:
             return _opened(place, file), None  # another process has replaced it meanwhile
-        except DamagedIndexError:
+        except DamagedIndexError as problem:
+            state = _EARLIER if _EARLIER in str(problem.facts) else "damaged"
             backup = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
             file.rename(backup)
-        return _opened(place, file), f"the index was damaged; it is kept as {backup.name}"
+        return _opened(place, file), f"the index was {state}; it is kept as {backup.name}"
 
 
 def _opened(place: Place, file: Path) -> Index:
