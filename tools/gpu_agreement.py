@@ -542,7 +542,7 @@ def _overhead(engine: str, *, queries: int) -> dict[str, object]:
         prepared = _prepared(engine, cuda_graph=graph, spin_wait=True)
         session, step, spans = prepared.session, prepared.step, prepared.session.spans
         unit = session._units[0]
-        copies = session._copies_in(unit, unit.stream), session._copies_out(unit, unit.stream)
+        copies = [session._copies(unit, unit.stream, out=out) for out in (False, True)]
         cuda, enqueue = session._cuda, unit.enqueue()
         if graph == "on":
             launch = dict(zip(enqueue.__code__.co_freevars, enqueue.__closure__, strict=True))
