@@ -104,7 +104,7 @@ def _run_job(job: RemoteJob, folder: Path, notify: Notify) -> None:
         execution = replace(execution, python=python, output=folder / RUN, run_id=job.id)
         run_bench(job.spec, store=store, execution=execution, search=job.search)
         return
-    from trtbench.compare.compare import measure_in_turn
+    from trtbench.compare.compare import Asked
     from trtbench.compare.turns import Sides
     from trtbench.requests.measure import CompareRequest
 
@@ -117,7 +117,8 @@ def _run_job(job: RemoteJob, folder: Path, notify: Notify) -> None:
     )
     other = turns.python or config.python_for(turns.spec.runtime)
     sides = Sides(baseline=spec, candidate=turns.spec, pythons=(python, other))
-    pair = measure_in_turn(sides, store=store, request=request, execution=execution)
+    asked = Asked(request=request, store=store, config=config, execution=execution)
+    pair = asked.measure_in_turn(sides)
     (folder / RUN).mkdir()
     for side, run in enumerate((pair.baseline, pair.candidate)):  # the second is moved last
         assert run.path is not None

@@ -278,9 +278,8 @@ def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> No
     spec = RunSpec(model=ModelRef(path="a", format="engine"), runtime=runtime, device=device)
     sides = in_turns.Sides(baseline=spec, candidate=spec)
     request = CompareRequest(baseline="a", candidates=["a"])
-    duet = in_turns.make_duet(
-        sides, store=Store(tmp_path / "store"), request=request, execution=Execution()
-    )
+    store = Store(tmp_path / "store")
+    duet = in_turns.Duet(sides, request, store=store, execution=Execution())
     bursts = runtime == "tensorrt"
     assert duet.mode == ("bursts" if bursts else "one-process")
     duet._launches = ([None] * 12, [None] * 12)  # type: ignore[list-item]
@@ -293,8 +292,6 @@ def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> No
     duet.seconds = limit_s * 0.95
     assert duet.out_of_time
     asked = CompareRequest(baseline="a", candidates=["a"], max_launches=100)
-    patient = in_turns.make_duet(
-        sides, store=Store(tmp_path / "store"), request=asked, execution=Execution()
-    )
+    patient = in_turns.Duet(sides, asked, store=store, execution=Execution())
     patient._launches, patient.seconds = duet._launches, 10 * limit_s
     assert not patient.out_of_time

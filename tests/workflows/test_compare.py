@@ -24,7 +24,7 @@ from trtbench.host.telemetry import Counters
 from trtbench.measure.watch import Watch
 from trtbench.report.sections.verdicts import document_from_comparisons
 from trtbench.requests.execution import Execution
-from trtbench.requests.measure import BenchRequest, CompareRequest
+from trtbench.requests.measure import BenchRequest, CompareRequest, PairFields
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
@@ -224,7 +224,8 @@ def test_slow_models_are_looked_at_after_four_launches(
     spec = run_spec(BenchRequest(model=models[0], lock_clocks="base", **QUICK), config)
     told: list[str] = []
     execution = Execution(listen=lambda event: told.append(event.text))
-    duet = Duet(Sides(baseline=spec, candidate=spec), store=store, execution=execution, pairs=10)
+    sides, request = Sides(baseline=spec, candidate=spec), PairFields(pairs=10)
+    duet = Duet(sides, request, store=store, execution=execution)
     duet.measure(None)
     assert duet.launches == 4
     assert duet.next_launches == 2, "half as many again before the next look"
@@ -254,9 +255,8 @@ def test_sides_that_are_launched_in_turn_tell_their_own_clocks(
 
     monkeypatch.setattr(turns, "watch_device", watch_device)
     spec = run_spec(BenchRequest(model=models[0], duration=0.05, **QUICK), config)
-    duet = Duet(
-        Sides(baseline=spec, candidate=spec), store=store, execution=Execution(), mode="launches"
-    )
+    sides, request = Sides(baseline=spec, candidate=spec), PairFields(mode="launches")
+    duet = Duet(sides, request, store=store, execution=Execution())
     duet.measure(2)
     duet.measure(1)
     seen = [

@@ -26,7 +26,7 @@ from trtbench.core.spec import ModelRef
 from trtbench.measure.bench import fail_if_model_changed, run_bench
 from trtbench.models.identity import changed, model_ref, raise_if_changed
 from trtbench.requests.execution import Event, Execution
-from trtbench.requests.measure import BenchRequest
+from trtbench.requests.measure import BenchRequest, PairFields
 from trtbench.requests.run_spec import run_spec
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
@@ -184,10 +184,9 @@ def test_a_side_that_changes_ends_a_comparison(tmp_path, store, config):
         if "launch 2" in event.text:
             models.conv_model(paths[1])
 
-    duet = Duet(
-        Sides(baseline=specs[0], candidate=specs[1]), store=store, mode="one-process",
-        execution=Execution(listen=change), pairs=5,
-    )  # fmt: skip
+    request = PairFields(mode="one-process", pairs=10)
+    sides = Sides(baseline=specs[0], candidate=specs[1])
+    duet = Duet(sides, request, store=store, execution=Execution(listen=change))
     with pytest.raises(JobError, match=r"b\.onnx changed while"):
         duet.measure(3)
     assert duet.launches == 1

@@ -68,35 +68,18 @@ _Found = tuple[object, object, str, bool] | None  # both values, the message, wh
 def differences(
     baseline: RunRecord, candidate: RunRecord, *, accept: Collection[str] = ()
 ) -> tuple[Difference, ...]:
-    """List what differs between two runs; accepted keys do not block."""
-    found: list[Difference] = []
-    of_device: list[Difference] = []  # listed last
-
-    def add(to: list[Difference], key: str, values: _Found) -> None:
-        if values is not None:
-            one, other, message, blocks = values
-            accepted = key in accept
-            difference = Difference(
-                key=key,
-                baseline=str(one),
-                candidate=str(other),
-                blocking=blocks and not accepted,
-                message=f"{message} (accepted)" if accepted else message,
-            )
-            to.append(difference)
-
+    """List what differs between two runs, devices last; accepted keys do not block."""
+    found: dict[str, _Found] = {}
     # Declared properties; some are compared by a function of their own.
     for each in PROPERTIES:
         if each.compare is None or each.condition:
             continue
         one, other = each.read(baseline), each.read(candidate)
         said = each.said or f"different {each.words}: {{}} against {{}}"
-        values: _Found = None
         if each.name in _COMPARISONS:
-            values = _COMPARISONS[each.name](baseline, candidate)
+            found[each.name] = _COMPARISONS[each.name](baseline, candidate)
         elif one is not None and other is not None and one != other:
-            values = (one, other, said.format(one, other), each.compare == "block")
-        add(of_device if each.machine else found, each.name, values)
+            found[each.name] = (one, other, said.format(one, other), each.compare == "block")
     for key in dict.fromkeys((*baseline.conditions, *candidate.conditions)):
         known = property_named(key)
         if known is not None and not known.condition:
@@ -106,14 +89,23 @@ def differences(
         missing = any(x is None or x.source == "unknown" or x.value is None for x in (left, right))
         if left is None or right is None or missing:
             if known is not None and known.questioned:
-                add(found, key, (one, other, f"{words} was not recorded on one side", False))
+                found[key] = (one, other, f"{words} was not recorded on one side", False)
         elif left.value != right.value:
             message = (known.said if known else None) or f"{words} {one} against {other}"
             if "implied" in (left.source, right.source):
                 message += " (implied by the version, not recorded)"
-            blocks = known is not None and known.compare == "block"
-            add(found, key, (one, other, message, blocks))
-    return (*found, *of_device)
+            found[key] = (one, other, message, known is not None and known.compare == "block")
+    listed = [
+        Difference(
+            key=key,
+            baseline=str(one),
+            candidate=str(other),
+            blocking=blocks and key not in accept,
+            message=f"{message} (accepted)" if key in accept else message,
+        )
+        for key, (one, other, message, blocks) in ((k, v) for k, v in found.items() if v)
+    ]
+    return tuple(sorted(listed, key=lambda each: each.of_device))
 
 
 def blocking_reasons(found: Collection[Difference], *, metric: str) -> str | None:

@@ -3,7 +3,7 @@
 import math
 import shutil
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -54,17 +54,14 @@ def compare(
     if len(names) < 2:
         fix = "trtbench compare BASELINE CANDIDATE"
         raise UsageError("a comparison needs a candidate", fix=fix)
-    settings = execution.settings(config)
-    engines = partial(
-        with_engines, build=request.build, store=store, config=settings, execution=execution
-    )
-    count = len(names)
+    settings, count = execution.settings(config), len(names)
+    asked = Asked(request=request, store=store, config=settings, execution=execution)
     pairs = [
-        plan_pair(request, (names[0], names[n]), store, settings, places=((0, count), (n, count)))
+        asked.plan_pair((names[0], names[n]), places=((0, count), (n, count)))
         for n in range(1, count)
     ]
     for pair in pairs:
-        if reason := refused_pair(pair, request.accept):
+        if reason := asked.refused_pair(pair):
             specs = (s.record.spec if isinstance(s, Run) else s[0] for s in pair)
             named = (spec.model.name for spec in specs)
             raise IncomparableError(
@@ -76,128 +73,133 @@ def compare(
     for number, pair in enumerate(pairs):
         name = f"candidate {number + 1}/{len(pairs)}" if len(pairs) > 1 else ""
         part = execution.part(number / len(pairs), (number + 1) / len(pairs), name=name)
-        found.append(compare_pair(pair, request, engines, store=store, execution=part))
+        found.append(replace(asked, execution=part).compare_pair(pair))
     heads = [each.comparison.verdicts[0] for each in found]
     if len(found) > 1:  # several comparisons need a stricter level each
         heads = judge.correct_for_many(heads)
     results = []
     for each, head in zip(found, heads, strict=True):
         comparison = each.comparison.having(verdicts=(head, *each.comparison.verdicts[1:]))
-        sides, count = (each.baseline, each.candidate), len(found)
-        comparison = with_further_findings(comparison, sides, comparisons=count, store=store)
+        sides = (each.baseline, each.candidate)
+        comparison = with_further_findings(comparison, sides, comparisons=len(found), store=store)
         results.append(replace(each, comparison=comparison))
     return results
 
 
 Planned = Run | turns.Side  # a stored run, or a model that is going to be measured
+Place = tuple[int, int]  # the index of a side, and the number of sides
 
 
-def plan_pair(
-    request: PairFields,
-    names: tuple[str, str],
-    store: Store,
-    config: Config,
-    *,
-    places: tuple[tuple[int, int], tuple[int, int]] = ((0, 2), (1, 2)),
-) -> tuple[Planned, Planned]:
-    """Load the sides that are stored runs; the others are measured, in turn if both are models.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is asked of two sides, and where it is done."""
 
-    Beside a stored run, a model is measured with the batch of that run.
-    """
-    runs = [stored_run(name, store) for name in names]
-    known = next((run for run in runs if run is not None), None)
-    own = request
-    if known is not None and request.batch is None:
-        own = request.having(batch=known.record.spec.batch)
+    request: PairFields
+    store: Store
+    config: Config
+    execution: Execution
 
-    def planned(side: int) -> Planned:
-        if (run := runs[side]) is not None:
-            return run
-        if known is None:
-            return side_in_turn(own, names[side], config, place=places[side])
-        launches = request.launches or LAUNCHES
-        return side_alone(own, names[side], config, place=places[side], launches=launches)
+    def engines(self, sides: Sequence[turns.Side]) -> list[turns.Side]:
+        """Return the sides with engines in place of the ONNX files that have to be built."""
+        build, store, config = self.request.build, self.store, self.config
+        return with_engines(sides, build, store=store, config=config, execution=self.execution)
 
-    return planned(0), planned(1)
+    def side_alone(self, name: str, place: Place, launches: int | None = None) -> turns.Side:
+        """Return the spec and the interpreter of one side."""
+        runtime = value_of_side(self.request.runtime, *place, what="-r")
+        spec = side_spec(self.request, name, runtime, self.config, launches=launches, place=place)
+        return spec, self.interpreter_of(spec, place)
 
+    def side_in_turn(self, name: str, place: Place) -> turns.Side:
+        """Return one side with a short, fixed warm-up, unless the request sets another."""
+        spec, python = self.side_alone(name, place)
+        if self.request.warmup is None and self.request.warmup_iterations is None:
+            spec = spec.having(warmup=turns.WARMUP)
+        return spec, python
 
-def refused_pair(pair: tuple[Planned, Planned], accept: Collection[str]) -> str | None:
-    """Return why two sides cannot be compared, as far as it is known before one is measured."""
-    if all(isinstance(side, Run) for side in pair):
-        return None
-    one, other = (
-        side.record.inputs if isinstance(side, Run) else planned_inputs(side[0]) for side in pair
-    )
-    return comparability.inputs_reason(one, other, accept=accept)
+    def interpreter_of(self, spec: RunSpec, place: Place) -> str | None:
+        given = value_of_side(self.request.python, *place, what="--python")
+        return given or self.config.python_for(spec.runtime)
 
+    def plan_pair(
+        self, names: tuple[str, str], *, places: tuple[Place, Place] = ((0, 2), (1, 2))
+    ) -> tuple[Planned, Planned]:
+        """Load the sides that are stored runs; the others are measured, in turn if both are models.
 
-def compare_pair(
-    pair: tuple[Planned, Planned],
-    request: PairFields,
-    engines: Callable[[Sequence[turns.Side]], Sequence[turns.Side]],
-    *,
-    store: Store,
-    execution: Execution,
-) -> Compared:
-    """Measure what is not stored, and compare; ``engines`` builds what has to be built."""
-    first, second = pair
-    if not isinstance(first, Run) and not isinstance(second, Run):
-        sides = turns.Sides.of(*engines([first, second]))
-        return measure_in_turn(sides, store=store, request=request, execution=execution)
+        Beside a stored run, a model is measured with the batch of that run.
+        """
+        runs = [stored_run(name, self.store) for name in names]
+        known = next((run for run in runs if run is not None), None)
+        own = self
+        if known is not None and self.request.batch is None:
+            own = replace(self, request=self.request.having(batch=known.record.spec.batch))
 
-    def measured(side: Planned) -> Run:
-        if isinstance(side, Run):
-            return side
-        [(spec, python)] = engines([side])
-        return run_bench(spec, store=store, execution=replace(execution, python=python))
+        def planned(side: int) -> Planned:
+            if (run := runs[side]) is not None:
+                return run
+            if known is None:
+                return own.side_in_turn(names[side], places[side])
+            return own.side_alone(names[side], places[side], self.request.launches or LAUNCHES)
 
-    return compare_runs(measured(first), measured(second), request, store=store)
+        return planned(0), planned(1)
 
+    def refused_pair(self, pair: tuple[Planned, Planned]) -> str | None:
+        """Return why two sides cannot be compared, as far as it is known before one is measured."""
+        if all(isinstance(side, Run) for side in pair):
+            return None
+        one, other = (
+            side.record.inputs if isinstance(side, Run) else planned_inputs(side[0])
+            for side in pair
+        )
+        return comparability.inputs_reason(one, other, accept=self.request.accept)
 
-def measure_in_turn(
-    sides: turns.Sides,
-    *,
-    store: Store,
-    request: PairFields,
-    execution: Execution,
-    measure: Callable[[turns.Duet], None] | None = None,
-) -> Compared:
-    """Measure two sides in turn on the executor's machine; ``measure`` runs the local launches."""
+    def compare_pair(self, pair: tuple[Planned, Planned]) -> Compared:
+        """Measure what is not stored, and compare."""
+        first, second = pair
+        if not isinstance(first, Run) and not isinstance(second, Run):
+            return self.measure_in_turn(turns.Sides.of(*self.engines([first, second])))
 
-    def measure_here() -> Compared:
-        duet = turns.make_duet(sides, store=store, request=request, execution=execution)
-        try:
-            (measure or partial(turns.measure_until_clear, request=request))(duet)
-        except KeyboardInterrupt:
-            if all(duet.launch_facts):
-                runs = " and ".join(run.id for run in duet.store_runs(interrupted=True))
-                text = f"the launches so far are kept: runs {runs}"
-                execution.listen(Event(kind="note", text=text))
-            raise
-        return compare_runs(*duet.store_runs(), request, mode=duet.mode)
+        def measured(side: Planned) -> Run:
+            if isinstance(side, Run):
+                return side
+            [(spec, python)] = self.engines([side])
+            return run_bench(
+                spec, store=self.store, execution=replace(self.execution, python=python)
+            )
 
-    def store_run(source: Path, spec: RunSpec) -> Run:
-        record = directory.read_record(source)
-        if record.id in store.index.ids():  # it would replace the other run's entry
-            facts = {"run": record.id}
-            raise StoreError("the executor returned a run that is already stored", facts=facts)
-        with store.new_run(record.id) as folder:
-            shutil.copytree(source, folder, dirs_exist_ok=True)
-            own = spec.having(launches=record.spec.launches)
-            directory.write_record(folder, record.having(spec=own))
-        return add_returned_run(store, store.directory(record.id))
+        return compare_runs(measured(first), measured(second), self.request, store=self.store)
 
-    def measure_remotely() -> Compared:
+    def measure_in_turn(
+        self, sides: turns.Sides, measure: Callable[[turns.Duet], None] | None = None
+    ) -> Compared:
+        """Measure two sides in turn on the executor's machine; ``measure`` does it here."""
+        request, store, execution = self.request, self.store, self.execution
+
+        def measure_here() -> Compared:
+            duet = turns.Duet(sides, request, store=store, execution=execution)
+            try:
+                (measure or turns.measure_until_clear)(duet)
+            except KeyboardInterrupt:
+                if all(duet.launch_facts):
+                    runs = " and ".join(run.id for run in duet.store_runs(interrupted=True))
+                    text = f"the launches so far are kept: runs {runs}"
+                    execution.listen(Event(kind="note", text=text))
+                raise
+            return compare_runs(*duet.store_runs(), request, mode=duet.mode)
+
+        return execution.executor.do(measure_here, partial(self._measure_remotely, sides))
+
+    def _measure_remotely(self, sides: turns.Sides) -> Compared:
         """Measure both sides on another machine, and store both runs."""
-        store.open()  # fail before measuring if the store cannot be used
-        mode, own = turns.resolve_turns(sides, request)
+        self.store.open()  # fail before measuring if the store cannot be used
+        mode, own = turns.resolve_turns(sides, self.request)
         files = InputFiles()
         raise_if_changed(own.candidate.model)
         fields = ("launches", "max_launches", "pairs", "margin", "seed")
-        asked = {"mode": mode, **{name: getattr(request, name) for name in fields}}
-        asked["accept"] = [*request.accept]
+        asked = {"mode": mode, **{name: getattr(self.request, name) for name in fields}}
+        asked["accept"] = [*self.request.accept]
         spec = files.add_spec(own.candidate)
-        first_side = replace(execution, python=own.pythons[0])
+        first_side = replace(self.execution, python=own.pythons[0])
         job = job_from_spec(own.baseline, directory.new_id(), first_side, files)
         # Every launch has its own timeout; their number is not known in advance.
         job = job.having(
@@ -205,42 +207,21 @@ def measure_in_turn(
             limit_s=None,
             needs=job.needs.having(gpu=job.needs.gpu or device_of(own.candidate) != "cpu"),
         )
-        with store.scratch() as folder:
-            send_job(job, folder, execution)
-            runs = store_run(folder / "0", own.baseline), store_run(folder / "1", own.candidate)
-        return compare_runs(*runs, request, mode=mode)
+        with self.store.scratch() as folder:
+            send_job(job, folder, self.execution)
+            runs = [self._store_run(folder / str(n), spec) for n, spec in enumerate(own.both)]
+        return compare_runs(runs[0], runs[1], self.request, mode=mode)
 
-    return execution.executor.do(measure_here, measure_remotely)
-
-
-def side_alone(
-    request: PairFields,
-    name: str,
-    config: Config,
-    *,
-    place: tuple[int, int],
-    launches: int | None = None,
-) -> turns.Side:
-    """Return the spec and the interpreter of one side."""
-    runtime = value_of_side(request.runtime, *place, what="-r")
-    spec = side_spec(request, name, runtime, config, launches=launches, place=place)
-    return spec, interpreter_of(request, spec, config, place=place)
-
-
-def side_in_turn(
-    request: PairFields, name: str, config: Config, *, place: tuple[int, int]
-) -> turns.Side:
-    """Return one side with a short, fixed warm-up, unless the request sets another."""
-    spec, python = side_alone(request, name, config, place=place)
-    if request.warmup is None and request.warmup_iterations is None:
-        spec = spec.having(warmup=turns.WARMUP)
-    return spec, python
-
-
-def interpreter_of(
-    request: PairFields, spec: RunSpec, config: Config, *, place: tuple[int, int]
-) -> str | None:
-    return value_of_side(request.python, *place, what="--python") or config.python_for(spec.runtime)
+    def _store_run(self, source: Path, spec: RunSpec) -> Run:
+        record = directory.read_record(source)
+        if record.id in self.store.index.ids():  # it would replace the other run's entry
+            facts = {"run": record.id}
+            raise StoreError("the executor returned a run that is already stored", facts=facts)
+        with self.store.new_run(record.id) as folder:
+            shutil.copytree(source, folder, dirs_exist_ok=True)
+            own = spec.having(launches=record.spec.launches)
+            directory.write_record(folder, record.having(spec=own))
+        return add_returned_run(self.store, self.store.directory(record.id))
 
 
 def stored_run(name: str, store: Store) -> Run | None:

@@ -3,16 +3,14 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trtbench.analysis import gate as gates
 from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.verdict import incomparable
-from trtbench.compare import compare
+from trtbench.compare.compare import Asked, Planned, compare_runs, stored_run
 from trtbench.compare.turns import WARMUP, Duet, Sides, headline_verdict
-from trtbench.convert.steps import with_engines
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import UsageError, writing
 from trtbench.core.properties import model_name
@@ -67,10 +65,9 @@ def gate(
         raise UsageError(f"{compared[0]} needs something to compare with", fix="--against BASELINE")
     execution = execution or Execution()
     settings = execution.settings(config)
+    asked = Asked(request=request, store=store, config=settings, execution=execution)
     for _ in range(2 if request.on_unclear == "retry" else 1):
-        found = _measure_once(
-            request, rules, against, store=store, config=settings, execution=execution
-        )
+        found = _measure_once(asked, request, rules, against)
         if all(each.outcome != "unclear" for each in found.results):
             break
     keeps = request.keep_model
@@ -120,87 +117,67 @@ def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[Ga
 
 
 def _measure_once(
-    request: GateRequest,
-    rules: Sequence[GateRule],
-    against: str | None,
-    *,
-    store: Store,
-    config: Config,
-    execution: Execution,
+    asked: Asked, request: GateRequest, rules: Sequence[GateRule], against: str | None
 ) -> Gate:
     """Measure a candidate, alone or in turn with the baseline, and evaluate the rules."""
-    candidate = str(request.candidate)
+    candidate, store, execution = str(request.candidate), asked.store, asked.execution
     wants_layers = any(rule.relation == "expect" for rule in rules)
 
-    engines = partial(
-        with_engines, build=request.build, store=store, config=config, execution=execution
-    )
-
     def bench(launches: int) -> Run:
-        side = compare.side_alone(request, candidate, config, place=(-1, 2), launches=launches)
-        [(spec, python)] = engines([side])
+        [(spec, python)] = asked.engines([asked.side_alone(candidate, (-1, 2), launches)])
         own = replace(execution, python=python)
         return run_bench(spec.having(profile=wants_layers), store=store, execution=own)
 
     def measure_until_clear(duet: Duet) -> None:
         """Add launches while a slowdown rule is unclear and there is time for more."""
-        began = time.monotonic()
-        duet.measure(request.launches)
         slowdowns = [rule for rule in rules if rule.relation == "slowdown"]
-        while slowdowns and duet.launches < request.most_launches and not duet.incomparable:
+
+        def decided() -> bool:
             verdict = headline_verdict(duet, margin=request.margin_part)
-            results = gates.evaluate(
-                slowdowns, verdicts={verdict.metric: verdict, "headline": verdict}
-            )
-            decided = all(result.outcome != "unclear" for result in results)
+            verdicts = {verdict.metric: verdict, "headline": verdict}
+            results = gates.evaluate(slowdowns, verdicts=verdicts)
             refused = verdict.interval is None and verdict.launches_needed is None
-            more = min(duet.next_launches, request.most_launches - duet.launches)
-            launch_s = (time.monotonic() - began) / duet.launches
-            if decided or refused or time.monotonic() + more * launch_s > deadline:
-                return
-            duet.measure(more)
+            return refused or all(result.outcome != "unclear" for result in results)
+
+        duet.limit_s = deadline - time.monotonic()
+        duet.measure_until(decided)
 
     deadline = time.monotonic() + seconds(request.time_limit)
-    run = compare.stored_run(candidate, store)
-    baseline = compare.stored_run(against, store) if against is not None else None
+    run = stored_run(candidate, store)
+    baseline = stored_run(against, store) if against is not None else None
     sides: Sides | None = None
     compared, profiled, verdicts = None, None, {}
     if run is not None and baseline is None and against is not None:
-        pair = compare.plan_pair(request, (against, candidate), store, config)
-        if (reason := compare.refused_pair(pair, request.accept)) is not None:
+        pair = asked.plan_pair((against, candidate))
+        if (reason := asked.refused_pair(pair)) is not None:
             return _refuse(candidate, rules, reason)
-        compared = compare.compare_pair(pair, request, engines, store=store, execution=execution)
+        compared = asked.compare_pair(pair)
     elif run is None and against is not None:
-        second = compare.side_in_turn(request, candidate, config, place=(1, 2))
-        first: compare.Planned = baseline or compare.side_in_turn(
-            request, against, config, place=(0, 2)
-        )
-        if (reason := compare.refused_pair((first, second), request.accept)) is not None:
+        second = asked.side_in_turn(candidate, (1, 2))
+        first: Planned = baseline or asked.side_in_turn(against, (0, 2))
+        if (reason := asked.refused_pair((first, second))) is not None:
             return _refuse(candidate, rules, reason)
         if not isinstance(first, Run):
-            sides = Sides.of(*engines([first, second]))
+            sides = Sides.of(*asked.engines([first, second]))
         elif model := kept_model(store, first.record.spec.model):
-            [second], recorded = engines([second]), first.record.spec
+            [second], recorded = asked.engines([second]), first.record.spec
             known = RUNTIMES.load(recorded.runtime).CONDITIONS
             stored, left = conditions_of_stored(recorded, second[0], options=known)
             stored = stored.having(model=model, warmup=WARMUP, launches=1)
             if left:
                 text = f"not taken from the stored run {against}: {', '.join(left)}"
                 execution.listen(Event(kind="note", text=text))
-            python = compare.interpreter_of(request, stored, config, place=(0, 2))
-            sides = Sides.of((stored, python), second)
+            sides = Sides.of((stored, asked.interpreter_of(stored, (0, 2))), second)
         else:
             execution.listen(Event(kind="note", text=MEASURED_APART))
     if sides is not None:
-        compared = compare.measure_in_turn(
-            sides, store=store, request=request, execution=execution, measure=measure_until_clear
-        )
+        compared = asked.measure_in_turn(sides, measure_until_clear)
         run = compared.candidate
         # Turns are not profiled: layers need a launch of their own.
         profiled = bench(1) if wants_layers else None
     run = run or bench(request.launches or ALONE_LAUNCHES)
     if sides is None and baseline is not None:
-        compared = compare.compare_runs(baseline, run, request, store=store)
+        compared = compare_runs(baseline, run, request, store=store)
     both = {"candidate": run}
     if compared is not None:
         both["baseline"] = compared.baseline

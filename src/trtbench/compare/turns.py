@@ -14,7 +14,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
@@ -37,7 +37,7 @@ from trtbench.measure import bench
 from trtbench.measure.watch import Watch, free_memory_bytes, watch_device
 from trtbench.models.identity import raise_if_changed
 from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
-from trtbench.requests.measure import LAUNCHES, PairFields, TurnFields
+from trtbench.requests.measure import LAUNCHES, PairFields
 from trtbench.runtimes import RUNTIMES, device_of
 from trtbench.store.store import Store
 
@@ -226,27 +226,20 @@ class Duet:
     """Launches of two sides, measured in turn; more can be added until the answer is clear."""
 
     def __init__(
-        self,
-        sides: Sides,
-        *,
-        store: Store,
-        execution: Execution,
-        mode: Mode = "auto",
-        pairs: int | None = None,
-        seed: int = 0,
-        limit_s: float | None = None,
-        accept: Collection[str] = (),
+        self, sides: Sides, request: PairFields, *, store: Store, execution: Execution
     ) -> None:
+        mode, self.sides = resolve_turns(sides, request)
         for spec, python in zip(sides.both, sides.pythons, strict=True):
             if python is not None:
                 check_interpreter(python)
             bench.check_runtime_available(spec, python)
-        self.sides = sides
-        self.mode = resolve_mode(mode, sides)
-        self._store, self._execution = store, execution
-        self._pairs, self._seed, self._limit_s, self._accept = pairs, seed, limit_s, accept
+        self.mode = resolve_mode(mode, self.sides)
+        self._store, self._execution, self.request = store, execution, request
+        self._pairs = request.pairs
+        free = request.launches is None and request.max_launches is None
+        limit_s = BURSTS_LIMIT_S if self.mode == "bursts" else LIMIT_S
+        self.limit_s = limit_s if free else None
         self._launches: tuple[list[bench.Launch], list[bench.Launch]] = ([], [])
-        self.most_launches = 0  # that may be measured, with those added while it is unclear
         self._next_launch = self._goal = 0
         self._at_once: int | None = None  # launches that fit into GPU memory; ``None``: unknown
         self._early = True  # processes create CUDA contexts while they import
@@ -287,19 +280,26 @@ class Duet:
 
     def _launches_left(self) -> float:
         """Return how many more launches there is time for."""
-        if self._limit_s is None or not self.launches:
+        if self.limit_s is None or not self.launches:
             return math.inf
-        return (self._limit_s - self.seconds) / (self.seconds / self.launches)
+        return (self.limit_s - self.seconds) / (self.seconds / self.launches)
 
     @property
     def incomparable(self) -> bool:
         """Whether the first launch showed that the sides have different inputs."""
         inputs = (each[0].outcome.inputs for each in self._launches if each)
-        return self.launches > 0 and inputs_reason(*inputs, accept=self._accept) is not None
+        return self.launches > 0 and inputs_reason(*inputs, accept=self.request.accept) is not None
 
-    def column_pairs(self, name: str = "host") -> list[tuple[Column, Column]]:
+    def column_pairs(self, name: str) -> list[tuple[Column, Column]]:
         both = zip(*self._launches, strict=True)
         return [(getattr(a.times, name), getattr(b.times, name)) for a, b in both]
+
+    def measure_until(self, decided: Callable[[], bool]) -> None:
+        """Measure, and add launches until they decide, or no more are allowed or fit in time."""
+        self.measure(self.request.launches)
+        most = self.request.most_launches
+        while self.launches < most and not (self.incomparable or self.out_of_time or decided()):
+            self.measure(min(self.next_launches, most - self.launches))
 
     def measure(self, launches: int | None) -> None:
         """Measure more launches of both sides; ``None``: the default, fewer for slow models."""
@@ -336,10 +336,10 @@ class Duet:
 
     def _show_progress(self, goal: int) -> None:
         """Report launches of the most there can be, so that the total does not move."""
-        most, spent_s = max(goal, self.most_launches), self.seconds + self._elapsed()
+        most, spent_s = max(goal, self.request.most_launches), self.seconds + self._elapsed()
         total = f" of at most {most}" if most > goal else f"/{most}"
         text = f"launch {self.launches + 1}{total}, both sides"
-        used = max(self.launches / most, spent_s / self._limit_s if self._limit_s else 0.0)
+        used = max(self.launches / most, spent_s / self.limit_s if self.limit_s else 0.0)
         event = Event(kind="stage", text=text, done=min(1.0, used), at_most=most > goal)
         self._execution.listen(event)
 
@@ -469,7 +469,7 @@ class Duet:
         job = DuetJob(
             sides=self.sides.both,
             pairs=self._pairs,
-            seed=self._seed,
+            seed=self.request.seed,
             launch=number,
             series=self.mode == "bursts",
             bursts=self.bursts,
@@ -532,20 +532,9 @@ def _specs_of(assignment: Assignment) -> list[RunSpec]:
     return list(job.sides) if job.mine is None else [job.sides[job.mine]]
 
 
-def make_duet(sides: Sides, *, store: Store, request: PairFields, execution: Execution) -> Duet:
-    mode, sides = resolve_turns(sides, request)
-    free = request.launches is None and request.max_launches is None
-    limit_s = BURSTS_LIMIT_S if resolve_mode(mode, sides) == "bursts" else LIMIT_S
-    limit, pairs, seed = limit_s if free else None, request.pairs, request.seed
-    return Duet(
-        sides, store=store, execution=execution, mode=mode, pairs=pairs, seed=seed, limit_s=limit,
-        accept=request.accept,
-    )  # fmt: skip
-
-
-def measure_until_clear(duet: Duet, request: TurnFields) -> None:
+def measure_until_clear(duet: Duet) -> None:
     """Add launches while the verdict is unclear; GPU time is reported once it is decided."""
-    margin = request.margin_part
+    margin = duet.request.margin_part
 
     def judge_gpu_time() -> None:
         # Bursts are checked against the single queries of the same launches.
@@ -555,15 +544,11 @@ def measure_until_clear(duet: Duet, request: TurnFields) -> None:
         if duet.bursts and verdict is not None and is_decided(verdict):
             duet.report_gpu(verdict)
 
-    duet.on_results, duet.most_launches = judge_gpu_time, request.most_launches
-    duet.measure(request.launches)
-    while duet.launches < request.most_launches and not duet.out_of_time:
-        if duet.incomparable:
-            break
-        # While there are bursts, GPU time is not decided yet.
-        if not duet.bursts and is_decided(headline_verdict(duet, margin=margin)):
-            break
-        duet.measure(min(duet.next_launches, request.most_launches - duet.launches))
+    duet.on_results = judge_gpu_time
+    # While there are bursts, GPU time is not decided yet.
+    duet.measure_until(
+        lambda: not duet.bursts and is_decided(headline_verdict(duet, margin=margin))
+    )
 
 
 def is_decided(verdict: Verdict) -> bool:

@@ -10,8 +10,7 @@ from typing import Literal
 from msgspec.structs import asdict
 
 from trtbench.analysis import history
-from trtbench.compare.compare import side_in_turn, stored_run
-from trtbench.convert.steps import with_engines
+from trtbench.compare.compare import Asked, stored_run
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.plugins import optional_library
 from trtbench.core.properties import request_same_series
@@ -175,10 +174,8 @@ def _comparable_series(
         points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
         points = [p for p in points if history.epoch_s(p.created) <= before]
         return [history.series_from_points(key, points)] if points else []
-    side = side_in_turn(request, candidate, config, place=(-1, 2))
-    [(spec, _)] = with_engines(
-        [side], request.build, store=store, config=config, execution=execution
-    )
+    asked = Asked(request=request, store=store, config=config, execution=execution)
+    [(spec, _)] = asked.engines([asked.side_in_turn(candidate, (-1, 2))])
     batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None)
     here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
     entries = []
