@@ -25,7 +25,6 @@ from trtbench.analysis.stored_comparison import (
 )
 from trtbench.analysis.summary import COMPARED_STATISTICS, summarize_column
 from trtbench.analysis.verdict import (
-    BURSTS_THRESHOLD,
     confirm_in_cycles,
     correct_for_many,
     duet_comparison,
@@ -167,7 +166,7 @@ def test_cycles_of_equal_clocks_say_what_seconds_say(
 ) -> None:
     """Bursts call less a difference than other times do, and many looks demand more of it."""
     given = effects(effect, noise, 6)
-    verdict = verdict_from_effects(given, metric="gpu", design="bursts", threshold=BURSTS_THRESHOLD)
+    verdict = verdict_from_effects(given, metric="gpu", design="bursts")
     again = in_cycles(verdict.having(clock_ratio=1.0))
     assert again is not None
     assert (verdict.kind, again.kind) == (kind, kind)

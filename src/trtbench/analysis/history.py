@@ -104,11 +104,8 @@ class Segmentation(Value, frozen=True, kw_only=True):
     """A series divided at changes of level, and whether it has a steady state."""
 
     kind: SteadyKind
-    changes: tuple[int, ...]
-    means: tuple[float, ...]  # level of each segment in seconds; one more than there are changes
+    means: tuple[float, ...]  # level of each segment in seconds
     steady_from: int  # iteration from which on the level equals the final one
-    count: int
-    block: int
 
     @property
     def largest_change(self) -> float:
@@ -143,14 +140,7 @@ def segment(column: Column) -> Segmentation:
         kind = "no steady state"
     elif different:
         kind = "slowdown" if any(means[k] < means[-1] for k in different) else "warm-up"
-    return Segmentation(
-        kind=kind,
-        changes=tuple(cut * size for cut in cuts),
-        means=tuple(means),
-        steady_from=steady * size,
-        count=len(column),
-        block=size,
-    )
+    return Segmentation(kind=kind, means=tuple(means), steady_from=steady * size)
 
 
 class ChangePoint(Value, frozen=True, kw_only=True):

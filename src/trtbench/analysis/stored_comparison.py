@@ -141,26 +141,20 @@ def _verdict_apart(metric: str, sides: Sides, drift: Drift, *, margin: float) ->
         how = {"widen": widen, "margin": margin}
         return judge(estimate, metric=metric, design="apart", meaning=meaning, **how)
     effect = float(np.median(logs[1]) - np.median(logs[0]))
-    count = min(map(len, logs))
+    unclear = Verdict(metric=metric, kind="unclear", reason=ONE_LAUNCH, design="apart")
+    unclear = unclear.having(ratio=math.exp(effect), launches=min(map(len, logs)))
     if not drift.measured:
-        return Verdict(
-            metric=metric, kind="unclear", ratio=math.exp(effect), reason=ONE_LAUNCH,
-            launches=count, design="apart",
-        )  # fmt: skip
+        return unclear
     # One launch on a side: only effects larger than the drift count, and "same" is impossible.
     low, high = effect - widen, effect + widen
-    kind, _ = decide(metric, effect, low, high, margin=0.0)
+    kind, _ = decide(metric, effect, low, high, design="apart", margin=0.0)
     clear = kind in ("faster", "slower")
     change = text_from_fraction(math.expm1(effect), digits=1, signed=True)
     said = f"{change} {'exceeds' if clear else 'is within'} the drift of {percent}"
-    return Verdict(
-        metric=metric,
+    return unclear.having(
         kind=kind if clear else "unclear",
-        ratio=math.exp(effect),
         interval=ratio_interval(low, high, meaning=f"drift only: {drift.source}"),
         reason=f"one launch on a side; {said} ({drift.source})",
-        launches=count,
-        design="apart",
     )
 
 

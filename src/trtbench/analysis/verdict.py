@@ -49,7 +49,6 @@ def verdict_from_effects(
     *,
     metric: str = "host",
     design: Design = "duet",
-    threshold: float = THRESHOLD,
     margin: float = MARGIN,
     alternatives: Sequence[distributions.Trimmed | None] = (),
 ) -> Verdict:
@@ -67,7 +66,7 @@ def verdict_from_effects(
     ways = (estimate, *(each for each in alternatives if each is not None))
     best = min(ways, key=lambda way: way.half_width(STRICT_LEVEL))
     estimate = replace(best, count=estimate.count)
-    return judge(estimate, metric=metric, design=design, threshold=threshold, margin=margin)
+    return judge(estimate, metric=metric, design=design, margin=margin)
 
 
 def judge(
@@ -75,7 +74,6 @@ def judge(
     *,
     metric: str,
     design: Design = "duet",
-    threshold: float = THRESHOLD,
     margin: float = MARGIN,
     widen: float = 0.0,
     meaning: str = MEANING,
@@ -83,7 +81,7 @@ def judge(
     """Return the verdict on an estimated log-ratio; ``widen`` is added to both ends."""
     low, high = estimate.interval()
     low, high = low - widen, high + widen
-    kind, reason = decide(metric, estimate.mean, low, high, threshold=threshold, margin=margin)
+    kind, reason = decide(metric, estimate.mean, low, high, design=design, margin=margin)
     doubtful = design in SEQUENTIAL and abs(estimate.mean) <= estimate.half_width(STRICT_LEVEL)
     if kind in ("faster", "slower") and doubtful:
         kind, reason = "unclear", ALMOST_SURE
@@ -91,7 +89,7 @@ def judge(
     interval: Interval | None = ratio_interval(low, high, meaning=meaning)
     if kind == "unclear":
         effect = abs(estimate.mean)
-        differs = effect if math.expm1(effect) >= threshold else 0.0
+        differs = effect if math.expm1(effect) >= threshold_of(metric, design) else 0.0
         goal = max(differs, math.log1p(margin) - effect)
         # More launches do not reduce drift, and the margin may be too small.
         if not widen and goal > 0:
@@ -122,11 +120,11 @@ def decide(
     low: float,
     high: float,
     *,
-    threshold: float = THRESHOLD,
+    design: Design,
     margin: float = MARGIN,
 ) -> tuple[Literal["same", "faster", "slower", "unclear"], str]:
     """Return the kind of a verdict from a log-ratio and its interval, and the reason."""
-    excludes_zero = low > 0 or high < 0
+    excludes_zero, threshold = low > 0 or high < 0, threshold_of(metric, design)
     if excludes_zero and abs(math.expm1(effect)) >= threshold:
         slower = (effect > 0) == (metric != "throughput")
         return ("slower" if slower else "faster"), "the interval excludes 0"
@@ -142,9 +140,9 @@ def sentence(verdict: Verdict) -> str:
     """Return the change, its interval and the reason of a verdict in one sentence."""
     if verdict.ratio is None or verdict.interval is None:
         return verdict.reason
-    values = (verdict.ratio, verdict.interval.low, verdict.interval.high)
-    change, low, high = (text_from_fraction(value - 1, signed=True) for value in values)
-    return f"{change} [{low}, {high}]: {verdict.reason}"
+    ends = (verdict.interval.low, verdict.interval.high)
+    low, high = (text_from_fraction(value - 1, signed=True) for value in ends)
+    return f"{verdict.change} [{low}, {high}]: {verdict.reason}"
 
 
 def ratio_interval(low: float, high: float, *, meaning: str) -> Interval:
@@ -222,10 +220,9 @@ def tail_verdict(
     return judge(rough, metric=metric, design=design, margin=margin)
 
 
-def threshold_of(verdict: Verdict) -> float:
-    """Return the smallest change that counts as a difference for a verdict."""
-    bursts = (verdict.metric, verdict.design) == ("gpu", "bursts")
-    return BURSTS_THRESHOLD if bursts else THRESHOLD
+def threshold_of(metric: str, design: Design) -> float:
+    """Return the smallest change of a metric that counts as a difference."""
+    return BURSTS_THRESHOLD if (metric, design) == (GPU, "bursts") else THRESHOLD
 
 
 def in_cycles(verdict: Verdict) -> Verdict | None:
@@ -235,7 +232,7 @@ def in_cycles(verdict: Verdict) -> Verdict | None:
         return None
     ratio, low, high = (value * clocks for value in (ratio, interval.low, interval.high))
     ends = map(math.log, (ratio, low, high))
-    kind, _ = decide(verdict.metric, *ends, threshold=threshold_of(verdict))
+    kind, _ = decide(verdict.metric, *ends, design=verdict.design)
     # A 99 % interval does not show whether a difference meets the stricter level.
     doubted = verdict.kind == "unclear" and verdict.design in SEQUENTIAL
     return verdict.having(
@@ -456,7 +453,6 @@ def burst_verdict(
     if not effects:
         return None
     judged = partial(verdict_from_effects, metric=GPU, design="bursts", margin=margin)
-    judged = partial(judged, threshold=BURSTS_THRESHOLD)
     placed = effects_by_load_order(baseline, candidate)
     if not placed or np.std(placed) > SAME_BY_ORDER * np.std(effects):
         placed = ()

@@ -558,7 +558,8 @@ def is_decided(verdict: Verdict) -> bool:
     if verdict.metric != judge.GPU and verdict.launches < MIN_BURST_LAUNCHES:
         return False
     is_sure = verdict.kind != "same" or verdict.launches >= LAUNCHES
-    return is_sure or abs((verdict.ratio or 1.0) - 1) < judge.threshold_of(verdict)
+    least = judge.threshold_of(verdict.metric, verdict.design)
+    return is_sure or abs((verdict.ratio or 1.0) - 1) < least
 
 
 def headline_verdict(duet: Duet, *, margin: float) -> Verdict:

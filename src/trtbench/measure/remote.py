@@ -322,7 +322,7 @@ def run_verb_remotely(
     gpu: bool,
     config: Config,
     execution: Execution,
-    output: Path | None = None,
+    output: Path,
     take: Callable[[T, Path], T] = lambda value, folder: value,
 ) -> T:
     """Run a verb with an executor and write its output files here; returns its answer.
@@ -340,8 +340,9 @@ def run_verb_remotely(
     files = InputFiles(task=task, settings=settings)
     stays = {field.name for field in fields_of(ExecutorFields)}
     arguments = files.add_request(with_settings(request, config.defaults))
+    output = output.absolute()
     with temporary_folder() as folder:
-        place = output.absolute().parent if output else folder
+        made = folder / "output"
         try:
             answer = send_verb(
                 verb,
@@ -350,18 +351,15 @@ def run_verb_remotely(
                 files=files,
                 execution=execution,
                 gpu=gpu,
-                result=output.name if output else None,
-                output=place,
+                output=output,
                 title=f"{verb} {', '.join(Path(str(each)).name for each in models)}",
             )
         except TrtbenchError:
-            if output is not None:  # the log, which the error names
-                with contextlib.suppress(StoreError):
-                    _copy_output(folder / "output", output.absolute())
+            with contextlib.suppress(StoreError):  # the log, which the error names
+                _copy_output(made, output)
             raise
-        value = take(value_from_answer(answer, kind, files=files, output=place), folder / "output")
-        if output is not None:
-            _copy_output(folder / "output", output.absolute())
+        value = take(value_from_answer(answer, kind, files=files, output=output.parent), made)
+        _copy_output(made, output)
         return value
 
 
@@ -373,26 +371,25 @@ def send_verb(
     files: InputFiles,
     execution: Execution,
     gpu: bool,
-    title: str | None = None,
+    title: str,
     machine: str | None = None,
-    result: str | None = None,
     output: Path | None = None,
 ) -> object:
     """Run a verb with the executor; returns its answer, and puts its files into the folder.
 
-    ``result`` is the name of what it writes, ``output`` the local folder where that will be.
+    ``output`` is the local path of what it writes.
     """
     job = _make_job(
         execution,
         files,
         id=new_id(),
-        title=title or verb,
+        title=title,
         verb=verb,
         arguments=arguments,
-        output=result,
+        output=output.name if output else None,
         needs=(execution.needs or Needs()).having(gpu=gpu, machine=machine),
     )
-    send_job(job, folder, execution, output=output)
+    send_job(job, folder, execution, output=output.parent if output else None)
     data = boundary.read_bytes(folder / ANSWER)
     try:
         answer = msgspec.msgpack.decode(data)

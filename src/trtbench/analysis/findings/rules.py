@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -533,16 +532,8 @@ _WARNING_REMEDIES = {
 }
 
 
-class Contradiction(NamedTuple):
-    """A setting that differs from what ran; ``ran`` is ``None`` if unknown."""
-
-    what: str
-    asked: str
-    ran: str | None
-
-
-def contradictions(record: RunRecord) -> list[Contradiction]:
-    """List the requested settings that differ from what ran, or for which that is unknown."""
+def contradictions(record: RunRecord) -> list[tuple[str, str, str | None]]:
+    """List settings that differ from what ran: name, request, and what ran if it is known."""
     spec = record.spec
     checked = [each.name for each in properties.PROPERTIES if each.checked]
     ran = {tensor.name: "x".join(map(str, tensor.shape)) for tensor in record.inputs}
@@ -564,7 +555,7 @@ def contradictions(record: RunRecord) -> list[Contradiction]:
     found += [(key, value, properties.options_of(record)[key]) for key, value in options.items()]
     silent = checked if record.provenance == "measured" else [*checked, "batch", "precision"]
     return [
-        Contradiction(what, str(asked), None if value is None else str(value))
+        (what, str(asked), None if value is None else str(value))
         for what, asked, value in found
         if asked is not None and asked != value and not (value is None and what in silent)
     ]
