@@ -138,6 +138,8 @@ _STATISTIC_KEYS: dict[str, tuple[str, ...]] = {
     "min": ("minMs", "min_ms", "min_time_ms"),
     "max": ("maxMs", "max_ms", "max_time_ms"),
     "percent": ("percentage", "percent_of_total", "percent"),
+    "dram_bytes": ("dramBytes",),
+    "sm_active": ("smActive",),
 }
 _NAME_KEYS = ("name", "layerName", "layer_name", "layer")
 _NESTED_KEYS = ("layers", "profile", "layer_times", "per_layer", "perLayer")
@@ -289,6 +291,7 @@ def _profile(count: int | None, records: list[_Record], *, where: str) -> LayerP
             raise parse_error(where, what=what, place=f"layer {name!r}", expected=expected)
         share = ms["percent"] / 100 if "percent" in ms else None
         known = {f"{key}_s": ms[key] / 1e3 for key in ("median", "min", "max") if key in ms}
+        known |= {key: ms[key] for key in ("dram_bytes", "sm_active") if key in ms}
         average_s = average / 1e3
         layers.append(
             LayerTime(name=name, total_s=total / 1e3, average_s=average_s, share=share, **known)
@@ -466,7 +469,7 @@ DECIMALS = 9  # decimal places of milliseconds: finer than any clock
 
 
 def profile_json(profile: LayerProfile) -> bytes:
-    """Return the content of ``profile.json``, with minimum and maximum if known."""
+    """Return the content of ``profile.json``, with minimum, maximum and counters if known."""
 
     def ms(value_s: float | None) -> float | None:
         return None if value_s is None else round(value_s * 1e3, DECIMALS)
@@ -482,6 +485,8 @@ def profile_json(profile: LayerProfile) -> bytes:
         }
         if layer.min_s is not None and layer.max_s is not None:
             row |= {"minMs": ms(layer.min_s), "maxMs": ms(layer.max_s)}
+        if layer.dram_bytes is not None:
+            row |= {"dramBytes": layer.dram_bytes, "smActive": layer.sm_active}
         rows.append(row)
     return json_from_rows(rows)
 

@@ -94,7 +94,7 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
 
     labels = layers.engine_labels(request.a, request.b)
     if view.why:
-        found = layers.find_causes(*engines)
+        found = layers.find_causes(*engines, (request.a, request.b))
         notes = layers.diff_notes(*engines, found.diff, labels)
         causes = document_from_why(found, labels, show_all=view.show_all, notes=notes)
         print_json(causes.data) if view.as_json else draw(causes)
@@ -126,7 +126,7 @@ def frame(request: DiffRequest, caller: Caller) -> DataFrame:
 def causes(request: DiffRequest, caller: Caller) -> Why:
     from trtbench.workflows.engines import find_causes
 
-    return find_causes(*run(request, caller))
+    return find_causes(*run(request, caller), (request.a, request.b))
 
 
 verb = Verb(DiffRequest, run, show, DiffView)
