@@ -32,6 +32,7 @@ FILE_MARK = "trtbench-file:"  # prefix of a text that names a file of the sender
 OUTPUT_MARK = "trtbench-output:"  # prefix of a text that names a file written by a job
 _BENEATH = r"(?:/[^\s'\"]+|(?=['\"\s]|$))"
 FILES = "files"
+RUN, ERROR, LOG = "run", "error.json", "node.log"  # what a job leaves in its folder
 MOST_FILES = 2_000_000  # the most files of one job; a larger folder is probably a mistake
 MOST_RETURNED = 100_000  # the most files that a machine may send back; a run has a few dozen
 ABANDONED_S = 7 * 86400.0  # a job without a change for this long counts as abandoned
@@ -107,15 +108,18 @@ def with_local_paths(tree: object, *, files: Mapping[str, FileGroup], output: Pa
     return map_texts(tree, rewrite)
 
 
-def pack(folder: Path, target: Path) -> None:
+def pack_results(folder: Path) -> Path:
+    """Return an archive of what a job left in its folder: run directory, error and log."""
+    target = folder / "left.tar"
     with tarfile.open(target, "w") as archive:
-        for path in sorted(folder.rglob("*")):
+        for path in sorted([folder / ERROR, folder / LOG, *(folder / RUN).rglob("*")]):
             if path.is_file() and not path.is_symlink():
                 archive.add(path, arcname=str(path.relative_to(folder)), recursive=False)
+    return target
 
 
 def unpack(source: Path, folder: Path) -> None:
-    """Extract an archive of ``pack``; refuses links, and names that lead out of the folder."""
+    """Extract an archive of results; refuses links, and names that lead out of the folder."""
     try:
         for number, (member, opened) in enumerate(tar_members(source)):  # uncompressed
             if number == MOST_RETURNED:
@@ -308,13 +312,7 @@ def main(arguments: list[str]) -> int:
         job = place_upload(upload, cache=here, folder=folder)
         (folder / "request.json").write_bytes(json_from_value(job))
     elif service == "pack":
-        left = folder / "left"
-        left.mkdir()
-        for name in ("run", "error.json"):
-            if (folder / name).exists():
-                (folder / name).rename(left / name)
-        pack(left, folder / "left.tar")
-        with open(folder / "left.tar", "rb") as file:
+        with open(pack_results(folder), "rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
     elif service == "remove":
         shutil.rmtree(folder, ignore_errors=True)
