@@ -13,18 +13,24 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from trtbench.core import safety as boundary
-from trtbench.core.codec import json_from_value, prepared_for_decoding, value_from_json
+from trtbench.core.codec import (
+    json_from_value,
+    map_texts,
+    prepared_for_decoding,
+    value_from_json,
+)
 from trtbench.core.errors import InputError, StoreError, write_error
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.executors.contract import FileGroup, RemoteJob
+from trtbench.host.files import ABANDONED_S
 from trtbench.host.tar import is_plain, tar_members
 from trtbench.models.identity import sha256_of
 
@@ -35,19 +41,7 @@ FILES = "files"
 RUN, ERROR, LOG = "run", "error.json", "node.log"  # what a job leaves in its folder
 MOST_FILES = 2_000_000  # the most files of one job; a larger folder is probably a mistake
 MOST_RETURNED = 100_000  # the most files that a machine may send back; a run has a few dozen
-ABANDONED_S = 7 * 86400.0  # a job without a change for this long counts as abandoned
 _CHUNK = 1 << 20
-
-
-def map_texts(tree: object, rewrite: Callable[[str], str]) -> object:
-    """Return a tree of plain values with every text rewritten, except keys."""
-    if isinstance(tree, str):
-        return rewrite(tree)
-    if isinstance(tree, Mapping):
-        return {str(key): map_texts(value, rewrite) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [map_texts(value, rewrite) for value in tree]
-    return tree
 
 
 def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
