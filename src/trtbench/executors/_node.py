@@ -90,24 +90,18 @@ def result_of(folder: Path, *, where: str, how: str) -> Path:
     raise reported.having(facts=facts).error(JobError)
 
 
-SlotKey = tuple[str, int | None, int]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Slot:
     """One device of one machine: a GPU, or the processor."""
 
     machine: str
-    title: str  # the name shown to people
     gpu: int | None = None  # the number of the GPU; `None` is the processor
     number: int = 0  # counts the jobs that share the processor, or the slices of a GPU
-    visible: str = ""  # `CUDA_VISIBLE_DEVICES` for a divided GPU: the UUID of a slice
-    gpu_type: str = ""
-    resources: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def key(self) -> SlotKey:
-        return (self.machine, self.gpu, self.number)
+    title: str = field(compare=False)  # the name shown to people
+    visible: str = field(default="", compare=False)
+    """``CUDA_VISIBLE_DEVICES`` for a divided GPU: the UUID of a slice."""
+    gpu_type: str = field(default="", compare=False)
+    resources: dict[str, float] = field(default_factory=dict, compare=False)
 
     def lacks(self, needs: Needs) -> str | None:
         """Return what is missing for a job, or ``None`` if it can run here."""
@@ -146,8 +140,8 @@ class SlotExecutor(Executor):
         self._list_slots, self._patience_s = list_slots, patience_s
         self._closed = threading.Event()
         self._changed = threading.Condition()
-        self._taken: set[SlotKey] = set()
-        self._used: Counter[SlotKey] = Counter()
+        self._taken: set[Slot] = set()
+        self._used: Counter[Slot] = Counter()
         self.unusable: dict[str, TrtbenchError] = {}  # machines that get no more jobs, and why
 
     def width(self, needs: Needs) -> int:
@@ -223,11 +217,11 @@ class SlotExecutor(Executor):
                 waits = ""
             deadline = time.monotonic() + self._patience_s
             with self._changed:
-                free = [each for each in fitting if each.key not in self._taken]
+                free = [each for each in fitting if each not in self._taken]
                 if free:  # the least used first: idle machines are cool machines
-                    slot = min(free, key=lambda each: self._used[each.key])
-                    self._used[slot.key] += 1
-                    self._taken.add(slot.key)
+                    slot = min(free, key=lambda each: self._used[each])
+                    self._used[slot] += 1
+                    self._taken.add(slot)
                     break
             if not waits:
                 notify(WAITING)
@@ -238,5 +232,5 @@ class SlotExecutor(Executor):
             yield slot
         finally:
             with self._changed:
-                self._taken.remove(slot.key)
+                self._taken.remove(slot)
                 self._changed.notify_all()
