@@ -25,7 +25,7 @@ import numpy as np
 from _corpus import verbose_log, write_corpus
 
 MEGABYTE = 10**6
-RATIO_WANTED = 3.5
+RATIO_WANTED = 3.0
 WHOLE_RATIO_WANTED = 1.0
 """The whole command, from its start to files on disk, against reading alone."""
 FILES = 632

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain
 from typing import BinaryIO, Literal
 
 import msgspec
@@ -105,146 +105,33 @@ _SPACE = re.compile(rb"[ \t\r\n\0]*")
 _NUMBERS = re.compile(rb'[ \t\r\n\0]*\[\s*[-\d."]')  # a list without rows
 _BRACES = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
-Words = NDArray[np.uint64]
-
-_PAIR = re.compile(rb'"([^"\\:]+)"\s*:\s*([^\s,{}\[\]":]+)')
-_NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+|inf|nan)\Z")
-_LONGEST_GAP = 64
-_PADDING = b" " * 16  # words are loaded from up to 16 bytes after a number
-_POWERS = 10.0 ** np.arange(9)
-
-_COLON = ord(":")
-_ZEROS = np.uint64(0x3030303030303030)
-_DOTS = np.uint64(0x2E2E2E2E2E2E2E2E)
-_ONES = np.uint64(0x0101010101010101)
-_HIGH = np.uint64(0x8080808080808080)
-_ABOVE_NINE = np.uint64(0x7676767676767676)
-"""Added to a byte, it sets the highest bit if the byte is over 9."""
-_PAIRS = np.uint64(0x000000FF000000FF)
-_B3, _B8, _B16, _B32, _B52, _B64 = (np.uint64(n) for n in (3, 8, 16, 32, 52, 64))
-_BIAS = np.uint64(1023)
-_ONE, _EIGHT, _NINE, _TEN = (np.uint64(n) for n in (1, 8, 9, 10))
-_UPPER = np.uint64(100 + (1000000 << 32))
-_LOWER = np.uint64(1 + (10000 << 32))
+_MOST_KEYS = 64  # of rows that are read many at once
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Layout:
-    """The text around the numbers of a row, from the first row and its separator."""
-
-    keys: tuple[str, ...]
-    opening: bytes  # text between the end of a row and the brace of the next one
-    closing: bytes  # text after the last number of a row, including the brace
-    before_colon: NDArray[np.int64]
-    """Per key, bytes from the end of the previous number to the colon."""
-    after_colon: NDArray[np.int64]  # per key, bytes from the colon to the number
-    window: int  # bytes compared before each number: the longest gap, in whole words
-    mask: Words
-    text: Words
+@functools.lru_cache(maxsize=16)
+def _decoder(keys: tuple[str, ...]) -> msgspec.json.Decoder[list[msgspec.Struct]]:
+    """Return a decoder for rows that have exactly these keys, each with a number."""
+    names = {f"k{place}": key for place, key in enumerate(keys)}
+    fields = [(name, float) for name in names]
+    row = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False)
+    return msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
 
 
-def layout_from_rows(rows: bytes) -> Layout | None:
-    """Return the layout of the first row and its separator; ``None`` if it is irregular."""
-    end = rows.find(b"}") + 1
-    following = rows.find(b"{", end)
-    if not end or following < 0:
-        return None
-    row, opening = rows[:end], rows[end:following]
-    pairs = list(_PAIR.finditer(row))
-    names = [pair.group(1) for pair in pairs]
-    if not pairs or len(set(names)) < len(names) or opening.strip() != b",":
-        return None
-    if not all(_NUMBER.match(pair.group(2)) for pair in pairs):
-        return None
-    spans = [pair.span(2) for pair in pairs]
-    gaps = [row[spans[-1][1] :] + opening + row[: spans[0][0]]]
-    gaps += [row[left[1] : right[0]] for left, right in pairwise(spans)]
-    if any(gap.count(b":") != 1 or len(gap) > _LONGEST_GAP or b"." in gap for gap in gaps):
-        return None
+def _matrix_from_rows(rows: bytes, keys: tuple[str, ...]) -> Column | None:
+    """Return complete rows as an array (rows, keys); ``None`` if one of them differs."""
     try:
-        keys = tuple(name.decode("ascii") for name in names)
-    except UnicodeDecodeError:
+        found = _decoder(keys).decode(b"[%b]" % rows)
+    except msgspec.MsgspecError:
         return None
-    window = -(-max(map(len, gaps)) // 8) * 8
-    colons = [gap.index(b":") for gap in gaps]
-    return Layout(
-        keys=keys,
-        opening=opening,
-        closing=row[spans[-1][1] :],
-        before_colon=np.array(colons),
-        after_colon=np.array([len(gap) - colon for gap, colon in zip(gaps, colons, strict=True)]),
-        window=window,
-        mask=np.frombuffer(
-            b"".join((b"\xff" * len(gap)).rjust(window, b"\0") for gap in gaps), "<u8"
-        ),
-        text=np.frombuffer(b"".join(gap.rjust(window, b"\0") for gap in gaps), "<u8"),
-    )
+    numbers = chain.from_iterable(map(msgspec.structs.astuple, found))
+    return np.fromiter(numbers, np.float64, len(found) * len(keys)).reshape(-1, len(keys))
 
 
-def matrix_from_rows(rows: bytes, layout: Layout) -> Column | None:
-    """Return complete rows as an array (rows, keys); ``None`` if the layout differs anywhere."""
-    if not rows.endswith(layout.closing):
-        return None
-    lead = b" " * layout.window + layout.closing
-    text = b"".join((_PADDING, lead, layout.opening, rows, _PADDING))
-    colons = np.flatnonzero(np.frombuffer(text, np.uint8) == _COLON)
-    width = len(layout.keys)
-    if len(colons) == 0 or len(colons) % width:
-        return None
-    table = colons.reshape(-1, width)
-    starts = (table + layout.after_colon).ravel()
-    ends = np.empty_like(starts)
-    ends[:-1] = (table - layout.before_colon).ravel()[1:]
-    ends[-1] = len(text) - len(_PADDING) - len(layout.closing)
-    if (ends <= starts).any():
-        return None
-    # The text before every number is compared with the layout, whole words at a time.
-    windows: NDArray[np.void] = np.ndarray(
-        (len(text) - layout.window + 1,), f"V{layout.window}", text, strides=(1,)
-    )
-    found = windows[starts - layout.window].view("<u8").reshape(-1, len(layout.mask))
-    found &= layout.mask
-    if not np.array_equal(found, np.broadcast_to(layout.text, found.shape)):
-        return None
-    numbers = _numbers(text, starts, ends)
-    return None if numbers is None else numbers.reshape(-1, width)
-
-
-def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Column | None:
-    """Return the numbers in spans of text; those over eight digits are parsed by ``float``.
-
-    An integer of at most eight digits divided by a power of ten is rounded once, so the result
-    is the same double as that of a JSON reader.
-    """
-    words: NDArray[np.uint64] = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
-    first = words[starts]
-    length = (ends - starts).view(np.uint64)
-    # Bytes before the first dot of each word; a large number without a dot.
-    other = first ^ _DOTS
-    zero = (other - _ONES) & ~other & _HIGH
-    lowest = zero & (~zero + _ONE)
-    dot = ((lowest.astype(np.float64).view(np.uint64) >> _B52) - _BIAS) >> _B3
-    whole = np.minimum(dot, length)
-    places = np.maximum(length - whole, _ONE) - _ONE
-    shift = places << _B3
-    left = (first ^ _ZEROS) << (_B64 - (whole << _B3))
-    right = (words[starts + whole.view(np.int64) + 1] ^ _ZEROS) << (_B64 - shift)
-    digits = (left >> shift) | right
-    exponents = np.minimum(places, _EIGHT).view(np.int64)
-    # Add up the eight decimal digits of a word; the first digit is in the lowest byte.
-    pairs = digits * _TEN + (digits >> _B8)
-    sums = ((pairs & _PAIRS) * _UPPER + ((pairs >> _B16) & _PAIRS) * _LOWER) >> _B32
-    values: Column = sums.astype(np.float64) / _POWERS[exponents]
-
-    odd = (((digits + _ABOVE_NINE) | digits) & _HIGH) != 0
-    leading_zero = (length == _TEN) & (whole == _ONE) & (left == 0) & ~odd  # 0.00292969
-    odd |= (length > _NINE) | (whole > _EIGHT)
-    for index in np.flatnonzero(odd & ~leading_zero).tolist():
-        token = text[starts[index] : ends[index]]
-        if not _NUMBER.match(token):
-            return None
-        values[index] = float(token)
-    return values
+def _keys_of_row(row: bytes) -> tuple[str, ...]:
+    """Return the keys of a row of numbers; none for other rows, which are read one by one."""
+    found = _row_from_json(row) or {}
+    plain = all(type(value) in (int, float) for value in found.values())
+    return tuple(found) if plain and len(found) <= _MOST_KEYS else ()
 
 
 class RowTable:
@@ -295,7 +182,7 @@ class ArrayReader:
         here = source.tell()
         self._size = source.seek(0, io.SEEK_END) - here
         source.seek(here)
-        self._layout: Layout | None = None
+        self._keys: tuple[str, ...] = ()  # of the last rows that were read many at once
         self._irregular_until = 0  # rows before this byte of the file are read one by one
         self.tables: list[RowTable] = []
 
@@ -320,17 +207,17 @@ class ArrayReader:
         return self.tables
 
     def _read_rows(self, table: RowTable) -> None:
-        """Add the complete rows in the buffer to a table, or one row if their layout differs."""
+        """Add the complete rows in the buffer to a table, or one row if their keys differ."""
         end = self._buffer.find(b"]", self._position)
         stop = self._buffer.rfind(b"}", self._position, end if end >= 0 else None) + 1
         if stop and self._consumed + self._position >= self._irregular_until:
             rows = self._buffer[self._position : stop]
-            matrix = matrix_from_rows(rows, self._layout) if self._layout else None
+            matrix = _matrix_from_rows(rows, self._keys) if self._keys else None
             if matrix is None:
-                self._layout = layout_from_rows(rows)
-                matrix = matrix_from_rows(rows, self._layout) if self._layout else None
-            if matrix is not None and self._layout is not None:
-                table.add(self._layout.keys, matrix)
+                self._keys = _keys_of_row(rows[: rows.index(b"}") + 1])
+                matrix = _matrix_from_rows(rows, self._keys) if self._keys else None
+            if matrix is not None:
+                table.add(self._keys, matrix)
                 self._position = stop
                 return
             self._irregular_until = self._consumed + stop
