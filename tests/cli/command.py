@@ -36,6 +36,7 @@ def in_folder(
 ) -> Say:
     """Types commands in a folder that has a store and settings of its own."""
     monkeypatch.setenv("TRTBENCH_STORE", str(folder / "store"))
+    monkeypatch.setenv("TRTBENCH_CACHE", str(folder / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     monkeypatch.chdir(folder)
 

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from command import QUICK, Say
 from onnx import TensorProto, helper
 
-from models import identity
+from models import identity, save_text
 from trtbench.store.store import Store
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -34,9 +35,9 @@ VERBS = {
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        ([IMAGE], "H 224, W 224 (change with --shape x:1x3x224x224)"),
+        ([IMAGE], "H 224, W 224 (usual sizes; change with --shape x:1x3x224x224)"),
         ([("x", FLOAT, ["N", "foo"]), ("h", FLOAT, [2, None, 5])], "foo 128"),
-        ([("waveforms", FLOAT, ["N", "L"]), ("sr", INT64, [])], "L 16000 (change"),
+        ([("waveforms", FLOAT, ["N", "L"]), ("sr", INT64, [])], "L 16000 (usual sizes;"),
     ],
     ids=["image", "nothing known", "sound"],
 )
@@ -54,13 +55,14 @@ def test_every_verb_says_what_open_dimensions_became(
 def test_a_guess_that_fails_is_replaced_by_a_size_that_works_or_not_offered_again(
     width: int, say: Say
 ) -> None:
-    rows = helper.make_node("Constant", [], ["rows"], value_ints=[-1, width])
-    write([tensor("x", ["N", "foo"])], [rows, helper.make_node("Reshape", ["x", "rows"], ["o"])],
-          tensor("o", ["M", width]))  # fmt: skip
+    text = f"net (float[N, foo] x) => (float[M, {width}] o) {{ o = Reshape (x, rows) }}"
+    save_text(M, text, rows=np.array([-1, width]))
     for words in (["bench", M, *QUICK], VERBS["quantize"], VERBS["check"]):
         said = say(*words)
         assert said.status == (width != 144), said.err
-        assert ("foo 576 (change with" in said.out + said.err) is (width == 144)
+        assert ("foo 576 (it does not run on 1x128; change with" in said.out + said.err) is (
+            width == 144
+        )
         assert "fix: --shape x:1x128" not in said.err
 
 
@@ -115,7 +117,8 @@ def test_sides_are_those_that_the_exporter_wrote_down(written: str, say: Say) ->
     height, width = {"[640, 480]": (640, 480), "640": (640, 640)}.get(written, (224, 224))
     quantize = ("quantize", M, "--precision", "fp16", "--dry-run")
     for plan in (("bench", M, "--dry-run"), TRTEXEC, quantize):
-        assert f"height {height}, width {width} (change" in say(*plan).err, plan
+        why = "image size of its metadata" if "640" in written else "usual sizes"
+        assert f"height {height}, width {width} ({why}; change" in say(*plan).err, plan
 
 
 def sequence_of(*shape: int) -> onnx.TypeProto:
@@ -181,7 +184,7 @@ def test_a_model_without_a_rank_takes_the_shape_it_is_given(say: Say) -> None:
 def test_a_sequence_in_front_is_one_item(name: str, say: Say) -> None:
     identity(M, ("x", FLOAT, [name, 8]), ("position", INT64, [name]))
     said = say("bench", M, *QUICK)
-    assert f"dynamic dimensions: {name} 128 (change with --shape x:128x8)" in said.err
+    assert f"dynamic dimensions: {name} 128 (usual sizes; change with --shape x:128x8)" in said.err
     assert "items/s" in said.out
     assert "batch" not in said.out  # of one item
 

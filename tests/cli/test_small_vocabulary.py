@@ -1,13 +1,12 @@
 """Models that know few words: random ids stay below their tables, or the error says how."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command import QUICK, Say
-from onnx import NodeProto, TensorProto, helper, numpy_helper, save
 
+from models import save_text
 from trtbench.core.errors import UsageError
 from trtbench.core.results import Feed
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
@@ -18,56 +17,37 @@ IDS = TensorSpec(name="ids", dtype="int64", shape=("batch", "sequence"))
 
 
 def words_model(
-    path: Path,
-    nodes: Sequence[NodeProto] = (),
-    *,
-    rows: int = 7,
-    table: str = "table",
-    ids: str = "ids",
-    axis: int = 0,
+    path: Path, nodes: str = "", *, table: str = "table", ids: str = "ids", axis: int = 0
 ) -> Path:
     """Write a model that looks "ids" up in a table; ``nodes`` come before, and say what is used."""
-    values = np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)
-    values = values if axis == 0 else np.ascontiguousarray(values.T)
-    graph = helper.make_graph(
-        [*nodes, helper.make_node("Gather", [table, ids], ["y"], axis=axis)],
-        "words",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [
-            numpy_helper.from_array(values, "table"),
-            numpy_helper.from_array(np.int64(3), "three"),
-            numpy_helper.from_array(np.array([0], np.int64), "zero"),
-        ],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
-    return path
+    values = np.ones((7, 2), np.float32) if axis == 0 else np.ones((2, 7), np.float32)
+    text = f"""words (int64[batch, sequence] ids) => (float[] y) {{
+        {nodes}
+        y = Gather <axis = {axis}> ({table}, {ids})
+    }}"""
+    weights = {"three": np.int64(3), "zero": np.array([0])}
+    return save_text(path, text, check=False, table=values, **weights)
 
 
-def constant(name: str) -> NodeProto:
-    value = numpy_helper.from_array(np.zeros((5, 2), np.float32))
-    return helper.make_node("Constant", [], [name], value=value)
+MADE = "made = Constant <value = float[5, 1] {0, 0, 0, 0, 0}> ()"
 
 
 @pytest.mark.parametrize(
     ("before", "names", "rows"),
     [
-        ([], {}, 7),
-        ([], {"axis": 1}, 7),
-        ([], {"axis": -1}, 7),
-        ([constant("made")], {"table": "made"}, 5),
-        ([helper.make_node("Identity", ["table"], ["same"])], {"table": "same"}, 7),
-        ([helper.make_node("Unsqueeze", ["ids", "zero"], ["deep"])], {"ids": "deep"}, 7),
-        ([helper.make_node("Cast", ["ids"], ["cast"], to=TensorProto.INT32)], {"ids": "cast"}, 7),
-        ([helper.make_node("Add", ["ids", "three"], ["sum"])], {"ids": "sum"}, None),
-        ([constant("made"), helper.make_node("Gather", ["made", "ids"], ["other"])], {}, 5),
+        ("", {}, 7),
+        ("", {"axis": 1}, 7),
+        ("", {"axis": -1}, 7),
+        (MADE, {"table": "made"}, 5),
+        ("same = Identity (table)", {"table": "same"}, 7),
+        ("deep = Unsqueeze (ids, zero)", {"ids": "deep"}, 7),
+        ("cast = Cast <to = 6> (ids)", {"ids": "cast"}, 7),
+        ("sum = Add (ids, three)", {"ids": "sum"}, None),
+        (f"{MADE} other = Gather (made, ids)", {}, 5),
     ],
-    ids=["stored", "columns", "last", "constant", "renamed table", "deeper", "cast", "computed",
-         "smallest of two"],
-)  # fmt: skip
+)
 def test_a_file_tells_how_many_rows_its_table_has(
-    tmp_path: Path, before: list[NodeProto], names: dict[str, str], rows: int | None
+    tmp_path: Path, before: str, names: dict[str, str], rows: int | None
 ) -> None:
     path = words_model(tmp_path / "m.onnx", before, **names)  # type: ignore[arg-type]
     found = index_limits(ModelRef(path=str(path), format="onnx"))
@@ -93,8 +73,7 @@ def test_a_range_holds_for_whole_numbers_too_and_never_leaves_the_table() -> Non
 
 
 def test_a_hidden_table_is_an_error_with_the_way_out(say: Say) -> None:
-    hidden = [helper.make_node("Add", ["ids", "three"], ["sum"])]
-    model = words_model(Path("m.onnx"), hidden, ids="sum")
+    model = words_model(Path("m.onnx"), "sum = Add (ids, three)", ids="sum")
     said = say("bench", model, *QUICK)
     assert (said.status, "fix: --data FILE (.npz)" in said.err) == (1, True)
     assert "ids 1x128 int64, random values" in said.err

@@ -22,7 +22,7 @@ def spec(**kw) -> RunSpec:
 
 
 def resolve(*tensors: TensorSpec, **kw):
-    return resolve_inputs(tensors, spec(**kw))
+    return resolve_inputs(tensors, spec(**kw))[:2]
 
 
 def draw(name: str, dtype: str, *shape: int, seed: int = 0) -> np.ndarray:

@@ -126,7 +126,7 @@ def drawn_ids(path: str) -> dict[str, Any]:
         options={"dtypes": "int64", "trust": "on"},
     )
     session = open_session(spec)
-    _, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
+    _, arrays, _ = resolve_inputs(session.inputs, spec, limits=session.index_limits)
     session.bind(arrays)
     session.first()
     return {"highest": int(arrays["ids"].max())}

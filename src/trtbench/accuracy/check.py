@@ -26,6 +26,7 @@ from trtbench.measure.bench import Failures, stream
 from trtbench.measure.model_facts import precision_of_pass
 from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
 from trtbench.models.identity import index_limits, model_ref
+from trtbench.models.inputs import given_values
 from trtbench.report.document import Document
 from trtbench.report.renderers.md import markdown
 from trtbench.requests.execution import Event, Execution, Steps
@@ -161,6 +162,7 @@ def eval_sides(
 def feed_from_request(request: CheckRequest | LocalizeRequest, models: Sequence[ModelRef]) -> Feed:
     """Return the inputs of all sides: images, arrays of a file, or random ones."""
     data = request.data
+    given_values(request.values, data=data)
     task, settings = _feed.task_of_data(data, request.task, request.settings, models, IMAGES_TASK)
     if task is not None:
         settings |= {"data": str(data)}

@@ -23,7 +23,7 @@ from trtbench.core.properties import without_tf32
 from trtbench.core.results import Artefact
 from trtbench.core.run import Environment, Scalar
 from trtbench.core.safety import mask, mask_values, mask_words
-from trtbench.core.spec import BuildSpec, ShapeProfile
+from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import make_folder, scratch_directory, write_whole
 from trtbench.host.locks import hold
@@ -34,7 +34,7 @@ from trtbench.measure.remote import run_verb_remotely
 from trtbench.models import identity
 from trtbench.models import inputs as model_inputs
 from trtbench.models.onnx_model import count_parameters, input_specs, load_onnx
-from trtbench.models.open_sizes import shapes_that_run
+from trtbench.models.open_sizes import settle, shapes_of
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import File, fields_of, size_bytes, words_from_text
 from trtbench.requests.models import BuildRequest
@@ -194,7 +194,7 @@ def profiles_from_input_shapes(texts: Sequence[str], model: Path) -> dict[str, S
             inputs = input_specs(load_onnx(model, weights=False))
             if len(inputs) != 1:
                 flags = (
-                    f"--input-shape {shlex.quote(model_inputs.with_ones(each))}" for each in inputs
+                    f"--input-shape {shlex.quote(model_inputs.with_sizes(each))}" for each in inputs
                 )
                 raise errors.UsageError(
                     "the model has several inputs: the shape needs the name of its input",
@@ -220,10 +220,10 @@ def _assumed_spans(
     for end in ("min", "opt", "max"):  # dimensions of the same name get the same size
         ranged = {name: getattr(span, end) for name, span in given.items()}
         filled = model_inputs.with_given_shapes(inputs, ranged, batch=batch)
-        settled = shapes_that_run(filled, model)
-        ends.append({t.name: tuple(d for d in t.shape if isinstance(d, int)) for t in settled})
+        settled = settle(filled, ModelRef(path=str(model), format="onnx"))
+        ends.append(shapes_of(settled.tensors))
         if end == "opt":
-            note = model_inputs.assumption(filled, settled)
+            note = settled.note
     spans = {
         each.name: _span([end[each.name] for end in ends])
         for each in inputs

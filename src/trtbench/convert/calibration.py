@@ -16,12 +16,12 @@ from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import CalibrationRef, Feed
 from trtbench.core.run import Scalar
 from trtbench.core.samples import Array
-from trtbench.core.spec import BuildSpec, ModelRef, RunSpec, TensorSpec
+from trtbench.core.spec import BuildSpec, InputSpec, ModelRef, RunSpec, TensorSpec
 from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import index_limits
-from trtbench.models.open_sizes import shapes_that_run
+from trtbench.models.open_sizes import Settled, settle
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import given_items, open_feed
+from trtbench.tasks._feed import open_feed
 from trtbench.tasks.contract import calibration_settings, preparation_from_source
 
 FeedArrays = dict[str, Array]
@@ -71,13 +71,17 @@ def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: in
 
 
 def resolved_items(
-    inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[int]], *, model: Path | str
-) -> tuple[tuple[TensorSpec, ...], str | None]:
+    inputs: Sequence[TensorSpec],
+    shapes: Mapping[str, Sequence[int]],
+    *,
+    model: Path | str,
+    values: Mapping[str, str] | None = None,
+) -> Settled:
     """Return inputs with all dimensions but the batch, and a note on those that are assumed."""
     model_inputs.refuse_other_than_tensors(inputs)
-    given = given_items(inputs, shapes)
-    settled = shapes_that_run(given, model, batch=False)
-    return settled, model_inputs.assumption(given, settled)
+    given = model_inputs.with_given_shapes(inputs, shapes, items=True)
+    reference = ModelRef(path=str(model), format="onnx")
+    return settle(given, reference, batch=False, values=values)
 
 
 def open_items(
@@ -90,6 +94,7 @@ def open_items(
     task: str | None = None,
     settings: Mapping[str, Scalar] | None = None,
     seed: int = 0,
+    values: Mapping[str, str] | None = None,
 ) -> tuple[Items, dict[str, Scalar]]:
     """Return items of data, at most as many as the limit, and how their task prepared them.
 
@@ -103,7 +108,8 @@ def open_items(
         feed = Feed(kind="task", task=task, settings=known)
     elif drawn:
         feed = feed.having(limits=dict(index_limits(model)))
-    run = RunSpec(model=model, runtime="", shapes=dict(shapes or {}))
+    fed = InputSpec(settings={**(values or {})})
+    run = RunSpec(model=model, runtime="", shapes=dict(shapes or {}), inputs=fed)
     source = open_feed(feed, inputs, spec=run)
     order = np.arange(len(source.names))
     if task is not None:
@@ -126,9 +132,9 @@ def open_items(
                 fix="--fit letterbox",
             )
         own = [each[tensor.name] for each in prepared]
-        values = np.stack(own) if has_rows else np.asarray(own[0])
+        array = np.stack(own) if has_rows else np.asarray(own[0])
         kept = items.rows if has_rows else items.constant
-        kept[tensor.name] = values.astype(tensor.dtype, copy=False)
+        kept[tensor.name] = array.astype(tensor.dtype, copy=False)
     return items, preparation_from_source(task or "", source)
 
 

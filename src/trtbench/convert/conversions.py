@@ -26,15 +26,15 @@ from trtbench.host.tensorrt import abilities_of_version
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import read_outcome, run_job
 from trtbench.measure.remote import run_verb_remotely
+from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import kept_value, model_ref, raise_if_changed
-from trtbench.models.inputs import fixed_batch, refuse_unknown_inputs
 from trtbench.models.onnx_model import input_specs, load_onnx, opset_of
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import fields_of, words_from_flags
 from trtbench.requests.models import ExportRequest, QuantizeRequest
 from trtbench.requests.settings import Config
 from trtbench.store.directory import now
-from trtbench.tasks._feed import given_items, task_of_data
+from trtbench.tasks._feed import task_of_data
 from trtbench.version import __version__
 
 PATIENCE_S = 2 * 3600.0  # calibrating a large network on a CPU takes a long time
@@ -321,7 +321,9 @@ def run_quantize(
             )  # fmt: skip
             inner = inner.having(calibration=reference)
         size = calibrations.batch_of(inputs, requested=None, default=batch or 8)
-        calibrations.save_feeds(feeds, held_out.feeds(batch=size, fixed=bool(fixed_batch(inputs))))
+        calibrations.save_feeds(
+            feeds, held_out.feeds(batch=size, fixed=bool(model_inputs.fixed_batch(inputs)))
+        )
         end = _run_conversion(
             jobs.QuantizeJob(spec=inner), work, execution, python=execution.python
         )
@@ -365,11 +367,14 @@ def check_data(spec: results.QuantSpec, request: QuantizeRequest) -> str | None:
         raise UsageError(f"{spec.precision} needs calibration data", fix=fix)
     inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
     calibrations.batch_of(inputs, requested=request.batch)
-    refuse_unknown_inputs(request.shapes, [each.name for each in inputs])
-    given_items(inputs, request.shapes)
+    values = model_inputs.given_values(request.values, data=data)
+    model_inputs.refuse_unknown_inputs({**values, **request.shapes}, [each.name for each in inputs])
+    model_inputs.with_given_shapes(inputs, request.shapes, items=True)
     if data not in (None, calibrations.RANDOM):
         return None
-    return calibrations.resolved_items(inputs, request.shapes, model=spec.model.path)[1]
+    return calibrations.resolved_items(
+        inputs, request.shapes, model=spec.model.path, values=values
+    ).note
 
 
 def _data(spec: results.QuantSpec, request: QuantizeRequest) -> object:
@@ -390,7 +395,7 @@ def _prepare(
         task, own = task_of_data(data, request.task, request.settings, [spec.model])
         return calibrations.open_items(
             data, inputs, model=spec.model, limit=limit, shapes=shapes, task=task, settings=own,
-            seed=request.seed + offset,
+            seed=request.seed + offset, values=model_inputs.given_values(request.values),
         )  # fmt: skip
 
     apart = source if cast else request.held_out if source is not request.held_out else None
@@ -408,7 +413,7 @@ def _prepare(
     if held_out is not None:
         return items, held_out, words, prepared
     # The last fifth of the items at most; a fixed batch must be filled completely.
-    batch = batch if fixed_batch(inputs) else 1
+    batch = batch if model_inputs.fixed_batch(inputs) else 1
     held = min(HELD_OUT, len(items) // 5) // batch * batch or min(batch, len(items) // 2)
     if not held:
         raise InputError(

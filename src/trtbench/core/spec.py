@@ -30,12 +30,13 @@ SEQUENCE, MAP, SPARSE, OPTIONAL = NO_TENSORS = ("sequence", "map", "sparse tenso
 """Kinds of ONNX inputs and outputs that are not tensors."""
 
 
-class TensorSpec(Value, frozen=True, kw_only=True):
+class TensorSpec(Value, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     dtype: str
     """numpy's name (``float32``, ``bool``); ``bfloat16`` and ``float8_*`` as in ONNX. For values
     that are not tensors, one of ``NO_TENSORS``."""
     shape: tuple[int | str | None, ...]  # int: fixed; str: dynamic; `None`: unknown
+    usual: tuple[int, ...] = ()  # sizes that an engine is optimized for, if it is dynamic
 
     @property
     def is_static(self) -> bool:
@@ -82,7 +83,12 @@ class InputSpec(Value, frozen=True, kw_only=True):
     source: str | None = None  # an `.npz`, an `.npy` or an image; `None`: random values
     seed: int = 0
     task: str | None = None
-    settings: dict[str, Scalar] = {}
+    settings: dict[str, Scalar] = {}  # of the task; without one, values of single inputs
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Values of single inputs: ``16000``, ``1,2``, ``0..255`` or ``/path/to/file``."""
+        return {} if self.task else {name: str(each) for name, each in self.settings.items()}
 
 
 class Length(Value, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ def planned_inputs(spec: RunSpec) -> tuple[TensorSpec, ...]:
     if spec.model.format != "onnx" or spec.inputs.source is not None:
         return ()
     try:
-        return resolve_shapes(outline_of(Path(spec.model.path)).inputs, spec)
+        return resolve_shapes(outline_of(Path(spec.model.path)).inputs, spec).tensors
     except TrtbenchError:  # the run says what is wrong
         return ()
 

@@ -103,11 +103,17 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, str] = {}
     index_limits: Mapping[str, int] = {}
     """The number of rows of the table that an input indexes, such as token ids."""
+    fixed: Mapping[str, Mapping[int, int]] = {}
+    """Sizes that operators require, by input and dimension; negative ones count from the end."""
+    states: frozenset[str] = frozenset()
+    """Inputs that are the first state of a recurrent layer."""
 
     @property
     def sides(self) -> tuple[int, int] | None:
-        """Height and width of its images, if Ultralytics stored them: ``[640, 480]``."""
-        found = [int(word) for word in re.findall(r"\d{1,5}", self.metadata.get("imgsz", ""))]
+        """Height and width of its images, if the exporter stored them: ``[640, 480]``."""
+        keys = ("imgsz", "image_size", "img_size", "input_size")
+        text = next((self.metadata[key] for key in keys if key in self.metadata), "")
+        found = [int(word) for word in re.findall(r"\d{1,5}", text)]
         return (found[0], found[-1]) if len(found) in (1, 2) and all(found) else None
 
 
@@ -262,6 +268,7 @@ def _outline(model: _Message) -> ModelOutline:
               if _text(each, "domain") in ("", "ai.onnx")]  # fmt: skip
     graphs = [graph, *map(_Graph, model["functions"])]
     held = {name for each in graphs for name in each.types_used({})}
+    limits, fixed, states = graph.uses()
     return ModelOutline(
         opset=next((each for each in reversed(opsets) if each), None),
         nodes=tuple(graph.nodes),
@@ -272,7 +279,9 @@ def _outline(model: _Message) -> ModelOutline:
             _text(entry, "key", "replace"): _text(entry, "value", "replace")
             for entry in model["metadata"]
         },
-        index_limits=graph.index_limits(),
+        index_limits=limits,
+        fixed=fixed,
+        states=states,
     )
 
 
@@ -345,24 +354,41 @@ class _Graph:
                     name=name, dtype=DTYPES.get(number, UNKNOWN_TYPE), shape=tuple(dims)
                 )
 
-    def index_limits(self) -> dict[str, int]:
-        """Return the rows of the smallest table that each input indexes."""
+    def uses(self) -> tuple[dict[str, int], dict[str, dict[int, int]], frozenset[str]]:
+        """Return what operators require of inputs.
+
+        The rows of the smallest table that each input indexes, sizes by dimension, and states.
+        """
         tables, origin = dict(self.sizes), {each.name: each.name for each in self.fed}
         limits: dict[str, int] = {}
+        fixed: dict[str, dict[int, int]] = {name: {} for name in origin}
+        states: set[str] = set()
+        same_shape = dict(origin)
         for node in self.nodes:
+            first, output = _first(node.inputs), _first(node.outputs)
             for table, picking in _LOOKUPS.get(node.operator, ()):
                 if max(table, picking) >= len(node.inputs):
                     continue
                 size, name = tables.get(node.inputs[table]), origin.get(node.inputs[picking])
-                axis = self.numbers.get((_first(node.outputs), "axis"), 0)
+                axis = self.numbers.get((output, "axis"), 0)
                 if size and name is not None and -len(size) <= axis < len(size):
                     limits[name] = min(size[axis], limits.get(name, size[axis]))
-            first = _first(node.inputs)
+            weight = tables.get(node.inputs[1], ()) if len(node.inputs) > 1 else ()
+            known = fixed.get(same_shape.get(first, ""), {})
+            if node.operator in ("GRU", "LSTM", "RNN"):
+                states |= {origin[name] for name in node.inputs[5:7] if name in origin}
+                known |= {-1: weight[-1]} if weight else {}
+            elif node.operator == "Conv" and len(weight) > 1:
+                known[1] = weight[1] * (self.numbers.get((output, "group")) or 1)
+            elif node.operator in ("MatMul", "Gemm") and len(weight) > 1:
+                known[-1] = weight[-1 if self.numbers.get((output, "transB")) else -2]
+            elif node.operator in ("Cast", "Identity", "Relu", *_QUANTIZERS):
+                same_shape |= dict.fromkeys(node.outputs, same_shape.get(first, ""))
             if node.operator in _SAME_VALUES and first in origin:
                 origin |= dict.fromkeys(node.outputs, origin[first])
             if node.operator in ("Cast", _DEQUANTIZE, "Identity") and first in tables:
                 tables |= dict.fromkeys(node.outputs, tables[first])
-        return limits
+        return limits, fixed, frozenset(states)
 
     def carried(self) -> frozenset[str]:
         """Return the precisions that the types require; integers count if quantized."""

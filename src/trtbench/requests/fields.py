@@ -403,14 +403,16 @@ def shapes_from_flags(flags: Iterable[str], dim: str = r"\d+") -> dict[str, tupl
     return shapes
 
 
-def pairs_from_flags(flags: Iterable[str]) -> dict[str, str]:
-    """Read ``key=value`` pairs."""
+def pairs_from_flags(
+    flags: Iterable[str], name: str = "--opt", example: str = "threads=2", sign: str = "="
+) -> dict[str, str]:
+    """Read ``key=value`` pairs; ``sign`` is the pattern of what is between them."""
     pairs = {}
     for flag in flags:
-        key, equals, value = flag.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--opt {flag} is not valid", fix="write it like threads=2")
-        pairs[key.strip()] = value
+        key, *rest = re.split(sign, flag, maxsplit=1)
+        if not rest or not key:
+            raise UsageError(f"{name} {flag} is not valid", fix=f"write it like {example}")
+        pairs[key.strip()] = rest[0]
     return pairs
 
 
@@ -484,6 +486,11 @@ PROFILES = Kind(
     read=profiles_from_flags,
 )
 PAIRS = Kind(metavar="KEY=VALUE", python="values by key", read=pairs_from_flags)
+VALUES = Kind(
+    metavar="NAME=VALUE",
+    python='a number, a list, text such as "0..255", or a path, by input name',
+    read=lambda flags: pairs_from_flags(flags, "--input", "x=0..255", sign="=@|=|@"),
+)
 LIST = Kind(metavar="LIST", python="a list, or text with commas")
 RUNTIME, TASK, EXECUTOR, BUILDER = (
     Kind(
@@ -503,6 +510,7 @@ File = str | Path
 PerSide = str | Sequence[str | None]
 Shapes = Annotated[Mapping[str, Sequence[int]], SHAPES]  # `{"x": (1, 3, 224, 224)}`
 Pairs = Annotated[Mapping[str, str], PAIRS]
+Values = Annotated[Mapping[str, object], VALUES]  # `{"sr": 16000, "x": "0..255"}`
 Words = Annotated[str | Sequence[str], LIST]
 
 
@@ -544,7 +552,16 @@ class DataFields(VerbRequest, group=MODEL):
     )
 
 
-class LengthFields(DataFields, group=MEASURING):
+class ValueFields(DataFields, group=MODEL):
+    """What the model is run on, with values of single inputs."""
+
+    values: Values = option(
+        {}, "Value of one input: sr=16000, x=0..255 (random), x=@FILE (.npy); repeat for several.",
+        ("--input",), travels="settings",
+    )  # fmt: skip
+
+
+class LengthFields(ValueFields, group=MEASURING):
     """How long the warm-up and the measurement take, and with which inputs."""
 
     warmup: Duration | None = option(

@@ -324,7 +324,8 @@ class AxisFields(fields.VerbRequest):
     runtime: Values = option((), "Runtimes: onnxruntime,tensorrt.", ("-r", "--runtime"))
     engine: Values = option((), "static: one per batch; dynamic: one for all.")
     axis: Axes = option(
-        {}, "An axis: a flag of bench, opt.KEY, build.KEY or a dimension, shape.NAME; repeatable."
+        {},
+        "An axis: a flag of bench, opt.KEY, build.KEY, shape.DIMENSION or input.NAME; repeatable.",
     )
     exclude: Excluded = option((), "Leave out the cases that have all these values.")
     rounds: int | None = option(None, "How often to measure every case, in turn (default 1).")
@@ -333,7 +334,7 @@ class AxisFields(fields.VerbRequest):
     duration: Values = option((), "Minimum measured time.")
 
 
-class AccuracyFields(fields.DataFields, group=fields.MODEL):
+class AccuracyFields(fields.ValueFields, group=fields.MODEL):
     """Data for accuracy, for inputs and for INT8 calibration."""
 
     data: File | None = option(

@@ -191,7 +191,7 @@ class ExportRequest(fields.SourceFields, PythonFields, ConversionTimeoutFields, 
 
 
 class QuantizeRequest(
-    fields.DataFields, PythonFields, ConversionTimeoutFields, ExecutorFields, kw_only=False
+    fields.ValueFields, PythonFields, ConversionTimeoutFields, ExecutorFields, kw_only=False
 ):
     """Cast or quantize an ONNX file, and compare the result with it on other inputs."""
 
@@ -260,7 +260,7 @@ class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, Timeout
     """How models are run to get their outputs."""
 
 
-class FeedFields(fields.DataFields, group=MODEL):
+class FeedFields(fields.ValueFields, group=MODEL):
     """The inputs of all sides: data, or else random items."""
 
     random: int = option(1000, "Number of random inputs.", least=1)

@@ -13,6 +13,7 @@ from trtbench.host.arrays import check_inputs_exist
 from trtbench.host.files import utf8_path
 from trtbench.models.identity import SUFFIXES as FORMATS
 from trtbench.models.identity import model_ref, precision_of_engine, with_parts
+from trtbench.models.inputs import given_values
 from trtbench.models.torch_models import is_library_model
 from trtbench.requests import fields
 from trtbench.requests.measure import BenchRequest
@@ -163,6 +164,8 @@ def run_spec(
         if not length and asked.iterations is None:
             raise UsageError("--duration must be longer than 0 s", fix="--duration 3s")
         stop = core.Length(seconds=length, iterations=asked.iterations or MIN_QUERIES)
+    if asked.values and module.open_session is None:
+        raise UsageError(f"{name} makes its inputs itself", fix="leave out --input")
     spec = core.RunSpec(
         model=reference,
         runtime=name,
@@ -252,13 +255,13 @@ def refuse_other_precision(reference: core.ModelRef, precision: str | None) -> N
 def _inputs(asked: BenchRequest, model: core.ModelRef) -> core.InputSpec:
     """Return where inputs come from; images need a task that prepares them."""
     task, given = task_of_data(asked.data, asked.task, asked.settings, [model])
-    source = None
+    source, values = None, given_values(asked.values, data=asked.data)
     if asked.data is not None and asked.data != RANDOM:
         path = Path(asked.data).absolute()
         check_inputs_exist(path, folders=task is not None)
         source = str(utf8_path(path))
     if task is None:
-        return core.InputSpec(source=source, seed=asked.seed)
+        return core.InputSpec(source=source, seed=asked.seed, settings={**values})
     flags = TASKS.load(task).FLAGS
     own = {"usual_size", *(flag.key for flag in flags if flag.preprocessing)}
     settings = {k: v for k, v in settings_with_defaults(flags, given).items() if k in own}

@@ -30,7 +30,6 @@ from trtbench.core.run import Fact, LaunchFacts, LoadSearch, Scalar
 from trtbench.core.samples import Column, IterationTimes, times_from_columns
 from trtbench.core.spec import Arrivals, Length, RunSpec, Warmup
 from trtbench.core.units import text_from_rate, text_from_seconds
-from trtbench.models.inputs import assumption, with_given_shapes
 from trtbench.runtimes import _session as sessions
 from trtbench.runtimes._gpu_query import Pipeline, SerialQuery
 
@@ -148,7 +147,7 @@ def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) 
     load_s = time.perf_counter() - began
     try:
         is_random = spec.inputs.source is None
-        resolved, arrays = sessions.resolve_inputs(
+        resolved, arrays, notes = sessions.resolve_inputs(
             session.inputs, spec, limits=session.index_limits
         )
         session.bind(arrays)
@@ -163,8 +162,6 @@ def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) 
         first_s = time.perf_counter() - began
         session.observe()
         step = session.step()
-        given = with_given_shapes(session.inputs, spec.shapes, batch=spec.batch)
-        note = assumption(given, resolved) if is_random else None
         filled = [array for array in arrays.values() if array.size > 1]
         constant = bool(filled) and all((array == array.flat[0]).all() for array in filled)
         outcome = BenchOutcome(
@@ -173,7 +170,7 @@ def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) 
             outputs=session.outputs,
             conditions=session.conditions,
             versions=dict(session.versions),
-            notes=(*session.notes, *([note] if note else [])),
+            notes=(*session.notes, *notes),
             evidence={
                 **session.evidence,
                 "inputs_constant": constant,  # every input has only one value, like a blank image

@@ -18,10 +18,9 @@ from trtbench.core.samples import Arrays, LayerProfile, LayerTime
 from trtbench.core.spec import RunSpec, TensorSpec, batch_from_shapes
 from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import read_arrays
-from trtbench.models.identity import index_limits
 from trtbench.models.inputs import (
+    NO_SUCH_ROW,
     TOKEN_LIMIT,
-    assumption,
     batch_place,
     is_one_sequence,
     is_open,
@@ -29,9 +28,10 @@ from trtbench.models.inputs import (
     random_inputs,
     refuse_other_than_tensors,
     refuse_unknown_inputs,
+    rows_as_value,
     with_given_shapes,
 )
-from trtbench.models.open_sizes import shapes_that_run
+from trtbench.models.open_sizes import Settled, settle, shapes_of
 from trtbench.runtimes._gpu_query import Pipeline, SerialQuery
 
 
@@ -133,17 +133,18 @@ def raise_if_out_of_memory(problem: Exception) -> None:
 
 def resolve_inputs(
     tensors: tuple[TensorSpec, ...], spec: RunSpec, *, limits: Mapping[str, int] | None = None
-) -> tuple[tuple[TensorSpec, ...], Arrays]:
-    """Return all inputs with their shapes, and an array for each, from a file or at random.
+) -> tuple[tuple[TensorSpec, ...], Arrays, tuple[str, ...]]:
+    """Return all inputs with their shapes, an array for each, and notes on what was assumed.
 
     Arrays of a file are cut to the batch, so that one file of items serves every batch size.
     ``limits`` are upper limits of random integers, if the session knows them.
     """
     _check_inputs(tensors, spec)
     if spec.inputs.source is None:
-        resolved = resolve_shapes(tensors, spec)
-        limits = limits or index_limits(spec.model)
-        return resolved, _random_arrays(resolved, spec, limits)
+        settled = resolve_shapes(tensors, spec)
+        rows = {name: rows_as_value(count) for name, count in (limits or {}).items()}
+        settled = settled.having(values={**settled.values, **rows, **spec.inputs.values})
+        return settled.tensors, _random_arrays(settled, spec), settled.notes
     resolved = with_given_shapes(tensors, spec.shapes, batch=spec.batch)
     if spec.inputs.task is not None:
         arrays = image_readers[0](spec, resolved)
@@ -163,24 +164,20 @@ def resolve_inputs(
                     fix=f"--batch {count}" if count else None,
                 )
             arrays[name] = arrays[name][: spec.batch]
-    return tuple(each.having(shape=arrays[each.name].shape) for each in resolved), arrays
+    return tuple(each.having(shape=arrays[each.name].shape) for each in resolved), arrays, ()
 
 
 def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
     """Return the shapes of dynamic inputs for a batch; raises if no input can have this batch."""
     _check_inputs(tensors, spec)
-    return {
-        after.name: tuple(dim for dim in after.shape if isinstance(dim, int))
-        for before, after in zip(tensors, resolve_shapes(tensors, spec), strict=True)
-        if not before.is_static
-    }
+    found = shapes_of(resolve_shapes(tensors, spec).tensors)
+    return {each.name: found[each.name] for each in tensors if not each.is_static}
 
 
 def assumed_dimensions(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
     """Return a text that names the dimensions without a given value, and their assumed values."""
     _check_inputs(tensors, spec)
-    given = with_given_shapes(tensors, spec.shapes, batch=spec.batch)
-    return assumption(given, resolve_shapes(tensors, spec))
+    return resolve_shapes(tensors, spec).note
 
 
 def items_per_query(
@@ -218,12 +215,13 @@ def items_per_query(
 
 def check_random_types(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
     """Raise if random inputs of these types cannot be drawn; draws only empty arrays."""
-    _random_arrays(tuple(t.having(shape=(0,) * len(t.shape)) for t in tensors), spec, {})
+    empty = tuple(t.having(shape=(0,) * len(t.shape)) for t in tensors)
+    _random_arrays(Settled(tensors=empty, values={}, note=None), spec)
 
 
 def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     refuse_other_than_tensors(tensors)
-    refuse_unknown_inputs(spec.shapes, [tensor.name for tensor in tensors])
+    refuse_unknown_inputs({**spec.inputs.values, **spec.shapes}, [each.name for each in tensors])
     free = [t for t in tensors if t.shape and t.name not in spec.shapes]
     if free:
         check_batch_possible(free, batch=spec.batch)
@@ -241,10 +239,10 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
             )
 
 
-def resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec, ...]:
+def resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> Settled:
     """Return tensors with all shapes known: as given, else such that the model runs on them."""
     given = with_given_shapes(tensors, spec.shapes, batch=spec.batch)
-    return shapes_that_run(given, spec.model.path)
+    return settle(given, spec.model, values=spec.inputs.values)
 
 
 def check_batch_possible(tensors: Sequence[TensorSpec], *, batch: int | None) -> None:
@@ -260,20 +258,13 @@ def check_batch_possible(tensors: Sequence[TensorSpec], *, batch: int | None) ->
     )
 
 
-def _random_arrays(
-    tensors: tuple[TensorSpec, ...], spec: RunSpec, limits: Mapping[str, int]
-) -> Arrays:
+def _random_arrays(settled: Settled, spec: RunSpec) -> Arrays:
     try:
-        return random_inputs(tensors, seed=spec.inputs.seed, limits=limits)
+        return random_inputs(settled.tensors, seed=spec.inputs.seed, values=settled.values)
     except (ValueError, TypeError) as problem:
         raise InputError(
             f"random inputs cannot be made: {problem}", fix="--data data.npz"
         ) from None
-
-
-_NO_SUCH_ROW = re.compile(
-    r"out of (data )?bounds|index out of range|out of bounds for|device-side assert", re.IGNORECASE
-)
 
 
 def inputs_error(
@@ -287,14 +278,15 @@ def inputs_error(
     shown = ", ".join(f"{each.name} {text_from_shape(each.shape)} {each.dtype}" for each in inputs)
     facts = {"reason": reason, "inputs": f"{shown}{', random values' if is_random else ''}"}
     integers = any(each.dtype.startswith(("int", "uint")) for each in inputs)
-    if is_random and integers and _NO_SUCH_ROW.search(reason):
+    if is_random and integers and NO_SUCH_ROW.search(reason):
         facts["integers"] = f"0 to {TOKEN_LIMIT - 1}, because the number of rows is not known"
         fix = "--range 0:99 (the last row), or " if ranged else ""
         fix += "--data FILE (.npz) with indices of rows that exist"
     else:
         name = shlex.quote(inputs[0].name) if inputs else "NAME"
-        data = "--data FILE (.npz) with data" if is_random else "data"
-        fix = f"{data} that the model accepts, or other sizes: --shape {name}:SIZExSIZE"
+        fix = "other shapes (--shape), or data that the model accepts"
+        if is_random:
+            fix = f"--input {name}=VALUE, --shape {name}:SIZExSIZE, or --data FILE (.npz)"
     return InputError("the model does not run on these inputs", facts=facts, fix=fix)
 
 

@@ -31,7 +31,7 @@ from trtbench.core.spec import Precision, Value
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import yaml_from_text
 from trtbench.models.identity import SUFFIXES, model_ref, source_of
-from trtbench.models.inputs import batch_place, is_open
+from trtbench.models.inputs import batch_place, given_values, is_open
 from trtbench.models.onnx_model import input_specs, load_onnx
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.torch_models import is_library_model
@@ -53,8 +53,8 @@ FLAGS = {
     if isinstance(field.about, Option) and field.about.axis
 }
 """Flags of ``trtbench bench`` that can be an axis of a sweep."""
-PREFIXES = ("opt.", "build.", "shape.")
-"""Options of the runtime, fields of a build (``build.optimization_level``), dimensions."""
+PREFIXES = ("opt.", "build.", "shape.", "input.")
+"""Options of the runtime, fields of a build (``build.optimization_level``), dimensions, values."""
 MACHINE = "machine"  # an axis of machines, given by part of the name or the GPU
 SOURCE = ("weights", "factory", "trust")
 """How a PyTorch model is loaded: options of its runtime and settings of its export."""
@@ -267,7 +267,7 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
     """Raise an error for unknown axes and values out of range."""
     for name in matrix.options:
         if name not in (*FLAGS, MACHINE) and not name.startswith(PREFIXES):
-            known = (*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME")
+            known = (*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME", "input.NAME")
             raise errors.UsageError(
                 f"{where}: {name!r} is not an option that can be swept",
                 facts={"options": " ".join(known)},
@@ -333,6 +333,7 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         "opt.weights": weights and [weights if weights == "none" else _absolute(weights)],
         "opt.factory": request.factory and [request.factory],
         "opt.trust": ["on"] if request.trust else None,
+        **{f"input.{name}": [value] for name, value in given_values(request.values).items()},
         **request.axis,
         "launches": scalars(request.launches),
         "duration": scalars(request.duration),

@@ -435,7 +435,7 @@ class SweepPlan:
         request = BenchRequest(
             model=model.path if isinstance(model, ModelRef) else model,
             runtime=case.runtime, batch=case.batch, shapes=planned.shapes,
-            precision=_precision(case), options=options,
+            precision=_precision(case), options=options, values=case.prefixed("input."),
             **{
                 key: read_scalar(FLAGS[key], value) if key in FLAGS else value
                 for key, value in flags.items() if key not in planned.left_out

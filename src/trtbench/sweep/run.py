@@ -258,7 +258,7 @@ class Sweep:
         # Minimum, optimum and maximum shapes of inputs with dynamic dimensions.
         batches, model = settings["batches"], Path(source)
         inputs = input_specs(load_onnx(model, weights=False))
-        ends = [resolved_items(inputs, given, model=model)[0] for given in settings["shapes"]]
+        ends = [resolved_items(inputs, given, model=model).tensors for given in settings["shapes"]]
         shapes: dict[str, Any] = {f"shapes_{end}": {} for end in ("min", "opt", "max")}
         for place, tensor in enumerate(inputs):
             if not tensor.is_static:

@@ -4,7 +4,7 @@ import math
 import re
 import shutil
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from trtbench.host.arrays import Chunks, ChunkWriter, arrays_by_input, check_arr
 from trtbench.host.images import SUFFIXES
 from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import known_outline, record_of_engine
-from trtbench.models.open_sizes import shapes_that_run
+from trtbench.models.open_sizes import settle
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import DataSource, Predicted, Settings, Tensors, settings_with_defaults
 
@@ -125,28 +125,12 @@ def task_feed(
     return own.having(seed=seed)
 
 
-def given_items(
-    tensors: Sequence[TensorSpec], shapes: Mapping[str, Sequence[int]]
-) -> list[TensorSpec]:
-    """Return inputs with the shapes given for one item; a leading batch dimension is kept."""
-    settled = []
-    for tensor in tensors:
-        given, shape = shapes.get(tensor.name), tensor.shape
-        if given is not None and shape and model_inputs.batch_place(tensor):
-            tensor = tensor.having(shape=model_inputs.checked_shape(tensor, given))
-        elif given is not None and shape:
-            opened = tensor.having(shape=(None, *shape[1:]))
-            tensor = tensor.having(shape=(shape[0], *model_inputs.checked_shape(opened, given)[1:]))
-        settled.append(tensor)
-    return list(model_inputs.with_same_dims(tensors, settled))
-
-
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     """Return the items as inputs for a model with these tensors."""
     model_inputs.refuse_other_than_tensors(tensors)
     names = dict.fromkeys((*(tensor.name for tensor in tensors), *(feed.names or ())))
-    model_inputs.refuse_unknown_inputs(spec.shapes, [*names])
-    settled = given_items(tensors, spec.shapes)
+    model_inputs.refuse_unknown_inputs({**spec.inputs.values, **spec.shapes}, [*names])
+    settled = model_inputs.with_given_shapes(tensors, spec.shapes, items=True)
     if feed.kind == "task":
         assert feed.task is not None
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
@@ -163,7 +147,7 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     known = dict(zip(own, own if same else theirs, strict=True))
     rows = {each.name for each in tensors if model_inputs.has_rows(each, tensors)}
     if feed.kind == "random":
-        return RandomItems(feed, settled, known, rows, spec.model.path)
+        return RandomItems(feed, settled, known, rows, spec)
     return ArrayItems(feed, settled, known, rows)
 
 
@@ -202,14 +186,17 @@ class RandomItems(DataSource):
     drawn = True
 
     def __init__(
-        self, feed: Feed, tensors: Tensors, known: dict[str, str], rows: Collection[str], model: str
-    ) -> None:
+        self, feed: Feed, tensors: Tensors, known: dict[str, str], rows: Collection[str],
+        spec: RunSpec,
+    ) -> None:  # fmt: skip
         self._feed, self._known, self._rows = feed, known, rows
-        whole = shapes_that_run(tensors, model, batch=False)
+        settled = settle(tensors, spec.model, batch=False, values=spec.inputs.values)
+        whole = settled.tensors
         self._items = [t.having(shape=t.shape[1:]) if t.name in rows else t for t in whole]
+        self._values = {known.get(name, name): value for name, value in settled.values.items()}
+        self._given = {known.get(name, name) for name in spec.inputs.values}
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
-        note = model_inputs.assumption(tensors, whole)
-        self.notes = (note,) if note else ()
+        self.notes = settled.notes
 
     def load(self, index: int) -> LoadedItem:
         return self._feed.seed * _SEED_STRIDE + self._place(index)
@@ -223,38 +210,39 @@ class RandomItems(DataSource):
 
     def _draw(self, item: TensorSpec, *, seed: int) -> Array:
         name, ends = self._known[item.name], self._feed.bounds
-        low, high = ends or (-3.0, 3.0)
+        value, limit = self._values.get(name), self._feed.limits.get(name)
+        if limit is not None and name not in self._given:  # of the smallest table of all models
+            value = model_inputs.rows_as_value(limit)
         is_float = item.dtype in ("bfloat16", "float16", "float32", "float64")
         # A network in FP16 must get the same values as the one in FP32, rounded.
         wanted = item.having(name=name, dtype="float32" if is_float else item.dtype)
-        if is_float and self._feed.distribution == "normal":
+        if is_float and self._feed.distribution == "normal" and value is None:
+            low, high = ends or (-3.0, 3.0)
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             shape = tuple(int(dim) for dim in wanted.shape if isinstance(dim, int))
             middle, deviation = (low + high) / 2, (high - low) / 6
             return (middle + deviation * rng.standard_normal(shape)).astype(np.float32)
-        limit = None if is_float else self._feed.limits.get(name)
+        if ends is not None and name not in self._given and (value is None or limit is not None):
+            low, high = ends
+            if not is_float:  # both ends are included
+                kind = np.iinfo(item.dtype)
+                low = max(math.ceil(low), 0 if limit is not None else kind.min)
+                high = min(math.floor(high), kind.max if limit is None else limit - 1)
+            if low > high:
+                raise UsageError(
+                    f"there is no whole number from {ends[0]:g} to {ends[1]:g} "
+                    f"for the input {name!r}",
+                    facts={} if limit is None else {"allowed": f"0 to {limit - 1}"},
+                    fix="--range 0:1",
+                )
+            value = f"{low}..{high}"
         try:
-            limits = {} if limit is None else {name: limit}
-            values = model_inputs.random_inputs((wanted,), seed=seed, limits=limits)[name]
+            known = {} if value is None else {name: value}
+            return model_inputs.random_inputs((wanted,), seed=seed, values=known)[name]
         except (ValueError, TypeError) as problem:
             raise InputError(
                 f"random inputs cannot be drawn: {problem}", fix="--data data.npz"
             ) from None
-        if is_float and ends is not None:
-            return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
-        if ends is None or values.dtype.kind not in "iu" or model_inputs.is_not_index(name):
-            return values
-        # Integers without a known meaning are mapped into the range, both ends included.
-        kind = np.iinfo(values.dtype.name)
-        least = max(math.ceil(low), 0 if limit is not None else kind.min)
-        most = min(math.floor(high), kind.max if limit is None else limit - 1)
-        if least > most:
-            raise UsageError(
-                f"there is no whole number from {low:g} to {high:g} for the input {name!r}",
-                facts={} if limit is None else {"allowed": f"0 to {limit - 1}"},
-                fix="--range 0:1",
-            )
-        return (least + values.astype(np.int64) % (most - least + 1)).astype(values.dtype)
 
 
 class ArrayItems(DataSource):

@@ -34,7 +34,7 @@ from trtbench.host import tensorrt
 from trtbench.host.files import cache_folder
 from trtbench.host.machine import distribution_versions
 from trtbench.models.identity import model_ref
-from trtbench.models.inputs import refuse_unknown_inputs, with_ones
+from trtbench.models.inputs import refuse_unknown_inputs, with_sizes
 from trtbench.models.onnx_outline import ModelOutline, outline_of
 from trtbench.requests.fields import words_from_flags
 from trtbench.tasks.contract import COMMON
@@ -178,7 +178,7 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
                 raise errors.UsageError(
                     f"the {end} shape of {tensor.name!r} does not fit the model",
                     facts={"given": text_from_shape(shape), "model": text_from_shape(tensor.shape)},
-                    fix=f"--shape-{end} {shlex.quote(with_ones(tensor, shape))}",
+                    fix=f"--shape-{end} {shlex.quote(with_sizes(tensor, shape))}",
                 )
     dynamic = [each for each in inputs if not each.is_static]
     return [dict(ranges) for ranges in wanted] if dynamic else []
