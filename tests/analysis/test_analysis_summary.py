@@ -199,7 +199,6 @@ def test_one_launch_says_so_and_several_give_an_interval() -> None:
     assert several.launches == 3
     logs = np.log([1.0, 1.1, 1.2])
     low, high = stats.t.interval(0.95, 2, logs.mean(), logs.std(ddof=1) / math.sqrt(3))
-    assert several.interval is not None
     ends = (several.interval.low, several.interval.high)
     assert ends == pytest.approx((math.exp(low), math.exp(high)))
     assert "launches" in several.interval.meaning

@@ -72,7 +72,6 @@ def test_qat_resnet_computes_in_int8_whatever_it_gives_out(trex: dict[str, Files
 def test_qat_resnet_is_slower_than_fp16_and_the_causes_are_named(trex: dict[str, Files]) -> None:
     fp16, qat = trex["fp16"], trex["qat"]
     found = why(fp16.table, qat.table, candidate=EngineFacts(asked="int8"))
-    assert found is not None
     assert found.baseline_s == pytest.approx(fp16.sum_s())
     assert found.candidate_s == pytest.approx(qat.sum_s())
     assert found.candidate_s - found.baseline_s == pytest.approx(0.078848e-3)
@@ -112,7 +111,6 @@ def test_int8_resnet_of_8_6_0_stayed_fp16_but_for_one_layer(resnet: dict[str, Fi
     suspects = lint(resnet["int8"].table, asked="int8")
     assert sum("flags request INT8" in each.what for each in suspects) == 20
     found = why(resnet["fp16"].table, resnet["int8"].table, candidate=EngineFacts(asked="int8"))
-    assert found is not None
     assert found.causes[0].code == "precision"
     assert found.candidate_s == pytest.approx(resnet["int8"].sum_s())
 

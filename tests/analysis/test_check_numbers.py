@@ -113,7 +113,6 @@ def test_ranks_by_hand() -> None:
     reference = np.array([[3.0, 2.0, 0.0], [1.0, 2.0, 3.0], [5.0, 4.9, 0.0]])
     candidate = np.array([[2.5, 2.0, 0.0], [1.0, 3.5, 3.0], [4.9, 5.0, 0.0]])
     classes = checked(reference, candidate).classes
-    assert classes is not None
     assert classes.argmax_match == pytest.approx(1 / 3)
     first = classes.ranks[0]
     assert first.disagree == pytest.approx(2 / 3)
@@ -143,7 +142,6 @@ def test_divergence_as_scipy_has_it(probabilities: bool) -> None:
     candidate = reference + 0.2 * rng.standard_normal(reference.shape)
     p, q = softmax(reference, axis=1), softmax(candidate, axis=1)
     classes = checked(*((p, q) if probabilities else (reference, candidate)), size=8).classes
-    assert classes is not None
     assert classes.probabilities is probabilities
     kl = rel_entr(p, q).sum(axis=1)
     assert classes.kl == pytest.approx(kl.mean())
@@ -158,7 +156,6 @@ def test_scores_that_are_no_numbers_name_no_class() -> None:
     candidate[1, 2] = np.inf
     found = checked(reference, candidate)
     classes = found.classes
-    assert classes is not None
     assert classes.unranked == 2
     assert classes.argmax_match == pytest.approx(1 / 3)
     assert classes.top5_agreement == pytest.approx(1 / 3)
@@ -167,7 +164,6 @@ def test_scores_that_are_no_numbers_name_no_class() -> None:
     assert found.worst[0].nonfinite == 6
     assert found.worst[0].max_abs is None, "nothing is left to compare"
     lost = checked(reference, np.full_like(reference, np.nan)).classes
-    assert lost is not None
     assert (lost.argmax_match, lost.kl, lost.ranks[0].mae) == (0.0, None, None)
     assert not met("kl<=1", checked(reference, candidate * np.nan))
 
@@ -176,7 +172,6 @@ def test_impossible_classes_keep_divergence_a_number() -> None:
     reference = np.log(np.array([[0.5, 0.5, 1e-9]]))
     candidate = np.array([[0.0, -np.inf, -np.inf]])
     classes = checked(reference, candidate).classes
-    assert classes is not None
     assert classes.kl is not None
     assert 100 < classes.kl < 700
     assert classes.unranked == 0
@@ -186,7 +181,6 @@ def test_probabilities_against_logits_are_told_and_brought_together() -> None:
     rng = np.random.default_rng(6)
     logits = rng.standard_normal((5, 8))
     classes = checked(logits, softmax(logits, axis=1)).classes
-    assert classes is not None
     assert classes.mixed
     assert classes.kl == pytest.approx(0.0, abs=1e-12)
     assert not checked(logits, logits).classes.mixed

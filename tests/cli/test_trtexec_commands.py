@@ -46,7 +46,6 @@ def test_bench_leaves_a_complete_run(trtexec: Any, say: Say) -> None:
     assert "\nGPU " in said.out
     assert "batch 4 was not passed on" in said.err
     run = only_run()
-    assert run.path is not None
     assert {path.name for path in run.path.iterdir()} >= FILES_OF_EVALUATION_TOOLKIT
     config = json.loads((run.path / "run_config.json").read_bytes())
     command = shlex.split(config["command"])
@@ -69,7 +68,6 @@ def test_bench_leaves_a_complete_run(trtexec: Any, say: Say) -> None:
 def test_several_launches_keep_their_files_apart(trtexec: Any, say: Say) -> None:
     assert say("bench", trtexec.engine(), *QUICK, "--launches", "2", "--json").status == 0
     run = only_run()
-    assert run.path is not None
     names = {path.name for path in run.path.iterdir()}
     assert {"times.0.json", "times.1.json", "profile.json", "profile.1.json"} < names
     assert {"trtexec_stdout.log", "trtexec_stdout.1.log"} < names

@@ -85,7 +85,6 @@ def test_each_slice_has_a_lock_an_identity_and_a_name(
     assert where.extra["gpu0_mig"] is True
     assert where.extra["gpu0_processes"] == len(RUNNING[uuid]), "others' slices are not this one"
     with using(door), telemetry.source_of(0) as source:
-        assert source is not None
         look = source.sample(0.0)
     assert look.memory_used_bytes == MEMORY - FREE[uuid]
     assert look.sm_clock_hz is not None, "told of the whole alone"

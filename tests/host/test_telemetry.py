@@ -262,7 +262,6 @@ LINES = {
 def test_tegrastats_of_several_jetpacks(name: str) -> None:
     line, (load, clock, power, temperature, memory) = LINES[name]
     seen = telemetry.sample_from_line(line, at_s=2.0)
-    assert seen is not None
     found = (seen.gpu_util, seen.sm_clock_hz, seen.power_w, seen.temperature_c)
     assert found == pytest.approx((load, clock, power, temperature))
     assert seen.memory_used_bytes == memory * 2**20

@@ -77,8 +77,6 @@ def test_a_drawing_is_well_formed_and_has_a_row_for_every_layer(colour: str) -> 
     layers = [each for each in root.iter(f"{SVG}g") if each.get("class") == "layer"]
     assert len(layers) == 6
     title = layers[1].find(f"{SVG}title")
-    assert title is not None
-    assert title.text is not None
     assert title.text.startswith("/a/Conv\nlayer: 1\nkind: Convolution\ntime: 5.00 µs")
     assert "ONNX: /a/Conv" in title.text
 

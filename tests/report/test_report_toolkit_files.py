@@ -51,7 +51,6 @@ def test_numbers_are_those_of_numpy() -> None:
     made = toolkit.summary(run)
     ms = run.times.latency * 1e3
     block, ours = made.latency, summary_of(run).column("latency")
-    assert block is not None
     assert block.mean_ms == pytest.approx(ms.mean())
     assert block.std_ms == pytest.approx(ms.std(ddof=0)) == pytest.approx(ours.std * 1e3)
     assert block.percentiles_ms["p99_5"] == pytest.approx(np.percentile(ms, 99.5))
@@ -136,7 +135,6 @@ def test_enqueue_times_in_coarse_steps_are_left_out_or_as_printed() -> None:
     printed = {"enqueue_time_median_ms": 0.0134, "enqueue_time_mean_ms": 0.0139}
     told = Run(record=record.having(reported=printed), times=times)
     block = toolkit.summary(told).enqueue
-    assert block is not None
     assert block.median_ms == pytest.approx(0.0134)
     assert toolkit.summary(exact).enqueue is not None
     assert "enqueue" not in toolkit.summary(exact).definitions
@@ -170,7 +168,6 @@ def test_documents_of_the_evaluation_toolkit(name: str) -> None:
 
 def test_the_result_of_its_pytorch_benchmark() -> None:
     told = toolkit.torch_benchmark(RUNS["pytorch"])
-    assert told is not None
     assert set(told.metrics) == {"host", "h2d", "gpu", "d2h"}
     assert again(toolkit.TorchBenchmark, told) == told
     for row in rows(toolkit.data_files(RUNS["pytorch"])["bench_pt_result.csv"]):
@@ -192,7 +189,6 @@ def test_series_and_layers() -> None:
     )
     run = made_run(phased_times(), layers=LayerProfile(count=100, layers=layers))
     back = toolkit.layers_from_csv(toolkit.data_files(run)["per_layer_times.csv"].decode())
-    assert back is not None
     assert back.count == 100
     for layer, other in zip(sorted(layers, key=lambda x: -x.average_s), back.layers, strict=True):
         told = layer.having(median_s=None)
@@ -220,7 +216,6 @@ def test_other_spellings_are_read_and_nonsense_is_unknown(
 def test_one_bad_number_does_not_cost_the_others() -> None:
     told = {"latency": {"mean_ms": "1.5", "max_ms": {}, "percentiles_ms": {"p50": 1, "p99": "x"}}}
     block = toolkit.value_from_document(toolkit.ToolkitSummary, told).latency
-    assert block is not None
     assert (block.mean_ms, block.max_ms, block.percentiles_ms) == (1.5, None, {"p50": 1.0})
 
 

@@ -246,7 +246,6 @@ def test_layers_are_timed_in_a_pass_of_their_own(gpu: Trt, spec: RunSpec, tmp_pa
     asked = spec.having(profile=True)
     outcome, _ = tensorrt.bench(asked, folder=tmp_path, stage=stage)
     assert stage.begun == ["load", "warm-up", "measure", "profile"]
-    assert outcome.layers is not None
     assert [layer.name for layer in outcome.layers.layers] == ["scale", "shift"]
     assert outcome.layers.layers[0].median_s == pytest.approx(0.2e-3)
     assert outcome.layers.layers[0].share == pytest.approx(0.5)

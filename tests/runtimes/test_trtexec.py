@@ -98,7 +98,6 @@ def test_the_same_spec_is_the_same_experiment_on_every_version(
         assert facts["cuda_graph"] is (asked["cuda_graph"] == "on")
         assert facts["streams"] == asked.get("streams", 1)
         assert (times.h2d is not None) is asked["transfers"]
-        assert times.latency is not None
         found.append((facts, times.latency.tobytes()))
     assert found[0] == found[1] == found[2]
 

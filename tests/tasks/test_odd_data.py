@@ -64,7 +64,6 @@ def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
         picture(tmp_path / name / "a.png")
     (tmp_path / "n02").mkdir()
     source = folders(tmp_path)
-    assert source.labels is not None
     assert source.labels.tolist() == [0, 2]
     assert source.notes == ("1 class without an image: n02",)
     source.check_classes(3)

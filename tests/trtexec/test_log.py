@@ -58,7 +58,6 @@ def test_build_facts() -> None:
 
 def test_summary_keeps_the_labels_of_percentiles() -> None:
     run = read(logs.log_10())
-    assert run.summary is not None
     latency = run.summary.metrics["Latency"]
     assert (latency["50%"], latency["99.9%"]) == (0.81, 0.9)
     assert (latency["min"], latency["mean"]) == (0.7, 0.8)
@@ -69,7 +68,6 @@ def test_summary_keeps_the_labels_of_percentiles() -> None:
 
 def test_end_to_end_of_8_2() -> None:
     run = read(logs.log_82())
-    assert run.summary is not None
     assert run.summary.metrics["End-to-End Host Latency"]["99%"] == 8.0
     assert run.averages[0].end_to_end_ms == 4.0
     assert run.version == "8.2.5"
@@ -78,7 +76,6 @@ def test_end_to_end_of_8_2() -> None:
 @pytest.mark.parametrize("heading", ["Host Latency", "Host latency"])
 def test_blocks_of_7(heading: str) -> None:
     run = read(logs.log_7(host=heading))
-    assert run.summary is not None
     metrics = run.summary.metrics
     assert metrics["Latency"]["99%"] == 5.5
     assert metrics["End-to-End Host Latency"]["median"] == 4.25
@@ -90,7 +87,6 @@ def test_blocks_of_7(heading: str) -> None:
 
 def test_averages_of_5() -> None:
     run = read(logs.log_5())
-    assert run.summary is not None
     assert run.summary.derived
     assert run.summary.metrics["GPU Compute Time"]["mean"] == 28.0
     assert run.averages[1].percentile == "99%"
@@ -102,7 +98,6 @@ def test_averages_of_5() -> None:
 @pytest.mark.parametrize("table", [logs.NAME_LAST, logs.NAME_FIRST, logs.NAME_FIRST_WITHOUT_MEDIAN])
 def test_profile_table(table: list[str]) -> None:
     run = read(logs.text([logs.banner("RUNNING", version="8601"), *table, logs.banner("PASSED")]))
-    assert run.profile is not None
     assert run.profile.count == 1000
     assert [layer.name for layer in run.profile.layers] == ["conv 1 + relu", "{ForeignNode[a...b]}"]
     assert run.profile.layers[1].total_s == pytest.approx(0.0942)

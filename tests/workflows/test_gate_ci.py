@@ -62,10 +62,8 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     tiny_model(model, batch="rows")
     assert model_ref(model).sha256 != before.sha256
     kept = kept_model(store, before)
-    assert kept is not None
     assert Path(kept.path).is_relative_to(store.root)
     found = gate(gone, store=store, config=config)
-    assert found.compared is not None
     assert found.compared.comparison.design == "duet"
     sides = (found.compared.baseline.record, found.compared.candidate.record)
     assert {side.spec.lock_clocks for side in sides} == {"max"}, "one clock for both, as asked now"
@@ -75,6 +73,5 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     apart = gate(
         gone, store=store, config=config, execution=Execution(listen=lambda e: said.append(e.text))
     )
-    assert apart.compared is not None
     assert apart.compared.comparison.design == "apart"
     assert MEASURED_APART in said

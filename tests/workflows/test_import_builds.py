@@ -71,9 +71,7 @@ def test_inspect_shows_a_build(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert found.kind == "log of a build"
     assert found.facts["tactics_tried"] == 2
     assert found.facts["device"] == "Test GPU"
-    assert found.layers is not None
     assert found.layers.rows[0][0] == "conv1 + relu1"
-    assert found.options is not None
     assert ("Input build shape", "b:0=1+2+4") in found.options.rows
     kept = tmp_path / "x.build.metadata.json"
     with path.open("rb") as stream:
@@ -99,9 +97,7 @@ def test_inspect_shows_a_build(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_other_units_and_nestings_of_times(document: object, tmp_path: Path, store: Store) -> None:
     (tmp_path / "times.json").write_text(json.dumps(document))
     run = stored(only(bring(tmp_path, store=store)), store)
-    assert run.times.latency is not None
     assert run.times.latency.tolist() == pytest.approx([1.5e-3] * 4)
-    assert run.times.gpu is not None
     assert run.times.gpu.tolist() == pytest.approx([1.2e-3] * 4)
 
 
@@ -110,7 +106,6 @@ def test_profiles_with_averages_and_extremes(name: str, tmp_path: Path, store: S
     rows = [{name: "conv", "avgMs": 0.5, "minMs": 0.4, "maxMs": 0.9}]
     (tmp_path / "profile.json").write_text(json.dumps(rows))
     run = stored(only(bring(tmp_path, store=store)), store)
-    assert run.layers is not None
     (layer,) = run.layers.layers
     assert (layer.average_s, layer.min_s, layer.max_s) == pytest.approx((5e-4, 4e-4, 9e-4))
 

@@ -65,7 +65,6 @@ def test_networks_are_compared_by_pairs_of_builds(
     assert verdict.kind == "slower"
     assert verdict.ratio == pytest.approx(1.03, abs=0.003)
     assert verdict.design == "builds"
-    assert found.baseline.spread is not None
     assert found.baseline.spread.range > 0.02, "draws were to differ more than the networks"
     itself = {"baseline": old, "candidates": [old], "output": trtexec.folder / "same"}
     (alike,) = lottery(trtexec, store, config, builds=3, **itself)

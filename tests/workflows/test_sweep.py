@@ -97,7 +97,6 @@ def test_a_sweep_measures_every_case_in_every_round(tmp_path, store, config):
     assert "top1" in rows["int8"].scores
     assert "random data" in (rows["int8"].remark or "")
     failed = rows["fp8"]
-    assert failed.reason is not None
     assert failed.reason.startswith("quantize:")
     assert len(store.index.find(tag=found.outline.tag)) == 4
     assert any(text[:1] == "[" and text[2:15] == "/6] round 2/2" for text in seen)
@@ -140,7 +139,6 @@ def test_a_case_that_fails_is_a_row_and_is_not_repeated(tmp_path, store, config)
     results = results_from_sweep(found, store=store)
     good, bad = sorted(results.rows, key=lambda row: row.batch or 0)
     assert good.reason is None
-    assert bad.reason is not None
     assert bad.reason.startswith("bench:")
     assert len(runs_of(tmp_path / "out")) == 2
     before = (tmp_path / "out" / JOURNAL).read_text()
