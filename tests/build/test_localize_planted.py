@@ -18,9 +18,18 @@ from planted_faults import (
     with_outlier,
 )
 from planted_kinds import KINDS, Drawing, Fault
-from trtbench.accuracy.search import INLINED, Graph, divide_graphs, localize
-from trtbench.analysis.localize import bisect, precision_problem
-from trtbench.convert.cast import cast
+from trtbench.accuracy.search import (
+    INLINED,
+    SWITCH,
+    Graph,
+    divide_graphs,
+    localize,
+    restore_parts,
+    switched_model,
+)
+from trtbench.analysis.localize import order_by_blocks, precision_problem
+from trtbench.convert.cast import cast, stand_in
+from trtbench.convert.verify import run_session, session_of
 from trtbench.core.errors import InputError
 from trtbench.core.jobs import Stage
 from trtbench.core.results import Feed, Localization, Localized, LocalizeSpec
@@ -201,7 +210,7 @@ def test_batch_norms_that_a_quantizer_folded_stand_in_the_part_of_their_convolut
     assert found.all_restored["rel_l2"] < 1e-5, "everything restored is the reference again"
 
 
-def test_a_long_network_is_searched_by_bisection(tmp_path: Path) -> None:
+def test_a_long_network_is_searched_in_blocks_first(tmp_path: Path) -> None:
     reference = with_outlier(tmp_path / "a.onnx", layer=20, seed=1, layers=40)
     candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
     found = searched(tmp_path, reference, candidate, max_time_s=1e-6)
@@ -211,9 +220,31 @@ def test_a_long_network_is_searched_by_bisection(tmp_path: Path) -> None:
 
     def loss(chosen: frozenset[int]) -> tuple[float, ...] | None:
         tried.append(chosen)
-        return None if len(tried) > 12 else (0.0 if 20 in chosen else 1.0, -len(chosen))
+        return None if len(tried) > 5 else (0.0 if 20 in chosen else 1.0, -len(chosen))
 
-    assert list(bisect(41, loss)) == [20, 21], "all that was tried alone, though time ran out"
+    first = order_by_blocks(range(40, -1, -1), loss)[:6]
+    assert first == [23, 22, 21, 20, 19, 18], "though time ran out before the last block"
+    assert sum(map(len, tried[:6])) == 36
+
+
+def test_switches_give_the_outputs_of_restored_models(tmp_path: Path) -> None:
+    reference, _, shape = KINDS["branches"](tmp_path / "a.onnx", "outlier", 0)
+    low = (
+        fp16_of(reference, tmp_path / "b.onnx"),
+        int8_of(reference, tmp_path / "c.onnx", per_channel=False, shape=shape),
+    )
+    x = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
+    for candidate in low:
+        pair = divide_graphs(*(Graph(onnx.load(path)) for path in (reference, candidate)))
+        groups = [[part] for part in pair.parts if part.type]
+        names, feed = pair.candidate.outputs, pair.renamed({"x": x})
+        session = session_of(switched_model(pair, groups), names)
+        for chosen in ({0}, {1, 2}, {*range(len(groups))}):
+            switches = {f"{SWITCH}{n}": np.array(n in chosen) for n in range(len(groups))}
+            found = run_session(session, names, {**feed, **switches})
+            made = restore_parts(pair, [part for n in sorted(chosen) for part in groups[n]])
+            wanted = run_session(session_of(stand_in(made), names), names, feed)
+            np.testing.assert_array_equal(found[names[0]], wanted[names[0]])
 
 
 def test_nothing_low_is_said_so(tmp_path: Path) -> None:

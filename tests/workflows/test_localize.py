@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -161,6 +163,26 @@ def test_nodes_without_names_are_called_after_their_tensors(tmp_path: Path) -> N
     )
     words = shlex.split(found.commands["trtbench"].replace(" DATA", " random"))
     assert run_command(words[1:]) == 0
+
+
+def test_an_interrupt_keeps_the_best_answer_so_far(tmp_path: Path) -> None:
+    reference = with_outlier(tmp_path / "a.onnx", layer=20, seed=1, layers=40)
+    candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
+    words = ["localize", str(reference), str(candidate), "--random", "2000", "-o", "made"]
+    command = [sys.executable, "-m", "trtbench", *words]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stderr is not None
+        next(line for line in job.stderr if "models tried" in line)
+        job.send_signal(signal.SIGINT)
+        told = job.communicate()[0]
+    assert job.returncode == 0
+    assert "Interrupted: " in told
+    found = json.loads(Path("made/localize.json").read_text())["found"]
+    assert found["interrupted"]
+    assert len(found["groups"]) == 40
+    assert "# b.onnx against a.onnx" in Path("made/localize.md").read_text()
 
 
 def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

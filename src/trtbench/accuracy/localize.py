@@ -56,13 +56,19 @@ def run_localize(
             if (progress := progress_from_line(line)) is not None:
                 execution.listen(Event(kind="stage", done=progress[0], text=progress[1]))
 
-        end = run_job(
-            LocalizeJob(spec=spec), folder=folder / "search", execution=execution,
-            patience_s=spec.max_time_s + EXTRA_TIME_S, on_stage=report_progress,
-        )  # fmt: skip
-        if not end.ok:
-            raise end.failure("the search did not finish")
-        found = read_outcome(folder / "search", Localized)
+        execution.listen(Event(kind="stage", text="loading"))
+        try:
+            end = run_job(
+                LocalizeJob(spec=spec), folder=folder / "search", execution=execution,
+                patience_s=spec.max_time_s + EXTRA_TIME_S, on_stage=report_progress,
+            )  # fmt: skip
+            if not end.ok:
+                raise end.failure("the search did not finish")
+            found = read_outcome(folder / "search", Localized)
+        except KeyboardInterrupt:  # the search leaves its best answer so far
+            if not (folder / "search" / "outcome.json").is_file():
+                raise
+            found = read_outcome(folder / "search", Localized).having(interrupted=True)
         if found.kept and request.repair:
             made = output / repaired.name
             with writing(output):

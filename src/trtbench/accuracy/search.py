@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import math
+import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trtbench.analysis.check import METRICS, OutputTally, worst_numbers
-from trtbench.analysis.localize import LIMITS, Loss, Restored, bisect, smallest_sufficient
+from trtbench.analysis.localize import LIMITS, Loss, Restored, order_by_blocks, smallest_sufficient
 from trtbench.analysis.onnx_graph import PREFIX, OnnxTensor
 from trtbench.analysis.scores import USUAL_SQNR_DB
 from trtbench.convert import cast as casts
 from trtbench.convert.calibration import FeedArrays
 from trtbench.convert.verify import FOLLOWERS, grouped, run_session, session_of
+from trtbench.core.codec import json_from_value
 from trtbench.core.conditions import Condition, condition_from_text, holds
 from trtbench.core.errors import InputError
 from trtbench.core.jobs import Stage
@@ -36,6 +38,7 @@ from trtbench.core.samples import AnyArray
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_seconds
 from trtbench.host.arrays import Chunks, ChunkWriter
+from trtbench.host.files import write_output
 from trtbench.models import onnx_model
 from trtbench.models.inputs import fixed_batch, has_rows
 from trtbench.tasks._feed import TaskJudge, open_feed
@@ -43,11 +46,15 @@ from trtbench.tasks.contract import DataSource
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
+    from onnxruntime import InferenceSession
 
 BATCH = 8
 BOUNDARY_ITEMS = 32  # items to compare boundaries with: drift hardly varies between inputs
-RANKING_SHARE = 0.6  # share of the time for trying groups, before a repair
-MAX_SINGLE_TRIALS = 4  # groups with the most drift that are tried alone before bisection
+RANKING_SHARE = 0.4  # share of the time that ranking all groups, and MODELS on all items, may take
+MODELS = 20  # models on all items that are expected
+SEARCH_SHARE = 0.6  # share of the time after which no further groups are tried
+KEEP_EVERY_S = 1.0  # how often the best answer so far is written
+CONFIRMED = 10  # groups of the highest ranks that are tried again on all items
 OUTPUT_METRIC = "sqnr_db"
 LABELS = ("annotations", "gt", "labels", "classes")  # settings of tasks that name labels
 PASS_THROUGH = (
@@ -68,6 +75,7 @@ QUANTIZED = {
 }  # fmt: skip
 """Names of ONNX's type numbers."""
 KEPT = "_kept"  # suffix of tensors and nodes that are copied from the reference
+INSIDE, UNROUNDED, SWITCH = "_inside", "_unrounded", "_switch"  # suffixes in a model with switches
 INLINED = "_inlfunc"  # prefix of tensors inside a function that ONNX Runtime inlined
 
 _QDQ = ("QuantizeLinear", "DequantizeLinear")
@@ -179,6 +187,10 @@ class GraphPair:
     def optimized(self) -> bool:
         """Whether ONNX Runtime optimizes graphs: it would undo emulated casts, and fails on FP8."""
         return not {*casts.LOW, *range(17, 24)} & {*self.candidate.types.values()}
+
+    def renamed(self, feed: FeedArrays) -> FeedArrays:
+        """Return inputs of the reference under their names in the candidate."""
+        return {self.matches[name]: array for name, array in feed.items()}
 
 
 def divide_graphs(reference: Graph, candidate: Graph) -> GraphPair:
@@ -313,9 +325,16 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
             own.output[:] = [output_name(name) if name else "" for name in node.output]
         if reference.types.get(part.tensor) != candidate.types.get(part.match):
             cast(part.tensor + KEPT, part.match, candidate.types[part.match])
+    return _with_producers(made, nodes.values(), replaced)
+
+
+def _with_producers(
+    made: ModelProto, nodes: Iterable[NodeProto], replaced: Collection[str]
+) -> ModelProto:
+    """Add nodes that compute the tensors ``replaced``, and remove what nothing needs any more."""
     for node in made.graph.node:
         node.output[:] = [f"{name}_unused" if name in replaced else name for name in node.output]
-    made.graph.node.extend(nodes.values())
+    made.graph.node.extend(nodes)
     every = list(made.graph.node)
     producers = {name: index for index, node in enumerate(every) for name in node.output if name}
     waiting, needed = [value.name for value in made.graph.output], set[int]()
@@ -334,6 +353,66 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
             node.name += KEPT
         taken.add(node.name)
     return made
+
+
+def switched_model(pair: GraphPair, groups: Sequence[Sequence[Part]]) -> ModelProto:
+    """Return a model that computes each group as in the reference if its input says so.
+
+    It gives the outputs of every model of ``restore_parts`` without loading any of them.
+    """
+    from onnx import GraphProto, TensorProto, helper
+
+    reference, candidate = (
+        Graph(casts.stand_in(g.model)) for g in (pair.reference, pair.candidate)
+    )
+    low = {match: pair.candidate.types.get(match, 0) for match in pair.matches.values()}
+    low = {match: kind for match, kind in low.items() if kind in casts.LOW}
+
+    def computing(graph: Graph, tensor: str, outer: Mapping[str, str], kind: int) -> GraphProto:
+        """Return the nodes that compute a tensor, as a body that reads the boundaries outside."""
+        stored: dict[str, TensorProto] = {}
+
+        def new_name(name: str) -> str:
+            if name in outer or not name:
+                return outer.get(name, "")
+            if name in graph.stored and name not in stored:
+                stored[name] = TensorProto()
+                stored[name].CopyFrom(graph.stored[name])
+                stored[name].name = name + INSIDE
+            return name + INSIDE
+
+        nodes = [copy.deepcopy(graph.nodes[n]) for n in graph.nodes_computing(tensor, outer)[0]]
+        for node in nodes:
+            node.input[:] = map(new_name, node.input)
+            for body in onnx_model.subgraphs(node):
+                casts.rename_reads(body, new_name)
+            node.output[:] = [name and name + INSIDE for name in node.output]
+        made = tensor + INSIDE
+        if graph.types.get(tensor) != kind:
+            nodes.append(helper.make_node("Cast", [made], [made := f"{made}_cast"], to=kind))
+        output = helper.make_tensor_value_info(made, kind, None)
+        return helper.make_graph(nodes, "part", [], [output], [*stored.values()])
+
+    theirs = {match: match for match in pair.matches.values()}
+    rounded = {name for name in theirs if f"{name}_rounded" in candidate.producers}
+    ours = {
+        name: f"{match}_rounded" if match in rounded else match + UNROUNDED * (match in low)
+        for name, match in pair.matches.items()
+    }
+    nodes: list[NodeProto] = []
+    for number, group in enumerate(groups):
+        switch = helper.make_tensor_value_info(f"{SWITCH}{number}", TensorProto.BOOL, [])
+        candidate.model.graph.input.append(switch)
+        for part in group:
+            match, kind = part.match, candidate.types[part.match]
+            target = ours[part.tensor]
+            bodies = {
+                "then_branch": computing(reference, part.tensor, ours, kind),
+                "else_branch": computing(candidate, match, theirs, kind),
+            }
+            nodes.append(helper.make_node("If", [switch.name], [target], target, **bodies))
+            nodes += casts.round_trip(target, match, low[match]) if match in low else []
+    return _with_producers(candidate.model, nodes, {p.match for group in groups for p in group})
 
 
 def rename_inlined_tensors(model: ModelProto) -> ModelProto:
@@ -463,16 +542,21 @@ class Comparison:
         self.folder.mkdir(exist_ok=True)
         writer = ChunkWriter(self.folder)
         self.scores = self._run(
-            self.pair.reference.model, {name: name for name in outputs}, lambda feed: feed,
-            lambda batch, rows: writer.add(rows, items=batch.count),
+            self.session(self.pair.reference.model, outputs), {name: name for name in outputs},
+            lambda feed: feed, lambda batch, rows: writer.add(rows, items=batch.count),
         )  # fmt: skip
         """The task's scores of the reference."""
         writer.flush()
         self._wanted = Chunks(self.folder)
 
+    def session(self, model: ModelProto, names: Collection[str] = ()) -> InferenceSession:
+        """Load a model that computes these tensors, or the outputs of the candidate."""
+        wanted = [*(names or self._outputs.values())]
+        return session_of(casts.stand_in(model), wanted, optimized=self.pair.optimized)
+
     def _run(
         self,
-        model: ModelProto,
+        session: InferenceSession,
         names: Mapping[str, str],
         rename_inputs: Callable[[FeedArrays], FeedArrays],
         on_outputs: Callable[[Batch, FeedArrays], None],
@@ -480,7 +564,6 @@ class Comparison:
         """Run a model over all items and return the task's scores."""
         judge = self.judge() if self.judge else None
         theirs = list(names.values())
-        session = session_of(casts.stand_in(model), theirs, optimized=self.pair.optimized)
         for batch in self.batches:
             found = run_session(session, theirs, rename_inputs(batch.feed))
             rows = {name: batch.rows(found[other]) for name, other in names.items()}
@@ -489,8 +572,11 @@ class Comparison:
                 judge.add(rows, batch.loaded)
         return judge.scores() if judge is not None else {}
 
-    def numbers(self, model: ModelProto) -> dict[str, float]:
-        """Run a model over all items; return the worst metrics of its outputs and the scores."""
+    def numbers(self, session: InferenceSession, **more: AnyArray) -> dict[str, float]:
+        """Run a model over all items; return the worst metrics of its outputs and the scores.
+
+        It is given ``more`` inputs with every batch.
+        """
         tallies = {name: OutputTally(name) for name in self._outputs}
 
         def compare(batch: Batch, rows: FeedArrays) -> None:
@@ -498,14 +584,14 @@ class Comparison:
             for name, tally in tallies.items():
                 tally.add(wanted[name], rows[name].astype(wanted[name].dtype), start=batch.start)
 
-        scores = self._run(model, self._outputs, self._renamed, compare)
+        scores = self._run(
+            session, self._outputs, lambda feed: {**self.pair.renamed(feed), **more}, compare
+        )
         results = [tally.result() for tally in tallies.values()]
         worst = {**worst_numbers(results), "nonfinite": float(sum(each.lost for each in results))}
         return {**{name: value for name, value in worst.items() if value is not None}, **scores}
 
-    def boundaries(
-        self, spec: LocalizeSpec, progress: Callable[[float, str], None]
-    ) -> dict[str, Drift]:
+    def boundaries(self, spec: LocalizeSpec, progress: Callable[[str], None]) -> dict[str, Drift]:
         """Compare all boundaries, a few at a time, and return the drift at each."""
         known = onnx_model.read_onnx(Path(spec.reference), batch=self.batches.size)
         sizes = {t.name: t for node in known.nodes for t in node.outputs}
@@ -520,29 +606,37 @@ class Comparison:
             sessions = session_of(first, ours), session_of(other, theirs)
             for batch in self.batches.first(BOUNDARY_ITEMS):
                 wanted = run_session(sessions[0], ours, batch.feed)
-                found = run_session(sessions[1], theirs, self._renamed(batch.feed))
+                found = run_session(sessions[1], theirs, self.pair.renamed(batch.feed))
                 for tensor in ours:
                     drifts[tensor].add(wanted[tensor], found[matches[tensor]])
             done += len(some)
-            text = f"boundaries: {done} of {len(marks)} tensors"
-            progress(0.02 + 0.18 * done / len(marks), text)
+            progress(f"boundaries: {done} of {len(marks)} tensors")
         return drifts
-
-    def _renamed(self, feed: FeedArrays) -> FeedArrays:
-        return {self.pair.matches[name]: array for name, array in feed.items()}
 
 
 @dataclass
 class Trials:
-    """Tries models with some groups restored until time is up; each set is tried once."""
+    """Tries models with some groups restored until time is up; each set is tried once.
+
+    Groups are ranked by one model with switches, which need not be loaded for each trial, on the
+    items of ``ranking``. What is claimed or repaired is tried as a model of its own on all items.
+    """
 
     comparison: Comparison
+    ranking: Comparison
     groups: list[list[Part]]
     metric: str
     ends: float
-    progress: Callable[[str], None]
     held: Comparison | None = None  # on items that the search does not see
+    on_trial: Callable[[], None] | None = None
     known: dict[Restored, dict[str, float]] = field(default_factory=dict)
+    switched: dict[Restored, dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._all = session_of(
+            switched_model(self.comparison.pair, self.groups),
+            self.comparison.pair.candidate.outputs,
+        )
 
     def restored_model(self, chosen: Restored) -> ModelProto:
         parts = sorted((p for g in chosen for p in self.groups[g]), key=lambda p: p.position)
@@ -550,24 +644,35 @@ class Trials:
 
     def numbers(self, chosen: Restored) -> dict[str, float]:
         if chosen not in self.known:
-            self.known[chosen] = self.comparison.numbers(self.restored_model(chosen))
-            self.progress(f"{len(self.known)} models tried")
+            session = self.comparison.session(self.restored_model(chosen))
+            self.known[chosen] = self.comparison.numbers(session)
+            self._report()
         return self.known[chosen]
+
+    def _report(self) -> None:
+        if self.on_trial is not None:
+            self.on_trial()
 
     def claim(self, chosen: Restored) -> Numbers:
         """Return the numbers of a model on held-out items, if there are any."""
         if self.held is None:
             return finite_numbers(self.numbers(chosen))
-        return finite_numbers(self.held.numbers(self.restored_model(chosen)))
+        return finite_numbers(self.held.numbers(self.held.session(self.restored_model(chosen))))
 
     def in_time(self, chosen: Restored) -> bool:
         return chosen in self.known or time.monotonic() <= self.ends
 
-    def loss(self, chosen: Restored) -> Loss | None:
-        """Return the loss of a model with these groups restored; ``None`` when time is up."""
-        if not self.in_time(chosen):
-            return None
-        numbers = self.numbers(chosen)
+    def switched_loss(self, chosen: Restored) -> Loss | None:
+        """Return the loss on the items for ranking; ``None`` when time is up."""
+        if chosen not in self.switched:
+            if time.monotonic() > self.ends:
+                return None
+            switches = {f"{SWITCH}{n}": np.array(n in chosen) for n in range(len(self.groups))}
+            self.switched[chosen] = self.ranking.numbers(self._all, **switches)
+            self._report()
+        return self._loss(self.switched[chosen])
+
+    def _loss(self, numbers: Mapping[str, float]) -> Loss:
         by_outputs = (numbers.get("nonfinite", 0.0), numbers.get("rel_l2", math.inf))
         if self.metric == OUTPUT_METRIC:
             return by_outputs
@@ -575,45 +680,54 @@ class Trials:
         loss = value if metric_named(self.metric).less_is_better else -value
         return (loss if math.isfinite(loss) else math.inf, *by_outputs)
 
+    def alone(self, group: int) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the numbers with no group and with only this one restored, if it was tried."""
+        only: Restored = frozenset({group})
+        found = self.known if only in self.known else self.switched
+        return found.get(frozenset(), {}), found.get(only, {})
+
     def gain(self, group: int, metric: str) -> float | None:
         """Return how much restoring only this group improves a metric."""
-        before, after = self.known[frozenset()], self.known.get(frozenset({group}), {})
+        before, after = self.alone(group)
         more = after.get(metric, math.nan) - before.get(metric, math.nan)
         if not math.isfinite(more):
             return None
         return -more if metric_named(metric).less_is_better else more
 
-    def rank_groups(
-        self, suspects: Sequence[int], *, trial_s: float
-    ) -> tuple[list[int], set[int], bool]:
-        """Return all groups by rank, those tried alone, and whether all were to be tried alone.
-
-        Without time for all, the first suspects are tried alone and bisection finds the rest.
-        """
-        single = len(self.groups) * trial_s <= self.ends - time.monotonic()
-        losses: dict[int, Loss] = {}
-        for group in suspects if single else suspects[:MAX_SINGLE_TRIALS]:
-            if (loss := self.loss(frozenset({group}))) is None:
-                break
-            losses[group] = loss
-        if not single:
-            losses |= bisect(len(self.groups), self.loss)
+    def ranked(self, suspects: Sequence[int]) -> list[int]:
+        """Return all groups by what was tried so far: on all items, for ranking, not at all."""
 
         def rank(group: int) -> tuple[object, ...]:
-            loss = losses.get(group)
-            rounded = tuple(float(f"{each:.4g}") for each in loss) if loss is not None else ()
-            return (loss is None, rounded, suspects.index(group))
+            numbers = self.alone(group)[1]
+            rounded = [float(f"{each:.4g}") for each in self._loss(numbers)] if numbers else []
+            return (
+                frozenset({group}) not in self.known, not numbers, rounded, suspects.index(group)
+            )  # fmt: skip
 
-        return sorted(range(len(self.groups)), key=rank), set(losses), single
+        return sorted(range(len(self.groups)), key=rank)
+
+    def try_groups(self, suspects: Sequence[int], *, until: float) -> bool:
+        """Try groups alone, the best again on all items; returns if all could be tried alone."""
+        self.switched_loss(frozenset())
+        losses = [
+            self.switched_loss(frozenset({group}))
+            for group in order_by_blocks(suspects, self.switched_loss)
+        ]
+        best = [frozenset({g}) for g in self.ranked(suspects)[:CONFIRMED] if self.alone(g)[1]]
+        self.ends = until
+        for number, chosen in enumerate((frozenset[int](), *best)):
+            if number < 2 or self.in_time(chosen):
+                self.numbers(chosen)
+        return None not in losses
 
 
 def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     """Compare boundaries, restore and rank groups; then find the fewest to keep, if requested."""
     began = time.monotonic()
-    progress, expected_s = stage.progress, spec.max_time_s
+    expected_s = spec.max_time_s
 
-    def trial_progress(text: str) -> None:
-        progress(min(0.99, 0.2 + 0.8 * (time.monotonic() - began) / expected_s), text)
+    def progress(text: str) -> None:
+        stage.progress(min(0.99, (time.monotonic() - began) / expected_s), text)
 
     stage("load")
     paths = (Path(spec.reference), Path(spec.candidate))
@@ -646,19 +760,22 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     if len(lost) == len(source.names):
         raise InputError("no item can be read", facts={"for example": lost.get(0, "there is none")})
     source = source.part([place for place in range(len(source.names)) if place not in lost])
-    # One batch of the candidate tells how many items leave time to try every group.
+    # One batch of the candidate tells how many items there is time for.
     names, tries = pair.candidate.outputs, 2 + sum(part.type is not None for part in pair.parts)
-    batch = next(iter(Batches(source, tensors, size=spec.run.batch, memory_bytes=0)))
-    session = session_of(casts.stand_in(pair.candidate.model), names, optimized=pair.optimized)
+    batch = next(iter(Batches(source, tensors, size=1, memory_bytes=0)))
+    session = session_of(casts.stand_in(pair.candidate.model), names)
+    run_session(session, names, pair.renamed(batch.feed))
     before = time.monotonic()
-    run_session(session, names, {pair.matches[name]: array for name, array in batch.feed.items()})
-    item_s = (time.monotonic() - before) / batch.count * tries / RANKING_SHARE
-    most = max(BATCH, int(spec.max_time_s / item_s))
+    run_session(session, names, pair.renamed(batch.feed))
+    item_s = (time.monotonic() - before) / batch.count
+    few = max(1, int(spec.max_time_s * RANKING_SHARE / tries / item_s))
+    most = max(few, int(spec.max_time_s * RANKING_SHARE / MODELS / item_s))
     if len(source.names) > most:
-        notes.append(f"{most} of {len(source.names)} items, to try all groups in --max-time")
+        notes.append(f"{most} of {len(source.names)} items, to end in --max-time")
         source = source.part(range(most))
-    expected_s = min(expected_s, item_s * len(source.names))
-    progress(0.01, f"{tries} models, at most {text_from_seconds(expected_s, digits=2)}")
+    expected_s = item_s * (tries * min(few, len(source.names)) + MODELS * len(source.names))
+    expected_s = min(spec.max_time_s, 3.0 + expected_s)
+    progress(f"{tries} models, about {text_from_seconds(expected_s, digits=2)}")
     has_answers = is_task and (source.has_truth or source.labels is not None)
     half = len(source.names) // 2 if has_answers else 0
     stage("measure")
@@ -670,13 +787,15 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
 
     try:
         held = compare(source.part(range(half)), "held-out") if half else None
-        comparison = compare(source.part(range(half, len(source.names))), "searched")
+        searched = source.part(range(half, len(source.names)))
+        comparison = compare(searched, "searched")
     except InputError as problem:  # its task cannot judge these outputs
         if not (has_answers and may_lack_labels):
             raise
         notes.append(f"ranked by the outputs, not by the labels: {problem.message}")
         held, half, has_answers = None, 0, False
-        comparison = compare(source, "searched")
+        searched = source
+        comparison = compare(searched, "searched")
     # The metric that ranks groups: the first of the task, or the one the condition names.
     scores, condition = comparison.scores, None
     metric = next(iter(scores), OUTPUT_METRIC)
@@ -693,37 +812,62 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
             spec.where or usual, names=(*scores, *METRICS), kinds=kinds((*scores, "sqnr"))
         )
         metric = next((name for name in condition.names if name in scores), metric)
-    progress(0.02, "the unchanged candidate")
-    before = time.monotonic()
-    candidate = comparison.numbers(pair.candidate.model)
-    trial_s = time.monotonic() - before
-    drifts = comparison.boundaries(spec, progress)
+    ranking = comparison
+    if len(searched.names) > few:
+        notes.append(f"groups were ranked on {few} of {len(searched.names)} items")
+        ranking = compare(searched.part(range(few)), "ranked")
+    drifts = ranking.boundaries(spec, progress)
     groups = _group_parts(pair, drifts)
-    ends = began + spec.max_time_s * (RANKING_SHARE if condition else 1.0)
-    trials = Trials(comparison, groups, metric, ends, trial_progress, held)
-    trials.known[frozenset()] = candidate
+    ends = began + spec.max_time_s * SEARCH_SHARE
+    trials = Trials(comparison, ranking, groups, metric, ends, held)
     own = [_added_drift(group, drifts) for group in groups]
     # First groups with new non-finite values, in graph order, then by added drift.
     suspects = sorted(range(len(groups)), key=lambda g: (not own[g][1], -(own[g][0] or 0.0)))
-    ranked, tried, single = trials.rank_groups(suspects, trial_s=trial_s)
     graph, inside = pair.reference, {part.tensor for part in pair.parts}
     unmatched = [name for name in graph.boundaries() if name not in inside]
     found = Localized(
-        metric=metric, held_out=half, items=len(source.names), one_by_one=single,
-        groups=tuple(_group(trials, g, drifts, tried=g in tried) for g in ranked),
+        metric=metric, held_out=half, items=len(source.names), groups=(),
         reference=finite_numbers((held or comparison).scores), candidate=trials.claim(frozenset()),
-        all_restored=trials.claim(frozenset(ranked)),
-        repaired=trials.claim(frozenset(ranked[:1])) if held else {},
-        where=condition.text if condition else None, in_time=len(tried) == len(groups),
-        misfit=_range_misfit(pair, comparison.batches),
+        all_restored=trials.claim(frozenset(suspects)),
+        where=condition.text if condition else None, misfit=_range_misfit(pair, ranking.batches),
         stand_in=any(kind in casts.LOW for kind in pair.candidate.types.values()),
         unmatched=tuple(graph.nodes[graph.producers[name]].name for name in unmatched),
         notes=(*source.notes, *notes, *lost.values()),
     )  # fmt: skip
-    trials.ends = began + spec.max_time_s
+    kept_at = 0.0
+
+    def keep(result: Localized) -> Localized:
+        """Leave the best answer so far in the folder, for the case of an interrupt."""
+        nonlocal kept_at
+        kept_at = time.monotonic()
+        count = len(trials.known.keys() | trials.switched.keys())
+        result = result.having(trials=count, seconds=kept_at - began)
+        write_output(folder / "outcome.json", json_from_value(result))
+        return result
+
+    def ranked() -> Localized:
+        groups = [_group(trials, number, drifts) for number in trials.ranked(suspects)]
+        before = trials.alone(trials.ranked(suspects)[0])[0] if held is None else {}
+        return found.having(
+            groups=tuple(groups), in_time=all(group.restored for group in groups),
+            candidate=finite_numbers(before) or found.candidate,  # on the items of the first group
+        )  # fmt: skip
+
+    def tried() -> None:
+        if not found.groups and time.monotonic() > kept_at + KEEP_EVERY_S:
+            keep(ranked())
+        progress(f"{len(trials.known.keys() | trials.switched.keys())} models tried")
+
+    trials.on_trial = tried
+    ends = began + spec.max_time_s
+    single = trials.try_groups(suspects, until=ends - 0.3 * spec.max_time_s * bool(condition))
+    found = keep(ranked().having(one_by_one=single))
+    places, trials.ends = trials.ranked(suspects), ends
+    if held:
+        found = found.having(repaired=trials.claim(frozenset(places[:1])))
     if condition is not None:
-        found = _repair(spec, trials, condition, found, ranked)
-    return found.having(trials=len(trials.known), seconds=time.monotonic() - began)
+        found = _repair(spec, trials, condition, found, places, keep)
+    return keep(found)
 
 
 def _range_misfit(pair: GraphPair, batches: Batches) -> str | None:
@@ -808,7 +952,7 @@ def _added_drift(group: Sequence[Part], drifts: Mapping[str, Drift]) -> tuple[fl
     return math.sqrt(max(0.0, total**2 - read**2)), is_first
 
 
-def _group(trials: Trials, number: int, drifts: Mapping[str, Drift], *, tried: bool) -> NodeGroup:
+def _group(trials: Trials, number: int, drifts: Mapping[str, Drift]) -> NodeGroup:
     parts = trials.groups[number]
     first, last = parts[0], parts[-1]
     added, is_first = _added_drift(parts, drifts)
@@ -824,22 +968,48 @@ def _group(trials: Trials, number: int, drifts: Mapping[str, Drift], *, tried: b
         rel_l2=drifts[last.tensor].rel_l2, added=added, first_nonfinite=is_first,
         nonfinite=sum(drifts[part.tensor].nonfinite for part in parts),
         largest=max(drifts[part.tensor].largest for part in parts),
-        restored=finite_numbers(trials.known.get(frozenset({number}), {})) if tried else {},
-        gain=trials.gain(number, trials.metric) if tried else None,
-        sqnr_gain_db=trials.gain(number, OUTPUT_METRIC) if tried else None,
+        restored=finite_numbers(trials.alone(number)[1]),
+        gain=trials.gain(number, trials.metric),
+        sqnr_gain_db=trials.gain(number, OUTPUT_METRIC),
     )  # fmt: skip
 
 
 def _repair(
     spec: LocalizeSpec, trials: Trials, condition: Condition, found: Localized,
-    ranked: Sequence[int],
+    ranked: Sequence[int], keep: Callable[[Localized], Localized],
 ) -> Localized:  # fmt: skip
     """Keep the fewest groups that meet the condition, and write the model."""
+    fewest = len(ranked)
 
     def meets(chosen: Restored) -> bool | None:
+        nonlocal fewest
         if not trials.in_time(chosen):
             return None
-        return bool(holds(condition, trials.numbers(chosen), baseline=trials.comparison.scores))
+        met = bool(holds(condition, trials.numbers(chosen), baseline=trials.comparison.scores))
+        if met and 0 < len(chosen) < fewest:
+            fewest = len(chosen)
+            conclude(chosen, minimal=False)
+        return met
+
+    def conclude(chosen: Restored, *, minimal: bool) -> Localized:
+        kept = [g for g in ranked if g in chosen]
+        if kept and len(kept) == len(trials.groups):
+            return found.having(met=False, nothing_left=True)
+        repaired = trials.claim(chosen)
+        if trials.held and not holds(condition, repaired, baseline=trials.held.scores):
+            return found.having(met=False, overfit=True, repaired=repaired)
+        names = tuple(trials.groups[g][0].node for g in kept)
+        result = found.having(met=True, minimal=minimal, repaired=repaired, kept=names)
+        if kept and spec.repair is not None:
+            parts = sorted((p for g in kept for p in trials.groups[g]), key=lambda p: p.position)
+            made = trials.restored_model(chosen)
+            entry = made.metadata_props.add()
+            entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # an interrupt
+            onnx_model.save_onnx(made, Path(spec.repair))
+            keep(result)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        return result
 
     chosen: Restored | None = frozenset()
     minimal = True
@@ -848,20 +1018,7 @@ def _repair(
     if chosen is None:
         late = time.monotonic() > trials.ends
         return found.having(met=False, in_time=found.in_time and not late)
-    kept = [g for g in ranked if g in chosen]
-    if kept and len(kept) == len(trials.groups):
-        return found.having(met=False, nothing_left=True)
-    repaired = trials.claim(chosen)
-    if trials.held and not holds(condition, repaired, baseline=trials.held.scores):
-        return found.having(met=False, overfit=True, repaired=repaired)
-    if kept and spec.repair is not None:
-        parts = sorted((p for g in kept for p in trials.groups[g]), key=lambda p: p.position)
-        made = trials.restored_model(chosen)
-        entry = made.metadata_props.add()
-        entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
-        onnx_model.save_onnx(made, Path(spec.repair))
-    names = tuple(trials.groups[g][0].node for g in kept)
-    return found.having(met=True, minimal=minimal, repaired=repaired, kept=names)
+    return conclude(chosen, minimal=minimal)
 
 
 def finite_numbers(numbers: Mapping[str, float]) -> Numbers:

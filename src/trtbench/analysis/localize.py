@@ -1,6 +1,6 @@
-"""Find which of many parts matter with few trials: one by one, by bisection, the smallest set."""
+"""Find which of many parts matter with few trials: in blocks, one by one, the smallest set."""
 
-import heapq
+import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
@@ -9,37 +9,29 @@ from trtbench.core.results import NodeGroup
 Restored = frozenset[int]
 Loss = tuple[float, ...]  # compared element by element; less is better
 
+MIN_BLOCK = 4  # parts in a block; with fewer, all parts are soon tried alone
 MAX_IN_PAIRS = 8  # parts of the highest rank that are also tried alone and in pairs
 LIMITS = {"FP16": 65504.0, "BF16": 3.3895313892515355e38}  # the largest magnitudes
 SMALLEST = 2.0**-14  # FP16's smallest normal number: smaller values lose digits or become zero
 
 
-def bisect(count: int, try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
-    """Find the loss of single parts by restoring halves, then halves of the better half.
+def order_by_blocks(
+    suspects: Sequence[int], try_it: Callable[[Restored], Loss | None]
+) -> list[int]:
+    """Return the parts, those first whose neighbours gain most if restored together with them.
 
-    The better half is followed down to a single part (twice log2 of the number of parts), then
-    the best of the other halves, until time is up.
+    Blocks of as many parts as there are blocks are tried, unless time is up.
     """
-    found: dict[int, Loss] = {}
-    waiting: list[tuple[Loss, int, int]] = []
-    better: tuple[Loss, int, int] | None = ((), 0, count)
-    while better is not None:
-        loss, low, high = better
-        if high - low > 1:
-            halves = []
-            for start, stop in ((low, (low + high) // 2), ((low + high) // 2, high)):
-                tried = try_it(frozenset(range(start, stop)))
-                if tried is None:
-                    return found
-                halves.append((tried, start, stop))
-                if stop - start == 1:
-                    found[start] = tried
-            better, other = sorted(halves)
-            heapq.heappush(waiting, other)
-            continue
-        found.setdefault(low, loss)
-        better = heapq.heappop(waiting) if waiting else None
-    return found
+    size = math.isqrt(len(suspects))
+    losses: list[Loss] = []
+    for start in range(0, len(suspects), size) if size >= MIN_BLOCK else ():
+        loss = try_it(frozenset(range(start, min(start + size, len(suspects)))))
+        if loss is None:
+            break
+        losses.append(loss)
+    worst = max(losses, default=())
+    padded = [*losses, *[worst] * len(suspects)]
+    return sorted(suspects, key=lambda part: padded[part // max(1, size)])
 
 
 def smallest_sufficient(

@@ -278,7 +278,10 @@ def _rewrite(model: ModelProto, edges: Mapping[str, NodeTypes], *, low: int, kee
         if value.type.tensor_type.elem_type == FLOAT and value.name not in weights:
             value.type.tensor_type.elem_type = types[value.name] = low
             lowered.add(value.name)
+    empty = {name for name, tensor in weights.items() if 0 in tensor.dims}
     for node in list(graph.node):
+        if node.op_type == "Resize":  # ONNX Runtime's optimizer fails on an empty roi in FP16
+            node.input[:] = ["" if name in empty else name for name in node.input]
         planned = edges.get(node.name)
         for index, name in enumerate(node.input):
             wanted = planned.inputs[index] if planned else FLOAT if name in lowered else None
@@ -360,19 +363,23 @@ def drop_unused(graph: GraphProto) -> None:
     graph.input.extend(inputs)
 
 
+def round_trip(source: str, target: str, kind: int) -> list[NodeProto]:
+    """Return nodes that round a tensor to a low type and convert it back to FP32."""
+    from onnx import helper
+
+    return [
+        helper.make_node("Cast", [source], [f"{target}_low"], to=kind),
+        helper.make_node("Cast", [f"{target}_low"], [target], to=FLOAT),
+    ]
+
+
 def stand_in(model: ModelProto) -> ModelProto:
     """Return a copy in FP32 that rounds every tensor which is FP16 or BF16 in the model.
 
     Sums stay FP32, as on tensor cores. ONNX Runtime's CPU has no BF16, and may compute FP16 in FP32
     without rounding: neither would show the error of a cast.
     """
-    from onnx import helper, numpy_helper
-
-    def round_trip(source: str, target: str, kind: int) -> list[NodeProto]:
-        return [
-            helper.make_node("Cast", [source], [f"{target}_low"], to=kind),
-            helper.make_node("Cast", [f"{target}_low"], [target], to=FLOAT),
-        ]
+    from onnx import numpy_helper
 
     made, types = copy.deepcopy(model), tensor_types(model)
     graph = made.graph

@@ -101,6 +101,7 @@ def _session(source: bytes | str, *, optimized: bool = False) -> InferenceSessio
     onnxruntime = optional_library("onnxruntime")
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # many short runs
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])

@@ -346,9 +346,10 @@ class Localized(Value, frozen=True, kw_only=True):
     overfit: bool = False  # a repair met the condition on searched items, not on held-out ones
     minimal: bool = False  # no single one of the kept groups can be left out
     trials: int = 0
-    one_by_one: bool = True  # every group was restored by itself, else by bisection
+    one_by_one: bool = True  # every group was restored by itself
     seconds: float = 0.0
     in_time: bool = True
+    interrupted: bool = False  # by Ctrl-C: the best answer until then
     misfit: str | None = None  # how the range of a quantized input differs from the items
     nothing_left: bool = False  # only a model without any low type meets the condition
     stand_in: bool = False  # FP16 or BF16 was emulated: computed in FP32 and rounded

@@ -327,7 +327,7 @@ class LocalizeRequest(
         "the metric, or the usual SQNR of the type).",
         metavar="CONDITION",
     )
-    max_time: Duration = option("3min", "Time limit; large networks are searched by bisection.")
+    max_time: Duration = option("3min", "Time limit; large networks are ranked on fewer items.")
     output: File | None = output_path(None, "Folder of tables and repaired model; else the store.")
 
     def validate(self) -> None:

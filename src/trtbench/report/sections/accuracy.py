@@ -494,7 +494,7 @@ def _decibels(value: float | None, *, signed: bool = False) -> doc.Cell:
 def document_from_localized(result: Localization) -> doc.Document:
     """Describe which layers reduce the accuracy of a model, and how to repair it."""
     found = result.found
-    way = "each by itself" if found.one_by_one else "by bisection"
+    way = "each by itself" if found.one_by_one else "in blocks and by themselves"
     types = " and ".join(dict.fromkeys(group.type for group in found.groups))
     groups = f"{units.counted(len(found.groups), 'group')} of nodes in {types}, restored {way}"
     took = units.text_from_seconds(found.seconds, digits=2)
@@ -503,7 +503,7 @@ def document_from_localized(result: Localization) -> doc.Document:
         notes.append(f"{left} more groups are in the files.")
     if found.met and found.kept:
         least = "all of them are needed"
-        words = least if found.minimal else "time ran out before fewer were tried"
+        words = least if found.minimal else f"{_end(found).lower()} before fewer were tried"
         notes.append(f"Kept for {found.where}: {_join_names(found.kept)}; {words}.")
     if found.held_out:
         notes.append(
@@ -511,9 +511,9 @@ def document_from_localized(result: Localization) -> doc.Document:
             f"intervals; groups were ranked on the other {found.items - found.held_out}, where the "
             f"first is the best of {found.trials} tries."
         )
-    if not found.in_time:
+    if found.interrupted or not found.in_time:
         tried = sum(bool(group.restored) for group in found.groups)
-        notes.append(f"Time ran out: {tried} of {len(found.groups)} groups were tried alone.")
+        notes.append(f"{_end(found)}: {tried} of {len(found.groups)} groups were tried alone.")
     if found.stand_in:
         notes.append(
             "FP16 and BF16 are computed in FP32 and rounded after every node, like tensor cores "
@@ -537,6 +537,10 @@ def document_from_localized(result: Localization) -> doc.Document:
     return doc.document_from_blocks("localize", blocks, title=title)
 
 
+def _end(found: Localized) -> str:
+    return "Interrupted" if found.interrupted else "Time ran out"
+
+
 def answer(result: Localization) -> str:
     """Return a sentence on what reduces the accuracy, and the effect of restoring it."""
     found = result.found
@@ -557,7 +561,7 @@ def answer(result: Localization) -> str:
         chance = "beyond chance" if found.held_out else "by itself"
         none = f"No group{cut or ' of nodes'} brings accuracy back {chance}"
         why = f"{why}{cut and f', the first{cut}'}" if found.gains else none
-        why = why if tried else f"Time ran out before any of {groups} groups was restored"
+        why = why if tried else f"{_end(found)} before any of {groups} groups was restored"
     if found.misfit:
         why = f"The calibration does not fit these inputs: {found.misfit}. Calibrate with such data"
     was = [] if found.metric == "sqnr_db" else [_format_metric(found.metric, found.candidate)]
