@@ -1,6 +1,7 @@
 """A fault planted in one layer is named first and repaired, on ONNX Runtime."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -8,6 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 from planted_faults import (
+    WIDTH,
     convolutions,
     fp8_of,
     int8_of,
@@ -18,15 +20,8 @@ from planted_faults import (
     with_outlier,
 )
 from planted_kinds import KINDS, Drawing, Fault
-from trtbench.accuracy.search import (
-    INLINED,
-    SWITCH,
-    Graph,
-    divide_graphs,
-    localize,
-    restore_parts,
-    switched_model,
-)
+from trtbench.accuracy import search
+from trtbench.accuracy.search import INLINED, Graph, divide_graphs, localize
 from trtbench.analysis.localize import order_by_blocks, precision_problem
 from trtbench.convert.cast import cast, stand_in
 from trtbench.convert.verify import run_session, session_of
@@ -227,24 +222,20 @@ def test_a_long_network_is_searched_in_blocks_first(tmp_path: Path) -> None:
     assert sum(map(len, tried[:6])) == 36
 
 
-def test_switches_give_the_outputs_of_restored_models(tmp_path: Path) -> None:
-    reference, _, shape = KINDS["branches"](tmp_path / "a.onnx", "outlier", 0)
-    low = (
-        fp16_of(reference, tmp_path / "b.onnx"),
-        int8_of(reference, tmp_path / "c.onnx", per_channel=False, shape=shape),
-    )
-    x = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
-    for candidate in low:
-        pair = divide_graphs(*(Graph(onnx.load(path)) for path in (reference, candidate)))
-        groups = [[part] for part in pair.parts if part.type]
-        names, feed = pair.candidate.outputs, pair.renamed({"x": x})
-        session = session_of(switched_model(pair, groups), names)
-        for chosen in ({0}, {1, 2}, {*range(len(groups))}):
-            switches = {f"{SWITCH}{n}": np.array(n in chosen) for n in range(len(groups))}
-            found = run_session(session, names, {**feed, **switches})
-            made = restore_parts(pair, [part for n in sorted(chosen) for part in groups[n]])
-            wanted = run_session(session_of(stand_in(made), names), names, feed)
-            np.testing.assert_array_equal(found[names[0]], wanted[names[0]])
+@pytest.mark.parametrize("low", [fp16_of, int8_of])
+def test_switches_give_the_outputs_of_restored_models(tmp_path: Path, low: Any) -> None:
+    reference = with_outlier(tmp_path / "a.onnx", layer=1, seed=0, layers=4)
+    both = (Graph(onnx.load(path)) for path in (reference, low(reference, tmp_path / "b.onnx")))
+    pair = divide_graphs(*both)
+    groups = [[part] for part in pair.parts]
+    feed = {"x": np.random.default_rng(0).normal(size=(2, WIDTH)).astype(np.float32)}
+    session = session_of(search.switched_model(pair, groups), ["y"])
+    for chosen in ({0}, {1, 2}, {0, 1, 2, 3}):
+        switches = {f"{search.SWITCH}{n}": np.array(n in chosen) for n in range(4)}
+        made = search.restore_parts(pair, [pair.parts[n] for n in sorted(chosen)])
+        wanted = run_session(session_of(stand_in(made), ["y"]), ["y"], feed)
+        found = run_session(session, ["y"], {**feed, **switches})
+        np.testing.assert_array_equal(found["y"], wanted["y"])
 
 
 def test_nothing_low_is_said_so(tmp_path: Path) -> None:

@@ -52,16 +52,11 @@ def test_the_answer_comes_first_and_the_repaired_model_is_written(
     assert "--keep fc2 --keep fc2.relu --keep fc3 --keep fc3.relu" in found["commands"]["trtbench"]
     checked = trtbench.check(fp16[0], made, random=32, distribution="normal", floor="off")
     assert checked.candidates[0].checks[0].sqnr_db > 40
-
-
-def test_the_command_that_is_printed_makes_a_model_as_good(fp16: tuple[Path, Path]) -> None:
-    found = trtbench.localize(*fp16, distribution="normal", repair=True)
-    words = found.commands["trtbench"].split()
-    assert words[:2] == ["trtbench", "quantize"]
-    assert run_command([*words[1:], "-o", "again.onnx"]) == 0
-    again = trtbench.localize(fp16[0], "again.onnx", distribution="normal", random=64)
-    assert again.found.candidate["nonfinite"] == 0
-    assert again.found.candidate["sqnr_db"] == pytest.approx(found.found.repaired["sqnr_db"], abs=1)
+    # The command that is printed makes a model as good.
+    assert run_command([*found["commands"]["trtbench"].split()[1:], "-o", "again.onnx"]) == 0
+    again = trtbench.localize(fp16[0], "again.onnx", distribution="normal", random=64).found
+    assert again.candidate["nonfinite"] == 0
+    assert again.candidate["sqnr_db"] == pytest.approx(found["found"]["repaired"]["sqnr_db"], abs=1)
 
 
 def test_the_command_prepares_images_as_they_were_and_leaves_out_what_was_left_out(
@@ -169,20 +164,15 @@ def test_an_interrupt_keeps_the_best_answer_so_far(tmp_path: Path) -> None:
     reference = with_outlier(tmp_path / "a.onnx", layer=20, seed=1, layers=40)
     candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
     words = ["localize", str(reference), str(candidate), "--random", "2000", "-o", "made"]
-    command = [sys.executable, "-m", "trtbench", *words]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as job:
-        assert job.stderr is not None
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-m", "trtbench", *words], **pipes) as job:
         next(line for line in job.stderr if "models tried" in line)
         job.send_signal(signal.SIGINT)
-        told = job.communicate()[0]
+        assert "Interrupted: " in job.communicate()[0]
     assert job.returncode == 0
-    assert "Interrupted: " in told
     found = json.loads(Path("made/localize.json").read_text())["found"]
     assert found["interrupted"]
     assert len(found["groups"]) == 40
-    assert "# b.onnx against a.onnx" in Path("made/localize.md").read_text()
 
 
 def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
