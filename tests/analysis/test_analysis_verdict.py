@@ -9,12 +9,7 @@ from scipy import stats
 
 from analysis_values import GPU, duet, environment, launches_of, record, run, spec, stated
 from trtbench.analysis.comparability import blocking_reasons, differences, refuse_unknown_keys
-from trtbench.analysis.distributions import (
-    Trimmed,
-    detectable_effect,
-    difference,
-    trimmed,
-)
+from trtbench.analysis.distributions import Trimmed, detectable_effect, difference, trimmed
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
 from trtbench.analysis.stored_comparison import (
     COMPARISON_HEADER,

@@ -44,11 +44,7 @@ BY_NAME = {
 }
 """Names that are put together at run time."""
 
-OWN = {
-    "_python_api.py": {"runtime"},
-    "tensorrt.py": {"problem"},
-    "_trt_session.py": {"problem"},
-}
+OWN = {"_python_api.py": {"runtime"}, "tensorrt.py": {"problem"}, "_trt_session.py": {"problem"}}
 """Variables of a file that hold values of ours."""
 
 OUR_ENGINE = {each.name for each in fields(Engine)} | {"inputs", "outputs"}

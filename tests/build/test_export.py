@@ -78,10 +78,7 @@ def get_model(name, weights=None):
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the user's module, and stand-ins for the model libraries on the path."""
     libraries = tmp_path / "libraries"
-    for name, text in {
-        "torchvision/__init__.py": "",
-        "torchvision/models.py": TORCHVISION,
-    }.items():
+    for name, text in {"torchvision/__init__.py": "", "torchvision/models.py": TORCHVISION}.items():
         (libraries / name).parent.mkdir(parents=True, exist_ok=True)
         (libraries / name).write_text(text)
     (tmp_path / "mynet.py").write_text(MODULE)

@@ -11,13 +11,7 @@ from made_detectors import with_pycocotools
 
 from models import save_text
 from real_parts import find_torch
-from trtbench.analysis.coco import (
-    BoxTally,
-    Objects,
-    match_boxes,
-    mean_precisions,
-    suppress,
-)
+from trtbench.analysis.coco import BoxTally, Objects, match_boxes, mean_precisions, suppress
 
 NAMES = {
     "mAP": 0, "mAP50": 1, "mAP75": 2, "mAP_small": 3, "mAP_medium": 4, "mAP_large": 5, "AR": 8,

@@ -10,10 +10,7 @@ import pytest
 from trtbench.trtexec import conditions
 from trtbench.trtexec.log import read_log
 from trtbench.trtexec.log_values import LogText
-from trtbench.trtexec.times import (
-    read_times,
-    statistics_as_printed,
-)
+from trtbench.trtexec.times import read_times, statistics_as_printed
 from trtbench.trtexec.version import abilities_from_help, abilities_of_version
 
 

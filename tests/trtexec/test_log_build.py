@@ -38,11 +38,7 @@ TUNING_85 = verbose(
     "Fastest Tactic: 0x00000000000000aa Time: 0.5",
     ">>>>>>>>>>>>>>> Chose Runner Type: CaskConvolution Tactic: 0x00000000000000aa",
 )
-TUNING_7 = verbose(
-    "--------------- Timing conv1(3)",
-    "Tactic 1 time 0.5",
-    "Tactic 12 time 0.125",
-)
+TUNING_7 = verbose("--------------- Timing conv1(3)", "Tactic 1 time 0.5", "Tactic 12 time 0.125")
 
 
 def trace_of(lines: list[str]) -> BuildTrace:

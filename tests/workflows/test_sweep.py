@@ -67,8 +67,7 @@ def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(tmp_path, store, co
     start_sweep(matrix(tiny_model(tmp_path / "n.onnx")), tmp_path / "sweep", store=store)
     shown: dict[str, None] = {}
     execution = Execution(
-        executor=Waiting(),
-        listen=lambda event: shown.setdefault(event.text.partition(": ")[2]),
+        executor=Waiting(), listen=lambda event: shown.setdefault(event.text.partition(": ")[2])
     )
     found = run_sweep(tmp_path / "sweep", store=store, config=config, execution=execution)
     assert [*filter(None, shown)][:3] == [

@@ -8,12 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
-from made_data import (
-    colour_folder,
-    colour_network,
-    depth_data,
-    depth_network,
-)
+from made_data import colour_folder, colour_network, depth_data, depth_network
 from made_detectors import network, yolo_data, yolov8
 
 from trtbench.cli import run

@@ -84,7 +84,10 @@ class Lottery(ShortView, Value, frozen=True, kw_only=True):
         return next(each for each in self.aspects if each.name == name)
 
 
-def spread_from_draws(draws: Sequence[Draw]) -> Spread | None:
+Draws = Sequence[Draw]
+
+
+def spread_from_draws(draws: Draws) -> Spread | None:
     """Split the variance of times into that between builds and within builds (one-way ANOVA)."""
     rows = [[math.log(each) for each in draw.launches_s] for draw in draws]
     if len(rows) < 2 or not all(rows):
@@ -132,7 +135,7 @@ def builds_needed(claim: float, spread: float) -> int:
     return MAX_BUILDS
 
 
-def bytes_aspect(draws: Sequence[Draw]) -> Aspect:
+def bytes_aspect(draws: Draws) -> Aspect:
     kinds = len({draw.sha256 for draw in draws})
     words = "all the same file" if kinds == 1 else f"{kinds} different files of {len(draws)}"
     return Aspect(name="bytes", same=kinds == 1, text=words)
@@ -185,12 +188,7 @@ def latency_aspect(spread: Spread | None, reason: str | None = None) -> Aspect:
 
 
 def verdict_over_builds(
-    baseline: Sequence[Draw],
-    candidate: Sequence[Draw],
-    *,
-    metric: str,
-    margin: float = MARGIN,
-    paired: bool = False,
+    baseline: Draws, candidate: Draws, *, metric: str, margin: float = MARGIN, paired: bool = False
 ) -> Verdict:
     """Judge two sides by their builds; ``paired`` builds share the timings of their kernels."""
     before, after = ([draw.typical_s for draw in draws] for draws in (baseline, candidate))

@@ -115,13 +115,7 @@ def judge(
 
 
 def decide(
-    metric: str,
-    effect: float,
-    low: float,
-    high: float,
-    *,
-    design: Design,
-    margin: float = MARGIN,
+    metric: str, effect: float, low: float, high: float, *, design: Design, margin: float = MARGIN
 ) -> tuple[Literal["same", "faster", "slower", "unclear"], str]:
     """Return the kind of a verdict from a log-ratio and its interval, and the reason."""
     excludes_zero, threshold = low > 0 or high < 0, threshold_of(metric, design)

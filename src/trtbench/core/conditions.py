@@ -166,8 +166,7 @@ class _Reader:
 
     def refuse(self, problem: str) -> NoReturn:
         raise UsageError(
-            f"the condition {self.text!r} is not valid: {problem}",
-            fix=f"write it like {EXAMPLE}",
+            f"the condition {self.text!r} is not valid: {problem}", fix=f"write it like {EXAMPLE}"
         )
 
     def tree(self) -> ast.expr:

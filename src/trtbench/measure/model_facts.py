@@ -7,10 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from trtbench.analysis.onnx_graph import (
-    RANDOM_DATA,
-    cost_from_model,
-)
+from trtbench.analysis.onnx_graph import RANDOM_DATA, cost_from_model
 from trtbench.core import run as records
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, writing
 from trtbench.core.samples import EngineGraph

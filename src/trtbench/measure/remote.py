@@ -417,11 +417,7 @@ def sides_need_gpu(request: RunningFields, models: Sequence[str]) -> bool:
 
 
 def needs_gpu(
-    model: str,
-    runtime: str | None,
-    *,
-    device: str | None = None,
-    options: Mapping[str, str] | None = None,
+    model: str, runtime: str | None, *, device: str | None, options: Mapping[str, str]
 ) -> bool:
     """Return whether a runtime, or the first choice for a model, computes on a GPU."""
     named = is_library_model(model)
@@ -429,7 +425,7 @@ def needs_gpu(
     name = runtime or first_choice(reference.format)
     if not name:
         return False
-    spec = RunSpec(model=reference, runtime=name, device=device, options=dict(options or {}))
+    spec = RunSpec(model=reference, runtime=name, device=device, options=dict(options))
     return device_of(spec) != "cpu"
 
 

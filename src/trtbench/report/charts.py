@@ -158,12 +158,7 @@ def line(
 
 
 def bar_group(
-    name: str,
-    role: str,
-    values: Iterable[float | None],
-    *,
-    scale: float = 1.0,
-    labels: Iterable[str] = (),
+    name: str, role: str, values: Iterable[float | None], scale: float, labels: Iterable[str] = ()
 ) -> BarGroup:
     """Return bars of one colour; values are divided by ``scale``."""
     return BarGroup(name, role, divided(values, scale), tuple(labels))

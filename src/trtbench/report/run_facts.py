@@ -121,6 +121,9 @@ def quantile(found: Quantile) -> Cell | Time:
     return Cell(None, f"needs {needed} samples" if found.needed else units.MISSING)
 
 
+p99 = headline(lambda head: quantile(head.quantile(0.99)))
+
+
 def with_protocols(words: str, runs: Sequence[Run]) -> str:
     """Return a caption, with a warning if the runs have different protocols."""
     names = list(dict.fromkeys(protocol_of(run.record) for run in runs))

@@ -798,10 +798,7 @@ class ExecutorFields(VerbRequest, group=ELSEWHERE):
         None, "How long to wait for a node to join the Ray cluster."
     )
     jobs: int = option(
-        1,
-        "Simultaneous CPU runs on one machine; they disturb each other.",
-        metavar="N",
-        least=1,
+        1, "Simultaneous CPU runs on one machine; they disturb each other.", metavar="N", least=1
     )
 
     def validate(self) -> None:

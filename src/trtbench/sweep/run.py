@@ -77,12 +77,7 @@ class SweepEvaluation:
 
 
 def run_sweep(
-    folder: Path,
-    *,
-    store: Store,
-    config: Config,
-    execution: Execution,
-    retry_failed: bool = False,
+    folder: Path, *, store: Store, config: Config, execution: Execution, retry_failed: bool = False
 ) -> Sweep:
     """Run the remaining work of a new or interrupted sweep."""
     folder = folder.absolute()

@@ -271,8 +271,7 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     if path.is_dir() or path.suffix not in (".npz", ".npy"):
         if not path.exists():
             raise InputError(
-                f"no data found at {path}",
-                fix="--data FOLDER with images, or --data FILE.npz",
+                f"no data found at {path}", fix="--data FOLDER with images, or --data FILE.npz"
             )
         images = ImageFolder(settings, tensors)
         _images.find_item(images.names, settings.get("show"))  # raises before any model is run

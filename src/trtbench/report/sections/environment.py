@@ -16,13 +16,7 @@ from trtbench.core.results import Artefact, Sidecar, TensorDiff
 from trtbench.core.run import Environment, Run
 from trtbench.core.units import shortened, text_from_bytes, text_from_count, text_from_seconds
 from trtbench.report import document as doc
-from trtbench.report.run_facts import (
-    flatten_facts,
-    labelled,
-    summary_of,
-    title_of_key,
-    value_text,
-)
+from trtbench.report.run_facts import flatten_facts, labelled, summary_of, title_of_key, value_text
 from trtbench.trtexec.log_values import BuildTrace, LayerTuning
 
 ORDER = 90

@@ -59,12 +59,7 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
         doc.column("batch", get="record.batch"),
         doc.column("median_s", get=run_facts.headline(run_facts.typical)),
         doc.column("median_half_width", "± (95 %)", half_width, "right"),
-        doc.column(
-            "p99_s",
-            "p99",
-            run_facts.headline(lambda head: run_facts.quantile(head.quantile(0.99))),
-            "right",
-        ),
+        doc.column("p99_s", "p99", run_facts.p99, "right"),
         doc.column("items_per_s", get=lambda run: run_facts.summary_of(run).items_per_s),
         doc.column("runtime", get="record.spec.runtime"),
         doc.column("column", "Time", run_facts.headline(run_facts.column_title)),

@@ -111,8 +111,8 @@ def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
             points = [point_from_runs(rates[rate]) for rate in sorted(rates)]
             stem, name = run_facts.unique_stem(key[0], taken=taken), " · ".join(filter(None, key))
             id = f"latency_vs_rate_{stem}"
-            yield rate_figure(points, statistic=STATISTIC, id=id, name=units.shortened(name))
-            yield rate_table(points, statistic=STATISTIC, id=f"rates_{stem}", bounded=False)
+            yield rate_figure(points, STATISTIC, id=id, name=units.shortened(name))
+            yield rate_table(points, STATISTIC, id=f"rates_{stem}", bounded=False)
 
 
 def document_from_load(search: LoadSearch, run: Run) -> doc.Document:
@@ -130,9 +130,9 @@ def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Ite
     if not search.points:
         return
     statistic = search.slo.statistic
-    yield rate_table(search.points, statistic=statistic, id=f"rates{end}")
+    yield rate_table(search.points, statistic, id=f"rates{end}")
     id, limit = f"latency_vs_rate{end}", search.slo.limit_s
-    yield rate_figure(search.points, statistic=statistic, limit_s=limit, id=id, name=name)
+    yield rate_figure(search.points, statistic, limit_s=limit, id=id, name=name)
 
 
 def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
@@ -190,7 +190,7 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
 
 
 def rate_table(
-    points: Sequence[RatePoint], *, statistic: str, id: str = "rates", bounded: bool = True
+    points: Sequence[RatePoint], statistic: str, *, id: str, bounded: bool = True
 ) -> doc.Table:
     """Return a table of rates with latencies, and whether each meets the bound."""
     words: dict[Decision, tuple[str, doc.Tone]] = {
@@ -220,12 +220,7 @@ def rate_table(
 
 
 def rate_figure(
-    points: Sequence[RatePoint],
-    *,
-    statistic: str,
-    limit_s: float | None = None,
-    id: str = "latency_vs_rate",
-    name: str = "",
+    points: Sequence[RatePoint], statistic: str, *, id: str, name: str, limit_s: float | None = None
 ) -> doc.Figure:
     """Plot the percentile and the median against the rate, without overloaded rates."""
     sustained = [each for each in points if not each.overloaded] or list(points)

@@ -548,13 +548,12 @@ def document_from_demo(
 
     heads = [run_facts.summary_of(run).head for run in runs]
     unit = units.common_unit(head.typical for head in heads if head)
-    p99 = run_facts.headline(lambda head: run_facts.quantile(head.quantile(0.99)))
     columns = (
         doc.column("model", get=lambda run: model_name(run.record)),
         doc.column("precision", get=lambda run: precision_of(run.record)),
         doc.column("batch", get="record.spec.batch"),
         doc.column("median_s", get=run_facts.headline(run_facts.typical)),
-        doc.column("p99_s", get=p99),
+        doc.column("p99_s", get=run_facts.p99),
         doc.column("items_per_s", "Throughput", rate, "right", rank=2),
         doc.column("top1", doc.score_title("top1"), top1, "percent", rank=1),
         doc.column("size_bytes", get="record.spec.model.size_bytes"),
