@@ -146,7 +146,7 @@ def test_suppression_as_onnx_runtime_has_it(tmp_path: Path, iou: float) -> None:
     alone = suppress(boxes, scores, iou=iou, most=900)
     assert set(alone.tolist()) == set(by_onnxruntime(tmp_path, boxes, scores, classes * 0, iou))
     assert suppress(boxes, scores, iou=iou, most=7).tolist() == alone[:7].tolist()
-    assert suppress(boxes[:0], scores[:0], classes=classes[:0]).tolist() == []
+    assert suppress(boxes[:0], scores[:0], classes=classes[:0], iou=iou, most=7).tolist() == []
 
 
 SECOND = """

@@ -76,12 +76,7 @@ def iou_matrix(first: AnyArray, second: AnyArray) -> AnyArray:
 
 
 def suppress(
-    boxes: AnyArray,
-    scores: AnyArray,
-    *,
-    classes: AnyArray | None = None,
-    iou: float = 0.7,
-    most: int = 300,
+    boxes: AnyArray, scores: AnyArray, *, classes: AnyArray | None = None, iou: float, most: int
 ) -> Ints:
     """Apply greedy non-maximum suppression; return the indices of the boxes kept, best first.
 

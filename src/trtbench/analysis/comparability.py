@@ -62,6 +62,7 @@ class Difference(Value, frozen=True, kw_only=True):
         return known is not None and known.machine
 
 
+Differences = Collection[Difference]
 _Found = tuple[object, object, str, bool] | None  # both values, the message, whether it blocks
 
 
@@ -108,7 +109,7 @@ def differences(
     return tuple(sorted(listed, key=lambda each: each.of_device))
 
 
-def blocking_reasons(found: Collection[Difference], *, metric: str) -> str | None:
+def blocking_reasons(found: Differences, *, metric: str) -> str | None:
     """Return in one line why a ratio of this metric is refused; ``None`` if it is not."""
     messages = [each.message for each in found if each.blocks(metric)]
     return "; ".join(dict.fromkeys(messages)) or None

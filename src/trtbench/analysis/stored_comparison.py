@@ -13,7 +13,7 @@ import numpy as np
 
 from trtbench.analysis import summary as statistics
 from trtbench.analysis.comparability import (
-    Difference,
+    Differences,
     across_devices,
     blocking_reasons,
     differences,
@@ -203,7 +203,7 @@ def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
     return [len(part) / float(part.sum()) for part in run.times.by_launch("host")]
 
 
-def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]) -> list[str]:
+def _shared_metrics(baseline: Run, candidate: Run, found: Differences) -> list[str]:
     """List the metrics that both runs have, the headline first."""
 
     def columns(run: Run) -> list[str]:

@@ -7,7 +7,7 @@ samples, because samples of one launch are correlated.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis import distributions
-from trtbench.analysis.comparability import Difference, blocking_reasons
+from trtbench.analysis.comparability import Differences, blocking_reasons
 from trtbench.analysis.summary import quantiles_of
 from trtbench.core.results import Comparison, Design, Verdict
 from trtbench.core.run import Interval, LaunchFacts, Run
@@ -42,10 +42,12 @@ SAME_BY_ORDER = 0.5  # effects by load order are used if they spread less than t
 ENQUEUE_BOUND = 0.9  # the GPU waits if enqueueing takes this share of a query's time
 
 ColumnPair = tuple[Column, Column]  # times of baseline and candidate in one launch
+Launches = Sequence[LaunchFacts]
+Effects = Sequence[float]  # log-ratios
 
 
 def verdict_from_effects(
-    effects: Sequence[float],
+    effects: Effects,
     *,
     metric: str = "host",
     design: Design = "duet",
@@ -303,7 +305,7 @@ def shared_columns(baseline: IterationTimes, candidate: IterationTimes) -> list[
 
 
 def metric_of_both(
-    baseline: IterationTimes, candidate: IterationTimes, found: Collection[Difference] = ()
+    baseline: IterationTimes, candidate: IterationTimes, found: Differences = ()
 ) -> str:
     """Return the headline metric of a comparison: the common one, else GPU time."""
     refused = refused_headline(baseline, candidate, found, design="apart") is not None
@@ -312,11 +314,7 @@ def metric_of_both(
 
 
 def refused_headline(
-    baseline: IterationTimes,
-    candidate: IterationTimes,
-    found: Collection[Difference],
-    *,
-    design: Design,
+    baseline: IterationTimes, candidate: IterationTimes, found: Differences, *, design: Design
 ) -> Verdict | None:
     """Return why the headline cannot be compared, as a verdict; ``None`` if it can."""
     headline = baseline.headline
@@ -327,9 +325,7 @@ def refused_headline(
     return incomparable(headline, reason=reason, design=design) if reason else None
 
 
-def alone_effects(
-    baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
-) -> tuple[float, ...]:
+def alone_effects(baseline: Launches, candidate: Launches) -> tuple[float, ...]:
     """Return ln(candidate / baseline) of the queries alone, per launch that has them."""
     effects = []
     for first, second in zip(baseline, candidate, strict=False):
@@ -356,9 +352,7 @@ def interference(baseline: Run, candidate: Run) -> tuple[float, float] | None:
     return moved[0], moved[1]
 
 
-def check_alone(
-    comparison: Comparison, alone: Sequence[float], *, margin: float = MARGIN
-) -> Comparison:
+def check_alone(comparison: Comparison, alone: Effects, *, margin: float = MARGIN) -> Comparison:
     """Make verdicts unclear that the queries alone contradict, and add the verdict on those."""
     verdicts = comparison.verdicts
     if not verdicts:
@@ -370,7 +364,7 @@ def check_alone(
 
 
 def checked_alone(
-    head: Verdict, alone: Sequence[float], *, margin: float = MARGIN
+    head: Verdict, alone: Effects, *, margin: float = MARGIN
 ) -> tuple[Verdict, Verdict | None]:
     """Return the verdict, unclear if the queries alone contradict it, and the verdict on those."""
     if not alone:
@@ -399,9 +393,7 @@ def _as_unclear(verdict: Verdict, reason: str) -> Verdict:
     return verdict.having(kind="unclear", interval=None, reason=reason, launches_needed=None)
 
 
-def burst_effects(
-    baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
-) -> tuple[float, ...]:
+def burst_effects(baseline: Launches, candidate: Launches) -> tuple[float, ...]:
     """Return the median ln(candidate / baseline) of the bursts, per launch that has them."""
     return tuple(
         pair_effect(np.asarray(a.burst_s), np.asarray(b.burst_s))
@@ -410,9 +402,7 @@ def burst_effects(
     )
 
 
-def effects_by_load_order(
-    baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
-) -> tuple[float, ...]:
+def effects_by_load_order(baseline: Launches, candidate: Launches) -> tuple[float, ...]:
     """Return ln(candidate / baseline) of launches at the same position of the load order.
 
     The position of an engine in memory depends on the load order alone, so its effect cancels.
@@ -432,11 +422,7 @@ def effects_by_load_order(
 
 
 def burst_verdict(
-    baseline: Sequence[LaunchFacts],
-    candidate: Sequence[LaunchFacts],
-    *,
-    single_effects: Sequence[float] = (),
-    margin: float = MARGIN,
+    baseline: Launches, candidate: Launches, *, single_effects: Effects = (), margin: float = MARGIN
 ) -> Verdict | None:
     """Judge GPU time by bursts; ``None`` without bursts.
 
@@ -475,6 +461,6 @@ def burst_verdict(
     return _as_unclear(verdict, reason)
 
 
-def _levels(launches: Sequence[LaunchFacts]) -> list[float]:
+def _levels(launches: Launches) -> list[float]:
     """Return the logarithm of each launch's median burst time."""
     return [float(np.log(np.median(each.burst_s))) for each in launches if each.burst_s]

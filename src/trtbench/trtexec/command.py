@@ -56,11 +56,7 @@ def _shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
 
 
 def _with_extra_args(
-    arguments: list[str],
-    extra: Sequence[str],
-    *,
-    abilities: TrtexecAbilities,
-    refused: Sequence[str] = MODEL_FLAGS,
+    arguments: list[str], extra: Sequence[str], abilities: TrtexecAbilities, refused: Sequence[str]
 ) -> list[str]:
     """Add the user's extra arguments; unknown and repeated ones and trtbench's own are refused."""
     abilities.refuse_unknown_flags(extra)
@@ -141,8 +137,7 @@ def bench_command(
         arguments += _precision_flags(spec.precision, model=path, abilities=abilities)
     if spec.device is not None:
         arguments.append(f"--device={spec.device.removeprefix('cuda:')}")
-    refused = (*MODEL_FLAGS, "--device")
-    return _with_extra_args(arguments, spec.extra_args, abilities=abilities, refused=refused)
+    return _with_extra_args(arguments, spec.extra_args, abilities, (*MODEL_FLAGS, "--device"))
 
 
 def check_run(spec: RunSpec) -> None:
@@ -171,8 +166,7 @@ def check_run(spec: RunSpec) -> None:
         raise UsageError("the run would never end", fix="--iterations 200 or --duration 3s")
     if spec.device is not None and not spec.device.removeprefix("cuda:").isdecimal():
         raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
-    refused = (*MODEL_FLAGS, "--device")
-    _with_extra_args([""], spec.extra_args, abilities=TrtexecAbilities(), refused=refused)
+    _with_extra_args([""], spec.extra_args, TrtexecAbilities(), (*MODEL_FLAGS, "--device"))
     if spec.inputs.source is not None:
         raise UsageError(
             "trtexec reads raw binary inputs only, one file per input",
@@ -296,4 +290,4 @@ def build_command(
         *_plugin_flags(spec.plugins, abilities=abilities),
         *(["--verbose"] if spec.verbose else []),
     ]
-    return _with_extra_args(arguments, spec.extra_args, abilities=abilities)
+    return _with_extra_args(arguments, spec.extra_args, abilities, MODEL_FLAGS)
