@@ -93,13 +93,13 @@ def main() -> None:
     from trtbench.layers.diff import difference, why
     from trtbench.layers.join import join_layers
     from trtbench.report.engine_svg import svg_from_engine
-    from trtbench.trtexec.exports import graph_from_json, profile_from_json
+    from trtbench.trtexec.exports import graph_from_json, profiles_from_json
 
     def joined() -> list[Any]:
         return [
             with_rates(
                 join_layers(
-                    profile_from_json(profile, where="profile"),
+                    profiles_from_json(profile, where="profile")[0],
                     graph_from_json(graph, where="graph"),
                 ),
                 peak_of("NVIDIA H200"),

@@ -270,8 +270,8 @@ def _call(verb: AnyVerb, typed: dict[str, object]) -> None:
         if verb.plan is not None and getattr(view, "dry_run", False):
             verb.plan(one, view, caller)
             continue
-        status = verb.show(verb.run(one, caller), one, view)
-        if status:
+        result = verb.run(one, caller)
+        if verb.show is not None and (status := verb.show(result, one, view)):
             context.exit(status)
 
 

@@ -13,7 +13,7 @@ from layer_sets import Holds, share_right
 from trtbench.layers.diff import difference, why
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import EngineFacts, Layer, LayerTable, lint, summarize_precision
-from trtbench.trtexec.exports import graph_from_json, profile_from_json
+from trtbench.trtexec.exports import graph_from_json, profiles_from_json
 
 TREX = "NVIDIA__TensorRT/tools/experimental/trt-engine-explorer/examples/pytorch/resnet/A100"
 DEPTH = "julianleeowl__depth-anything-win"
@@ -29,7 +29,7 @@ class Files:
         ]
         self.layers: list[dict[str, Any]] = json.loads(graph.read_text(), strict=False)["Layers"]
         self.table: LayerTable = join_layers(
-            profile_from_json(profile.read_bytes(), where=str(profile)),
+            profiles_from_json(profile.read_bytes(), where=str(profile))[0],
             graph_from_json(graph.read_bytes(), where=str(graph)),
         )
 

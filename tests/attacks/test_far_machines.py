@@ -17,7 +17,7 @@ from trtbench.core.errors import InputError, StoreError, TrtbenchError
 from trtbench.executors._node import ANSWER, Slot, SlotExecutor
 from trtbench.executors._transfer import ABANDONED_S, remove_abandoned_jobs
 from trtbench.executors.contract import Executor, RemoteJob
-from trtbench.executors.ray import Answer, RayExecutor
+from trtbench.executors.ray import RayExecutor
 from trtbench.measure import remote as errands
 from trtbench.measure.remote import InputFiles
 from trtbench.requests.execution import Execution
@@ -218,8 +218,8 @@ def test_a_host_that_answers_nonsense_or_without_end_is_refused_in_words(
 
 @pytest.mark.parametrize(("answer", "said"), [
     (None, "no result"), ("run", "no result"), ({"run": b""}, "no result"),
-    (Answer(run=tar_of("../evil")), "leads out"), (Answer(run=tar_with_header(99_999)), "damaged"),
-    (Answer(run=tar_of("run.json", link="/etc/passwd")), "did not send back a run"),
+    ((tar_of("../evil"), ""), "leads out"), ((tar_with_header(99_999), ""), "damaged"),
+    ((tar_of("run.json", link="/etc/passwd"), ""), "did not send back a run"),
 ])  # fmt: skip
 def test_a_ray_node_that_answers_nonsense_is_refused_in_words(home, answer, said):
     nodes = RayExecutor.__new__(RayExecutor)  # without a cluster

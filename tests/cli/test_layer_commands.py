@@ -156,10 +156,31 @@ def test_a_remedy_can_be_typed(say: Say, fp16: Path, int8: Path, code: str) -> N
              "CANDIDATE": int8}  # fmt: skip
     for word, file in files.items():
         typed = typed.replace(word, str(file))
-    _, verb, *rest = shlex.split(typed)
+    accepted(say, typed)
+
+
+def accepted(say: Say, command: str) -> None:
+    _, verb, *words = shlex.split(command)
     runtime = ["-r", "tensorrt"] if verb in ("bench", "build") else []
-    said = say(verb, *rest, *([] if verb in ("diff", "profile") else [*runtime, "--dry-run"]))
-    assert said.status == 0, f"{typed}: {said.err}"
+    said = say(verb, *words, *([] if verb in ("diff", "profile") else [*runtime, "--dry-run"]))
+    assert said.status == 0, f"{command}: {said.err}"
+
+
+def test_what_why_prints_can_be_typed_as_it_stands(say: Say, tmp_path: Path) -> None:
+    """Files keep their folders, quoted where needed."""
+    for folder in (tmp_path / "a b", tmp_path / "sub"):
+        folder.mkdir()
+    one, other = write_engine(tmp_path / "a b", "fp16"), write_engine(tmp_path / "sub", "int8")
+    less = Path("less.profile.json")  # no Gelu, which the other one adds
+    less.write_text(re.sub(r"\{[^{}]*Gelu[^{}]*\}\s*,", "", one.read_text()))
+    conv_model(Path("net.onnx"))
+    np.savez("DATA.npz", image=np.zeros((8, 3, 16, 16), np.float32))
+    pairs = [(other, one), ("a b/fp16.profile.json", other), (less, "a b/fp16.profile.json")]
+    found = [say("diff", "--why", *pair, "--json").json["causes"] for pair in pairs]
+    printed = [each["command"] for causes in found for each in causes]
+    assert "trtbench diff less.profile.json 'a b/fp16.profile.json'" in printed, printed
+    for command in printed:
+        accepted(say, command.replace("MODEL.onnx", "net.onnx"))
 
 
 # With the model
@@ -212,6 +233,21 @@ def test_layers_that_q_dq_asks_to_be_int8_and_are_not(say: Say, fp16: Path) -> N
 def test_a_model_of_another_network_is_said_to_be(say: Say, fp16: Path) -> None:
     model = write_model(prefix="/other")
     assert "the model is another network" in say("profile", fp16, "--onnx", model).out
+
+
+def test_measured_bytes_are_shown_and_make_the_roofline(say: Say, fp16: Path) -> None:
+    def conv() -> dict[str, Any]:
+        return layers(say, fp16, write_model(), "--gpu", "NVIDIA H200")["/a/Conv"]
+
+    before = conv()
+    counted = '"percentage" : 18.5185, "dramBytes" : 36e6, "smActive" : 0.75'
+    fp16.write_text(fp16.read_text().replace('"percentage" : 18.5185', counted))
+    after, said = conv(), say("profile", fp16, "--gpu", "NVIDIA H200").words
+    assert (before["bound"], before["dram_bytes"]) == ("compute", None)
+    assert (after["bound"], after["dram_bytes"], after["sm_active"]) == ("memory", 36e6, 0.75)
+    assert after["roofline_share"] == pytest.approx(36e6 / 4.8e12 / 10e-6)
+    for shown in ("DRAM", "34.3 MiB", "SM active", "75.0 %", "measured by hardware counters"):
+        assert shown in said, said
 
 
 def test_a_roofline_is_asked_for_by_name(say: Say, fp16: Path) -> None:

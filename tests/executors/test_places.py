@@ -131,7 +131,7 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
     board, plain = hosts_from_file(path)
     assert (board.title, plain.title) == ("board", "plain")
     cpu, other, *gpus = slots_of(board, beside=2)
-    assert [slot.key for slot in (cpu, other)] == [("board", None, 0), ("board", None, 1)]
+    assert [cpu, other] == [Slot(machine="board", title="", number=number) for number in (0, 1)]
     assert [slot.gpu for slot in gpus] == [0, 1]
     assert cpu.lacks(Needs(gpu_type="orin")) is None  # work beside it
     assert (
@@ -140,7 +140,7 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
     assert (
         gpus[0].lacks(Needs(gpu=True, resources={"memory": 33 * GIB})) == "has no memory 33.0 GiB"
     )
-    assert [slot.key for slot in slots_of(plain)] == [("plain", None, 0)]
+    assert slots_of(plain) == [Slot(machine="plain", title="plain")]
 
 
 @pytest.mark.parametrize(

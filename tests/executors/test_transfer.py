@@ -27,7 +27,7 @@ from trtbench.core.jobs import ReportedError
 from trtbench.core.spec import InputSpec, RunSpec
 from trtbench.executors import _transfer as parcels
 from trtbench.executors import _transfer as transfer
-from trtbench.executors._node import HERE, result_of
+from trtbench.executors._node import receive, result_of
 from trtbench.executors.contract import FileGroup, RemoteJob
 from trtbench.executors.ray import _fetch_content, run_on_node
 from trtbench.measure.remote import InputFiles, job_from_spec
@@ -119,8 +119,6 @@ def test_a_disk_that_is_full_elsewhere_is_no_matter_of_the_store_here(tmp_path: 
     with pytest.raises(errors.UnavailableError, match="the disk is full") as caught:
         result_of(tmp_path, where="the board", how="status 3")
     assert caught.value.fix == "free disk space there, or leave out this machine"
-    with pytest.raises(errors.StoreError, match="the disk is full"):
-        result_of(tmp_path, where=HERE, how="status 3")
 
 
 FIRST = """
@@ -209,16 +207,17 @@ def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatc
     spec = runs.quick_spec(tmp_path, runtime="clocked")
     upload = transfer.upload_from_job(job_from_spec(spec, "r1", Execution()))
     contents = {sha256: [path.read_bytes()] for sha256, path in upload.contents.items()}
-    answer = run_on_node(json_from_value(upload), contents, 0)
-    assert answer.error is None
-    (tmp_path / "run.tar").write_bytes(answer.run)
-    transfer.unpack(tmp_path / "run.tar", tmp_path / "run")
+    packed, how = run_on_node(json_from_value(upload), contents, 0)
+    (tmp_path / "left.tar").write_bytes(packed)
+    receive(tmp_path / "left.tar", tmp_path / "run", where="node", how=how)
     assert (tmp_path / "run" / "run.json").is_file()
     refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
     upload = transfer.upload_from_job(job_from_spec(refused, "r2", Execution()))
-    told = run_on_node(json_from_value(upload), contents, 0)
-    assert told.run is None
-    assert "refused" in told.error.message
+    packed, how = run_on_node(json_from_value(upload), contents, 0)
+    (tmp_path / "run" / "left.tar").write_bytes(packed)
+    with pytest.raises(InputError, match="refused") as caught:
+        receive(tmp_path / "run" / "left.tar", tmp_path / "no run", where="node", how=how)
+    assert caught.value.facts["where"] == "node"
 
 
 def test_two_tasks_that_want_the_same_fetch_it_once(tmp_path, monkeypatch):

@@ -110,15 +110,8 @@ def test_accuracy_and_latency_of_the_same_bytes(
     assert "Top-1" in text
 
 
-def test_a_plug_in_drops_the_doubles(
-    built: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_plug_in_drops_the_doubles(built: Built, told: Any, tmp_path: Path) -> None:
     """EfficientNMS in an engine leaves one box for every object."""
-    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
     squares(tmp_path / "set")
     truth = squares_as_coco(tmp_path / "set")
     inside = square_lists(tmp_path / "inside.onnx")
@@ -127,9 +120,7 @@ def test_a_plug_in_drops_the_doubles(
     engine = built(inside, tmp_path / "net.engine", *words, item="images:3x64x64")
     asked = ["eval", engine, "-r", "tensorrt", "--iou", "0.6"]
     asked += ["--task", "detection", "--data", "set/images/val", "--annotations", str(truth)]
-    capsys.readouterr()
-    assert run([*asked, "--batch", "5", "--json"]) == 0, capsys.readouterr().err
-    found = json.loads(capsys.readouterr().out)
+    found = told(*asked, "--batch", "5")
     assert "decoded as nms-lists" in found["method"]
     [own] = ({s["metric"]: s["value"] for s in m["scores"]} for m in found["models"])
     assert own["mAP50"] == own["mAP75"] == pytest.approx(1.0)

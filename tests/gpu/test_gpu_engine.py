@@ -70,18 +70,16 @@ def test_enqueuing_costs_little_over_the_bare_call(engine: Path) -> None:
         assert each["ours_us"] - each["bare_us"] <= 5.0, numbers
 
 
+def spec_of(engine: Path | str, **more: Any) -> RunSpec:
+    return RunSpec(model=ModelRef(path=str(engine), format="engine"), runtime="tensorrt", **more)
+
+
 def test_a_graph_follows_its_inputs(engine: Path) -> None:
-    spec = RunSpec(
-        model=ModelRef(path=str(engine), format="engine"),
-        runtime="tensorrt",
-        batch=1,
-        cuda_graph="on",
-    )
     generator = np.random.default_rng(3)
     inputs = [generator.normal(size=(1, 64, 112, 112)).astype(np.float32) for _ in range(2)]
     found = {}
     for graph in ("on", "off"):
-        session = tensorrt.open_session(spec.having(cuda_graph=graph))
+        session = tensorrt.open_session(spec_of(engine, batch=1, cuda_graph=graph))
         session.bind({"x": inputs[0]})
         session.first()
         session.step()  # captures, and checks the replay on inputs that came later
@@ -104,11 +102,10 @@ def test_every_phase_of_a_pipeline_is_there(engine: Path, tmp_path: Path) -> Non
 
 
 def test_memory_is_given_back(engine: Path) -> None:
-    spec = RunSpec(model=ModelRef(path=str(engine), format="engine"), runtime="tensorrt", batch=2)
     free = []
     with open_cuda() as cuda:
         for _ in range(7):
-            session = tensorrt.open_session(spec)
+            session = tensorrt.open_session(spec_of(engine, batch=2))
             session.bind({"x": np.zeros((2, 64, 112, 112), np.float32)})
             session.fetch()
             session.close()
@@ -117,17 +114,14 @@ def test_memory_is_given_back(engine: Path) -> None:
 
 
 def test_what_goes_wrong_is_told(engine: Path, tmp_path: Path) -> None:
-    spec = RunSpec(model=ModelRef(path=str(engine), format="engine"), runtime="tensorrt")
-    session = tensorrt.open_session(spec)
+    session = tensorrt.open_session(spec_of(engine))
     with pytest.raises(InputError, match="outside the range of the engine"):
         session.bind({"x": np.zeros((9, 64, 112, 112), np.float32)})
     session.close()
     cut = tmp_path / "cut.engine"
     cut.write_bytes(engine.read_bytes()[: engine.stat().st_size // 2])
     with pytest.raises((InputError, UnavailableError)):
-        tensorrt.open_session(
-            RunSpec(model=ModelRef(path=str(cut), format="engine"), runtime="tensorrt")
-        )
+        tensorrt.open_session(spec_of(cut))
 
 
 def test_outputs_have_the_shape_that_their_data_give_them(
@@ -145,10 +139,7 @@ def test_outputs_have_the_shape_that_their_data_give_them(
     half = numpy_helper.from_array(np.float32(0.5), "half")
     model = save_graph(helper.make_graph(nodes, "g", [x], [where, y], [half]), tmp_path / "m.onnx")
     engine = built(model, tmp_path / "where.engine")
-    spec = RunSpec(
-        model=ModelRef(path=engine, format="engine"), runtime="tensorrt", cuda_graph="auto"
-    )
-    session = tensorrt.open_session(spec)
+    session = tensorrt.open_session(spec_of(engine, cuda_graph="auto"))
     drawn = np.random.default_rng(5).random((4, 64), dtype=np.float32)
     session.bind({"x": drawn})
     session.first()

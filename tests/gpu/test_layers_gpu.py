@@ -139,8 +139,12 @@ def test_layers_are_reconciled_with_the_gpu_time_to_the_last_part(profiled: Path
     assert by_kernels == (find_spec("cupti") is not None)
     assert sums["gpu_s"] + math.fsum(parts.values()) == pytest.approx(sums["layers_s"])
     if by_kernels:
-        assert [*parts] == ["overlaps", "gaps"]
-        assert parts["gaps"] < 0.03 * sums["gpu_s"]
+        assert [*parts] == ["overlaps", "gaps"]  # the latter is negative where no kernel ran
+        assert 0 <= parts["overlaps"] < 0.5 * sums["layers_s"]
+        assert parts["gaps"] < 0.03 * sums["gpu_s"], "medians of layers and of queries differ a bit"
+        moved = [row["dram_bytes"] for row in found["layers"]]
+        told = found["facts"]["counters"]
+        assert all(each is None for each in moved) if told else max(moved) > 1e6, (moved, told)
 
 
 def test_a_diff_finds_the_counterpart_of_every_convolution(profiled: Path) -> None:

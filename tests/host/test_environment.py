@@ -109,8 +109,7 @@ def test_a_machine_that_tells_nothing_is_unknown_not_zero(tmp_path):
     for field in ("cpu", "cpu_physical_cores", "cpu_governor", "virtual_machine", "memory_bytes"):
         assert getattr(found, field) is None, field
     assert {"turbo", "smt", "container"}.isdisjoint(found.extra)
-    counters = machines.read_counters(root=tmp_path)
-    assert counters == machines.CpuCounters(at_s=counters.at_s)
+    assert [*machines.read_counters(root=tmp_path)] == ["at_s"]
 
 
 def test_rubbish_in_every_file_does_no_harm(server):
@@ -118,7 +117,7 @@ def test_rubbish_in_every_file_does_no_harm(server):
         if path.is_file():
             path.write_bytes(b"\xff\xfe: rubbish = \0\n-1 -1 cpu a b c d e f g h\n\n:::\n")
     read(server)
-    assert machines.read_counters(root=server).cpu_total_ticks is None
+    assert "cpu_total_ticks" not in machines.read_counters(root=server)
 
 
 def test_counters_are_differenced(server):
@@ -131,14 +130,14 @@ def test_counters_are_differenced(server):
             "sys/fs/cgroup/user.slice/job.scope/cpu.stat": "throttled_usec 12500\n",
         },
     )
-    after = machines.read_counters(root=server).having(at_s=before.at_s + 0.5)
+    after = {**machines.read_counters(root=server), "at_s": before["at_s"] + 0.5}
     grown = {"cpu_steal_fraction": 20 / 200, "pressure_fraction": 0.5, "throttled_s": 0.01}
     assert machines.counters_between(before, after) == pytest.approx(grown)
 
 
 def test_a_counter_that_went_back_or_is_unknown_is_absent():
-    before = machines.CpuCounters(at_s=1.0, throttled_us=500, pressure_us=5)
-    after = machines.CpuCounters(at_s=2.0, throttled_us=20, pressure_us=None)
+    before = {"at_s": 1.0, "throttled_us": 500, "pressure_us": 5}
+    after = {"at_s": 2.0, "throttled_us": 20}
     assert machines.counters_between(before, after) == {}
 
 

@@ -19,7 +19,7 @@ from trtbench.core.samples import IterationTimes, LayerProfile, times_from_colum
 from trtbench.formats import toolkit
 from trtbench.report.run_facts import summary_of
 from trtbench.trtexec import conditions
-from trtbench.trtexec.exports import profile_from_json, profile_json
+from trtbench.trtexec.exports import profile_json, profiles_from_json
 from trtbench.trtexec.log import read_log
 from trtbench.trtexec.times import read_times, times_from_arrays, times_json
 
@@ -231,7 +231,7 @@ def test_times_and_profiles_of_trtexec() -> None:
     for name, column in times.columns():
         np.testing.assert_allclose(dict(read.columns())[name], column, atol=1e-12, err_msg=name)
     profile = made_profile(9)
-    back = profile_from_json(profile_json(profile), where="profile.json")
+    [back] = profiles_from_json(profile_json(profile), where="profile.json")
     for layer, other in zip(profile.layers, back.layers, strict=True):
         assert msgspec.to_builtins(other) == pytest.approx(msgspec.to_builtins(layer))
 

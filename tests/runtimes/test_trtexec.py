@@ -14,7 +14,7 @@ from trtbench.core.spec import Length, RunSpec, ShapeProfile, Warmup
 from trtbench.host.process import trtexec_binary
 from trtbench.models.identity import model_ref
 from trtbench.runtimes import trtexec as runtime
-from trtbench.trtexec.exports import profile_from_json
+from trtbench.trtexec.exports import profiles_from_json
 from trtbench.trtexec.times import read_times
 
 VERSIONS = ("8.6.1", "10.9.0", "11.1.0")
@@ -68,7 +68,7 @@ def test_a_run_keeps_what_trtexec_wrote_and_said(version: str, trtexec: Any) -> 
     assert [t.name for t in outcome.inputs] == ["input"]
     assert outcome.inputs[0].shape == (1, 3, 8, 8)
     assert stages[0] == "load"
-    assert profile_from_json((folder / "profile.json").read_bytes(), where="p").layers
+    assert profiles_from_json((folder / "profile.json").read_bytes(), where="p")[0].layers
     first, second, *rest = (folder / "trtexec_stdout.log").read_text().splitlines()
     assert first == "# run by trtbench:"
     assert second == outcome.reported["command"]

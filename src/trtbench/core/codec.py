@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -32,21 +33,23 @@ def json_from_value(value: object) -> bytes:
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        data = msgspec.json.encode(_cleaned(msgspec.to_builtins(value)))
+        data = msgspec.json.encode(map_texts(msgspec.to_builtins(value), clean_text, keys=True))
     if not data.isascii():
         control = re.compile("[\u007f-\u009f\u2028-\u202e\u2066-\u2069]")
         data = control.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).encode()
     return msgspec.json.format(data, indent=2) + b"\n"
 
 
-def _cleaned(value: object) -> object:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        return {clean_text(str(name)): _cleaned(inner) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_cleaned(inner) for inner in value]
-    return value
+def map_texts(tree: object, rewrite: Callable[[str], str], *, keys: bool = False) -> object:
+    """Return a tree of plain values with every text rewritten, of keys only if asked."""
+    if isinstance(tree, str):
+        return rewrite(tree)
+    if isinstance(tree, Mapping):
+        pairs = ((str(key), map_texts(value, rewrite, keys=keys)) for key, value in tree.items())
+        return {rewrite(key) if keys else key: value for key, value in pairs}
+    if isinstance(tree, (list, tuple)):
+        return [map_texts(value, rewrite, keys=keys) for value in tree]
+    return tree
 
 
 def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:

@@ -120,6 +120,8 @@ class LayerTime(Value, frozen=True, kw_only=True):
     min_s: float | None = None
     max_s: float | None = None
     share: float | None = None  # of the sum over all layers, 0 to 1; `None` if the sum is zero
+    dram_bytes: float | None = None  # measured by hardware counters, as is the next
+    sm_active: float | None = None  # share of its time that multiprocessors have work, 0 to 1
 
     @property
     def typical_s(self) -> float:

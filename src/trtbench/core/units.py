@@ -1,12 +1,17 @@
 """Converts seconds, bytes and hertz to and from text with units and suitable digits."""
 
+from __future__ import annotations
+
 import datetime
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from trtbench.core.errors import UsageError, near_miss
+
+if TYPE_CHECKING:
+    from trtbench.core.samples import Interval
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 BYTES = {
@@ -151,14 +156,6 @@ EQUAL_DIGITS = 4  # of an interval without width: the resolution of the clock
 MISSING = "–"
 
 
-class Bounds(Protocol):
-    @property
-    def low(self) -> float: ...
-
-    @property
-    def high(self) -> float: ...
-
-
 def common_unit(values_s: Iterable[float]) -> UnitScale:
     """Choose one unit for several durations: the unit that suits the median."""
     known = sorted(value for value in values_s if math.isfinite(value) and value > 0)
@@ -172,7 +169,7 @@ def unit_for_seconds(value: float | None) -> UnitScale:
     return next((unit for unit in UNITS if abs(value) >= unit[1]), UNITS[-1])
 
 
-def _decimals(value: float, bounds: Bounds | None, *, scale: float = 1.0) -> int:
+def _decimals(value: float, bounds: Interval | None, *, scale: float = 1.0) -> int:
     """Return how many decimals of a number to show; its bounds are divided by ``scale``.
 
     The last decimal is the first one that the half width of the interval makes uncertain; a half
@@ -189,7 +186,7 @@ def _decimals(value: float, bounds: Bounds | None, *, scale: float = 1.0) -> int
     return max(0, 1 - size, min(wanted, MOST_DIGITS - 1 - size))
 
 
-def text_from_number(value: float | None, *, bounds: Bounds | None = None) -> str:
+def text_from_number(value: float | None, *, bounds: Interval | None = None) -> str:
     """Write a number with the digits its bounds support."""
     if value is None or not math.isfinite(value):
         return MISSING
@@ -197,7 +194,7 @@ def text_from_number(value: float | None, *, bounds: Bounds | None = None) -> st
 
 
 def text_from_duration(
-    value_s: float | None, *, bounds: Bounds | None = None, unit: UnitScale | None = None
+    value_s: float | None, *, bounds: Interval | None = None, unit: UnitScale | None = None
 ) -> str:
     """Write a duration with the digits its bounds support: ``1.204 ms``."""
     if value_s is None or not math.isfinite(value_s):

@@ -1,6 +1,7 @@
 """Slots of machines, each for one job at a time, and the process that runs a job."""
 
 import os
+import shutil
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import JobError, StoreError, TrtbenchError, UnavailableError
 from trtbench.core.jobs import ReportedError
 from trtbench.core.safety import read_bytes
+from trtbench.executors._transfer import ERROR, LOG, RUN, unpack
 from trtbench.executors.contract import (
     AGAIN,
     WAITING,
@@ -25,9 +27,7 @@ from trtbench.executors.contract import (
 )
 from trtbench.host.process import run_process, tail
 
-RUN, ERROR, LOG = "run", "error.json", "node.log"
 RECORD, ANSWER = "run.json", "answer.msgpack"
-HERE = "this machine"
 Problems = Mapping[str, TrtbenchError]
 LOOK_S = 1.0
 """Seconds between two checks, in a thread that waits for a job, whether the executor was closed."""
@@ -36,15 +36,15 @@ NEW_SLOTS_S = 2.0  # seconds between two looks for new slots, while a job waits 
 
 def run_node(
     job: RemoteJob, *, folder: Path, environment: Mapping[str, str | None] | None = None
-) -> Path:
-    """Run a job in a fresh process; returns the folder of the run, finished or failed."""
+) -> str:
+    """Run a job in a fresh process, which leaves its results in the folder; returns how it ended.
+
+    A variable of the environment whose value is ``None`` is removed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_bytes(json_from_value(job))
-    # This copy of the package comes first; a variable whose value is ``None`` is removed.
-    paths = [
-        str(Path(__file__).resolve().parents[2]),
-        *filter(None, [os.environ.get("PYTHONPATH")]),
-    ]
+    here = str(Path(__file__).resolve().parents[2])  # this copy of the package comes first
+    paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
     merged = {**os.environ, **(environment or {}), **own}
     ended = run_process(
@@ -55,8 +55,7 @@ def run_node(
         folder=folder,
         timeout_s=job.limit_s,
     )  # fmt: skip
-    how = "timed out" if ended.timed_out else ended.signal or f"status {ended.status}"
-    return result_of(folder, where=HERE, how=how)
+    return "timed out" if ended.timed_out else ended.signal or f"status {ended.status}"
 
 
 def interrupt_if_closed(closed: threading.Event) -> None:
@@ -65,31 +64,30 @@ def interrupt_if_closed(closed: threading.Event) -> None:
         raise KeyboardInterrupt
 
 
+def receive(archive: Path, folder: Path, *, where: str, how: str) -> None:
+    """Put the run directory of ``pack_results`` into a folder, or raise the error beside it."""
+    left = archive.with_name("left")
+    unpack(archive, left)
+    if (left / RUN).is_dir():  # a failed job leaves its log there
+        shutil.copytree(left / RUN, folder, dirs_exist_ok=True)
+    result_of(left, where=where, how=how)
+
+
 def result_of(folder: Path, *, where: str, how: str) -> Path:
     """Return the run directory that a job wrote, or raise the error that it reported."""
     run, path = folder / RUN, folder / ERROR
     if any((run / name).is_file() for name in (RECORD, f"1/{RECORD}", ANSWER)):
         return run
-    if path.is_file():
-        reported = value_from_json(read_bytes(path), ReportedError, where=str(path))
-        raise error_from_machine(reported, where=where)
-    facts = {"where": where, "how it ended": how}
-    raise JobError("the job ended without a result", facts=facts, log_tail=tail(folder / LOG))
-
-
-def error_from_machine(reported: ReportedError, *, where: str) -> TrtbenchError:
-    """Return the error that a machine reported, with the machine among its facts.
-
-    A full disk there must not look like a broken local store, which would end a sweep.
-    """
+    if not path.is_file():
+        facts = {"where": where, "how it ended": how}
+        raise JobError("the job ended without a result", facts=facts, log_tail=tail(folder / LOG))
+    reported = value_from_json(read_bytes(path), ReportedError, where=str(path))
     facts = {**reported.facts, "where": where}
-    if reported.kind == StoreError.__name__ and where != HERE:
+    # A full disk there must not look like a broken local store, which would end a sweep.
+    if reported.kind == StoreError.__name__:
         fix = "free disk space there, or leave out this machine"
-        return UnavailableError(reported.message, facts=facts, fix=fix)
-    return reported.having(facts=facts).error(JobError)
-
-
-SlotKey = tuple[str, int | None, int]
+        raise UnavailableError(reported.message, facts=facts, fix=fix)
+    raise reported.having(facts=facts).error(JobError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +95,13 @@ class Slot:
     """One device of one machine: a GPU, or the processor."""
 
     machine: str
-    title: str  # the name shown to people
     gpu: int | None = None  # the number of the GPU; `None` is the processor
     number: int = 0  # counts the jobs that share the processor, or the slices of a GPU
-    visible: str = ""  # `CUDA_VISIBLE_DEVICES` for a divided GPU: the UUID of a slice
-    gpu_type: str = ""
-    resources: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def key(self) -> SlotKey:
-        return (self.machine, self.gpu, self.number)
+    title: str = field(compare=False)  # the name shown to people
+    visible: str = field(default="", compare=False)
+    """``CUDA_VISIBLE_DEVICES`` for a divided GPU: the UUID of a slice."""
+    gpu_type: str = field(default="", compare=False)
+    resources: dict[str, float] = field(default_factory=dict, compare=False)
 
     def lacks(self, needs: Needs) -> str | None:
         """Return what is missing for a job, or ``None`` if it can run here."""
@@ -145,8 +140,8 @@ class SlotExecutor(Executor):
         self._list_slots, self._patience_s = list_slots, patience_s
         self._closed = threading.Event()
         self._changed = threading.Condition()
-        self._taken: set[SlotKey] = set()
-        self._used: Counter[SlotKey] = Counter()
+        self._taken: set[Slot] = set()
+        self._used: Counter[Slot] = Counter()
         self.unusable: dict[str, TrtbenchError] = {}  # machines that get no more jobs, and why
 
     def width(self, needs: Needs) -> int:
@@ -222,11 +217,11 @@ class SlotExecutor(Executor):
                 waits = ""
             deadline = time.monotonic() + self._patience_s
             with self._changed:
-                free = [each for each in fitting if each.key not in self._taken]
+                free = [each for each in fitting if each not in self._taken]
                 if free:  # the least used first: idle machines are cool machines
-                    slot = min(free, key=lambda each: self._used[each.key])
-                    self._used[slot.key] += 1
-                    self._taken.add(slot.key)
+                    slot = min(free, key=lambda each: self._used[each])
+                    self._used[slot] += 1
+                    self._taken.add(slot)
                     break
             if not waits:
                 notify(WAITING)
@@ -237,5 +232,5 @@ class SlotExecutor(Executor):
             yield slot
         finally:
             with self._changed:
-                self._taken.remove(slot.key)
+                self._taken.remove(slot)
                 self._changed.notify_all()

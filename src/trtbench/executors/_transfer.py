@@ -13,18 +13,24 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from trtbench.core import safety as boundary
-from trtbench.core.codec import json_from_value, prepared_for_decoding, value_from_json
+from trtbench.core.codec import (
+    json_from_value,
+    map_texts,
+    prepared_for_decoding,
+    value_from_json,
+)
 from trtbench.core.errors import InputError, StoreError, write_error
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.executors.contract import FileGroup, RemoteJob
+from trtbench.host.files import ABANDONED_S
 from trtbench.host.tar import is_plain, tar_members
 from trtbench.models.identity import sha256_of
 
@@ -32,21 +38,10 @@ FILE_MARK = "trtbench-file:"  # prefix of a text that names a file of the sender
 OUTPUT_MARK = "trtbench-output:"  # prefix of a text that names a file written by a job
 _BENEATH = r"(?:/[^\s'\"]+|(?=['\"\s]|$))"
 FILES = "files"
+RUN, ERROR, LOG = "run", "error.json", "node.log"  # what a job leaves in its folder
 MOST_FILES = 2_000_000  # the most files of one job; a larger folder is probably a mistake
 MOST_RETURNED = 100_000  # the most files that a machine may send back; a run has a few dozen
-ABANDONED_S = 7 * 86400.0  # a job without a change for this long counts as abandoned
 _CHUNK = 1 << 20
-
-
-def map_texts(tree: object, rewrite: Callable[[str], str]) -> object:
-    """Return a tree of plain values with every text rewritten, except keys."""
-    if isinstance(tree, str):
-        return rewrite(tree)
-    if isinstance(tree, Mapping):
-        return {str(key): map_texts(value, rewrite) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [map_texts(value, rewrite) for value in tree]
-    return tree
 
 
 def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
@@ -107,15 +102,18 @@ def with_local_paths(tree: object, *, files: Mapping[str, FileGroup], output: Pa
     return map_texts(tree, rewrite)
 
 
-def pack(folder: Path, target: Path) -> None:
+def pack_results(folder: Path) -> Path:
+    """Return an archive of what a job left in its folder: run directory, error and log."""
+    target = folder / "left.tar"
     with tarfile.open(target, "w") as archive:
-        for path in sorted(folder.rglob("*")):
+        for path in sorted([folder / ERROR, folder / LOG, *(folder / RUN).rglob("*")]):
             if path.is_file() and not path.is_symlink():
                 archive.add(path, arcname=str(path.relative_to(folder)), recursive=False)
+    return target
 
 
 def unpack(source: Path, folder: Path) -> None:
-    """Extract an archive of ``pack``; refuses links, and names that lead out of the folder."""
+    """Extract an archive of results; refuses links, and names that lead out of the folder."""
     try:
         for number, (member, opened) in enumerate(tar_members(source)):  # uncompressed
             if number == MOST_RETURNED:
@@ -308,13 +306,7 @@ def main(arguments: list[str]) -> int:
         job = place_upload(upload, cache=here, folder=folder)
         (folder / "request.json").write_bytes(json_from_value(job))
     elif service == "pack":
-        left = folder / "left"
-        left.mkdir()
-        for name in ("run", "error.json"):
-            if (folder / name).exists():
-                (folder / name).rename(left / name)
-        pack(left, folder / "left.tar")
-        with open(folder / "left.tar", "rb") as file:
+        with open(pack_results(folder), "rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
     elif service == "remove":
         shutil.rmtree(folder, ignore_errors=True)

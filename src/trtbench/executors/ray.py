@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import JobError, TrtbenchError, UnavailableError, writing
 from trtbench.core.jobs import ReportedError
-from trtbench.core.spec import Value
 from trtbench.executors import _node, _transfer
 from trtbench.executors.contract import SIZES, ExecutorSettings, Notify, RemoteJob
 from trtbench.host.files import cache_folder, exclusive, make_folder, temporary_folder
@@ -42,13 +41,6 @@ _NO_SERVER = re.compile(
     "|ZombieProcess"
 )
 _CHUNK = 64 << 20
-
-
-class Answer(Value, frozen=True, kw_only=True):
-    """What a node sends back: a packed run directory, an error, or both."""
-
-    run: bytes | None = None
-    error: ReportedError | None = None
 
 
 class RayExecutor(_node.SlotExecutor):
@@ -77,14 +69,11 @@ class RayExecutor(_node.SlotExecutor):
 
         def run_in(slot: _node.Slot) -> None:
             answer = self._run_task(slot, upload, notify)
-            if not isinstance(answer, Answer):
+            if not isinstance(answer, tuple):
                 raise JobError("the node sent back no result", facts={"where": slot.title})
-            if answer.run is not None:
-                with temporary_folder() as own:
-                    (own / "run.tar").write_bytes(answer.run)
-                    _transfer.unpack(own / "run.tar", folder)
-            if answer.error is not None:
-                raise _node.error_from_machine(answer.error, where=slot.title)
+            with temporary_folder() as own:
+                (own / "left.tar").write_bytes(answer[0])
+                _node.receive(own / "left.tar", folder, where=slot.title, how=answer[1])
 
         self.run_in_slot(job.needs, run_in, notify=notify, retries=RETRIES)
 
@@ -171,7 +160,9 @@ class RayExecutor(_node.SlotExecutor):
                         self._contents[sha256] = [self._ray.put(chunk) for chunk in chunks]
         return {each: self._contents[each] for each in contents if each in self._contents}
 
-    def _run_task(self, slot: _node.Slot, upload: _transfer.Upload, notify: Notify) -> Answer:
+    def _run_task(
+        self, slot: _node.Slot, upload: _transfer.Upload, notify: Notify
+    ) -> tuple[bytes, str]:
         errors = importlib.import_module("ray.exceptions")
         job, needs = upload.job, upload.job.needs
         contents = self._put_contents(slot, upload.contents, notify)
@@ -186,7 +177,7 @@ class RayExecutor(_node.SlotExecutor):
         ).remote(json_from_value(upload), contents, slot.number)
         limit_s = None if job.limit_s is None else job.limit_s + GRACE_S
         try:
-            answer: Answer = self._ray.get(reference, timeout=limit_s)
+            answer: tuple[bytes, str] = self._ray.get(reference, timeout=limit_s)
         except errors.GetTimeoutError:
             self._ray.cancel(reference, force=True)
             raise JobError(
@@ -263,34 +254,34 @@ open_executor = RayExecutor
 # The following functions run on nodes. Ray's process never loads the libraries that measure.
 
 
-def run_on_node(upload: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
-    """Run a job on this node; ``contents`` are references to chunks of files, by hash."""
-    found = value_from_json(upload, _transfer.Upload, where="the request")
-    answer = Answer()
-    try:
-        with writing("the cache of the node"):
-            cache = make_folder(cache_folder())
-            for sha256, chunks in contents.items():
-                _fetch_content(cache, sha256, chunks)
-        with temporary_folder() as folder:
+def run_on_node(
+    upload: bytes, contents: Mapping[str, Sequence[object]], slot: int
+) -> tuple[bytes, str]:
+    """Run a job on this node; returns its packed results, and how it ended.
+
+    ``contents`` are references to chunks of files, by hash.
+    """
+    found, how = value_from_json(upload, _transfer.Upload, where="the request"), "not started"
+    environment: dict[str, str | None] = {"TRTBENCH_CPU_SLOT": str(slot)}
+    with temporary_folder() as folder:
+        work = make_folder(folder / "work")
+        try:
+            with writing("the cache of the node"):
+                cache = make_folder(cache_folder())
+                for sha256, chunks in contents.items():
+                    _fetch_content(cache, sha256, chunks)
             job = _transfer.place_upload(found, cache=cache, folder=folder)
-            environment: dict[str, str | None] = {"TRTBENCH_CPU_SLOT": str(slot)}
             with contextlib.suppress(OSError):  # Ray limits workers to one thread: undo that
                 context = importlib.import_module("ray").get_runtime_context()
                 begun_with = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
                 set_there = any(each.startswith(THREADS.encode()) for each in begun_with)
                 if THREADS not in (context.runtime_env.get("env_vars") or {}) and not set_there:
                     environment[THREADS] = None
-            try:
-                _node.run_node(job, folder=folder / "work", environment=environment)
-            except TrtbenchError as problem:
-                answer = answer.having(error=ReportedError.from_error(problem))
-            if (folder / "work" / _node.RUN).is_dir():  # a failed job leaves its log there
-                _transfer.pack(folder / "work" / _node.RUN, folder / "run.tar")
-                answer = answer.having(run=(folder / "run.tar").read_bytes())
-            return answer
-    except TrtbenchError as problem:
-        return answer.having(error=ReportedError.from_error(problem), run=None)
+            how = _node.run_node(job, folder=work, environment=environment)
+        except TrtbenchError as problem:
+            reported = json_from_value(ReportedError.from_error(problem))
+            (work / _transfer.ERROR).write_bytes(reported)
+        return _transfer.pack_results(work).read_bytes(), how
 
 
 def _fetch_content(cache: Path, sha256: str, chunks: Sequence[object]) -> None:

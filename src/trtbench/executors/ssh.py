@@ -23,7 +23,7 @@ from trtbench.core.errors import InputError, TrtbenchError, UnavailableError, Us
 from trtbench.core.spec import Value
 from trtbench.core.units import bytes_from_text
 from trtbench.executors import _node
-from trtbench.executors._transfer import Upload, text_of_files, unpack, upload_from_job
+from trtbench.executors._transfer import Upload, text_of_files, upload_from_job
 from trtbench.executors.contract import ExecutorSettings, Notify, RemoteJob
 from trtbench.host.files import temporary_folder
 from trtbench.host.nvml import SLOT_VARIABLE
@@ -361,10 +361,7 @@ class SshExecutor(_node.SlotExecutor):
                     sent = sum(each.stat().st_size for each in upload.contents.values())
                     most = max(MOST_BYTES, 4 * sent)
                     shell.transfer("pack", there, target=own / "left.tar", most=most)
-                    unpack(own / "left.tar", own / "left")
-                    if (own / "left" / _node.RUN).is_dir():  # a failed job leaves its log there
-                        shutil.copytree(own / "left" / _node.RUN, folder, dirs_exist_ok=True)
-                    _node.result_of(own / "left", where=slot.title, how=how)
+                    _node.receive(own / "left.tar", folder, where=slot.title, how=how)
                 return
             except TrtbenchError as problem:
                 if "where" not in problem.facts:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from trtbench.core.properties import text_from_variables
 from trtbench.core.run import Environment, Scalar
-from trtbench.core.spec import Value
 from trtbench.host import nvml
 from trtbench.host.files import fields_of, integer_from_text, number_of, text_of
 from trtbench.host.process import program_output
@@ -210,19 +209,15 @@ def mps_settings() -> dict[str, Scalar]:
     )
 
 
-class CpuCounters(Value, frozen=True, kw_only=True):
-    """Counters of the machine at one moment; those that cannot be read are ``None``."""
-
-    at_s: float  # time on the monotonic clock
-    cpu_total_ticks: int | None = None
-    cpu_steal_ticks: int | None = None
-    pressure_us: int | None = None  # time in which some task waited for a processor
-    throttled_us: int | None = None
-    """Time in which a quota stopped this control group or a parent of it."""
+CpuCounters = Mapping[str, float]
 
 
 def read_counters(*, root: Path = ROOT) -> CpuCounters:
-    """Read the counters of the machine; takes less than a millisecond."""
+    """Read the counters of the machine that exist; takes less than a millisecond.
+
+    ``at_s`` is the time on the monotonic clock, ``pressure_us`` time in which some task waited for
+    a processor, ``throttled_us`` time in which a quota stopped this control group or a parent.
+    """
     # User, nice, system, idle, iowait, irq, softirq and steal; the following guest times are
     # already included in user and nice.
     line = (text_of(root / "proc/stat") or "").partition("\n")[0].split()[:9]
@@ -237,39 +232,35 @@ def read_counters(*, root: Path = ROOT) -> CpuCounters:
     groups = [root.joinpath("sys/fs/cgroup", *parts[:n]) for n in range(len(parts), -1, -1)]
     stats = [fields_of(group / "cpu.stat").get("throttled_usec") for group in groups if path]
     throttled = [number for stat in stats if (number := integer_from_text(stat)) is not None]
-    return CpuCounters(
-        at_s=time.monotonic(),
-        cpu_total_ticks=sum(ticks) if ticks else None,
-        cpu_steal_ticks=ticks[7] if ticks else None,
-        pressure_us=int(waited[1]) if waited else None,
-        throttled_us=sum(throttled) if throttled else None,
-    )
+    return {
+        "at_s": time.monotonic(),
+        **({"cpu_total_ticks": sum(ticks), "cpu_steal_ticks": ticks[7]} if ticks else {}),
+        **({"pressure_us": int(waited[1])} if waited else {}),
+        **({"throttled_us": sum(throttled)} if throttled else {}),
+    }
+
+
+def growth_of(before: CpuCounters, after: CpuCounters) -> dict[str, float]:
+    """Subtract two readings of counters, without those that decreased because they were reset."""
+    shared = ((name, after[name] - value) for name, value in before.items() if name in after)
+    return {name: grown for name, grown in shared if grown >= 0}
 
 
 def counters_between(before: CpuCounters, after: CpuCounters) -> dict[str, Scalar]:
     """Return the changes between two readings; values that either lacks are absent.
 
     Keys: ``cpu_steal_fraction`` of the time of all processors; ``pressure_fraction`` of the elapsed
-    time in which some task waited; ``throttled_s``. A counter that decreased was reset, and is
-    absent.
+    time in which some task waited; ``throttled_s``.
     """
-
-    def growth(name: str) -> int | None:
-        first, last = getattr(before, name), getattr(after, name)
-        return None if first is None or last is None or last < first else int(last - first)
-
-    total, throttled = growth("cpu_total_ticks"), growth("throttled_us")
-    return _without_none(
-        {
-            "cpu_steal_fraction": _ratio(growth("cpu_steal_ticks"), total),
-            "pressure_fraction": _ratio(growth("pressure_us"), (after.at_s - before.at_s) * 1e6),
-            "throttled_s": None if throttled is None else throttled * 1e-6,
-        }
-    )
-
-
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
+    grown = growth_of(before, after)
+    found: dict[str, Scalar] = {}
+    if "cpu_steal_ticks" in grown and grown.get("cpu_total_ticks"):
+        found["cpu_steal_fraction"] = grown["cpu_steal_ticks"] / grown["cpu_total_ticks"]
+    if "pressure_us" in grown and grown.get("at_s"):
+        found["pressure_fraction"] = grown["pressure_us"] / (grown["at_s"] * 1e6)
+    if "throttled_us" in grown:
+        found["throttled_s"] = grown["throttled_us"] * 1e-6
+    return found
 
 
 def library_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:

@@ -283,14 +283,12 @@ def devices() -> list[tuple[Gpu, tuple[Gpu, ...]]]:
 
 def gpus_in_use() -> tuple[Gpu, ...]:
     """Return the GPUs in NVML's order; a divided one is shown as its slice that is visible here."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    words = tuple(word.strip() for word in listed if word.strip().startswith("MIG-"))
-    found = []
-    for whole, parts in devices():
-        seen = [each for each in parts if words and (each.uuid or "").startswith(words)]
-        part = (seen or parts)[0]
-        found.append(whole.having(name=part.name, uuid=part.uuid, memory_bytes=part.memory_bytes))
-    return tuple(found)
+    seen = {index: gpu for _, index, gpu in reversed(_visible_devices()) if gpu}
+    pairs = [(whole, seen.get(n, parts[0])) for n, (whole, parts) in enumerate(devices())]
+    return tuple(
+        whole.having(name=part.name, uuid=part.uuid, memory_bytes=part.memory_bytes)
+        for whole, part in pairs
+    )
 
 
 def gpu_in_use() -> Gpu | None:

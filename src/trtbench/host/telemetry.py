@@ -25,6 +25,7 @@ from trtbench.core.samples import TelemetrySample
 from trtbench.core.spec import Value
 from trtbench.host import nvml
 from trtbench.host.files import temporary_folder
+from trtbench.host.machine import growth_of
 from trtbench.host.process import Child, module_command, program_output, run_on_death, tail
 
 POLICIES = ("power", "thermal", "sync_boost", "board", "low_utilization", "reliability")
@@ -242,11 +243,7 @@ def source_of(index: int) -> Iterator[TelemetrySource | None]:
 
 def growth(before: Counters, after: Counters) -> Counters:
     """Subtract two readings, without counters that decreased because the driver was reloaded."""
-    limits = {
-        name: after.limits_s[name] - value
-        for name, value in before.limits_s.items()
-        if after.limits_s.get(name, -1.0) >= value
-    }
+    limits = growth_of(before.limits_s, after.limits_s)
     energy = None
     if before.energy_j is not None and after.energy_j is not None:
         energy = max(0.0, after.energy_j - before.energy_j)

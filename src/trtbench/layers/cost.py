@@ -267,13 +267,15 @@ def with_rates(
 ) -> LayerTable:
     """Return the table with achieved rates, and roofline shares where the GPU is known.
 
+    Bytes that were measured are used instead of estimated ones.
     ``energy_j`` is that of an inference above idle, which layers share by their times.
     """
     layers = list(table.layers)
     for place, layer in enumerate(table.layers):
         if not layer.time_s:
             continue
-        seconds, flops, traffic = layer.seconds, layer.flops, layer.traffic_bytes
+        seconds, flops, moved = layer.seconds, layer.flops, layer.dram_bytes
+        traffic = layer.traffic_bytes if moved is None else moved
         bound: Bound | None = None
         shortest_s = 0.0
         light = layer.converts or (layer.kind or "").lower() in MEMORY_BOUND_KINDS

@@ -527,7 +527,8 @@ _RENAMED = {"precision_asked": "asked", "average_s": "time_s", "roofline_share":
 LAYER_COLUMNS = (
     "index", "name", "kind", "role", "precision", "precision_in", "precision_out",
     "precision_basis", "precision_asked", "shape_in", "shape_out", "average_s", "median_s",
-    "min_s", "max_s", "share", "flops", "traffic_bytes", "flops_per_s", "bytes_per_s",
+    "min_s", "max_s", "share", "flops", "traffic_bytes", "dram_bytes", "sm_active", "flops_per_s",
+    "bytes_per_s",
     "roofline_share", "bound", "energy_j", "weights", "stream", "region", "tactic", "operators",
     "onnx_nodes",
 )  # fmt: skip

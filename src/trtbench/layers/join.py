@@ -284,6 +284,8 @@ def _layer(
         min_s=time.min_s if time else None,
         max_s=time.max_s if time else None,
         share=time.typical_s / total if time and total > 0 else None,
+        dram_bytes=time.dram_bytes if time else None,
+        sm_active=time.sm_active if time else None,
         tactic=info.tactic if info else None,
         stream=info.stream if info else None,
         weights=info.weights_count if info else None,

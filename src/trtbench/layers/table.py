@@ -53,7 +53,9 @@ class Layer(Value, frozen=True, kw_only=True):
     operators: tuple[str, ...] = ()  # ``Conv``, ``MatMul``: from the model or from names
     asked: str | None = None  # type that the model requests by Q/DQ or typed nodes
     flops: int | None = None
-    traffic_bytes: int | None = None
+    traffic_bytes: int | None = None  # estimate: every tensor is moved once
+    dram_bytes: float | None = None  # measured by hardware counters, as is the next
+    sm_active: float | None = None
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
     energy_j: float | None = None  # estimate: its share of the time, of the energy above idle
@@ -406,6 +408,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     tail: float | None = None  # p99 over mean of GPU time, in these samples or as printed
     energy_j: float | None = None  # per inference, above the idle power
     kernel_busy_s: float | None = None  # time in which a kernel ran, if CUPTI timed the layers
+    counters: str | None = None  # why CUPTI could not read hardware counters
     sm_clock_hz: float | None = None  # mean while measuring, else the locked clock
     gpu: str | None = None
     sm_count: int | None = None
@@ -460,9 +463,10 @@ def facts_from_run(run: Run) -> EngineFacts:
             if len(column)
             else reported_statistics(record, name).get("median")
         )
-    busy = record.facts.get("kernel_busy_s")
+    busy, unread = record.facts.get("kernel_busy_s"), record.facts.get("counters")
     facts = EngineFacts(
         kernel_busy_s=busy if isinstance(busy, float) else None,
+        counters=unread if isinstance(unread, str) else None,
         jitter=std / mean if mean and std is not None else None,
         tail=p99 / mean if p99 is not None and mean else None,
         energy_j=used if isinstance(used, float) and used > 0 else None,

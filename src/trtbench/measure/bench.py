@@ -327,7 +327,8 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
         environment = environment_of(execution)
         with watch_device(spec, device_of(spec)) as watch:
             try:
-                with store.new_run(run_id, output=execution.output) as folder:
+                new_run = store.new_run(run_id, output=execution.output)
+                with errors.writing(target), new_run as folder:
                     begun = True
                     result, stopped = _measure_launches(
                         folder,
@@ -339,10 +340,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
                         watch=watch,
                         search=search,
                     )
-            except (errors.StoreError, OSError) as problem:
-                error = (
-                    errors.write_error(target, problem) if isinstance(problem, OSError) else problem
-                )
+            except errors.StoreError as error:
                 if begun:  # index what is on disk, or store the failure, as far as the disk allows
                     with contextlib.suppress(errors.StoreError, errors.InputError):
                         if (target / directory.RECORD).is_file():
@@ -354,37 +352,35 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
                             with store.new_run(run_id) as folder:
                                 directory.write_record(folder, failed)
                             store.add(failed, path=store.directory(run_id))
-                raise error from None
+                raise
     try:
-        if isinstance(result, FailedRun):
-            store.add(result, path=target)
-        else:
-            store.add(result.record, path=target, cached=cached_from_run(result))
+        run = _add_run(store, result, target)
     except errors.StoreError as problem:
         raise errors.StoreError(
             "the run is on disk, but the index could not be written",
             facts={"run": target, **problem.facts},
             fix="trtbench runs reindex",
         ) from None
-    if isinstance(result, FailedRun):
-        raise job_error(result, target)
     if stopped is not None:
-        text = f"the search so far is stored; continue it with --resume {result.id}"
+        text = f"the search so far is stored; continue it with --resume {run.id}"
         if search is None:
-            text = f"the launches so far are kept: trtbench runs show {result.id}"
+            text = f"the launches so far are kept: trtbench runs show {run.id}"
         execution.listen(Event(kind="note", text=text))
         raise stopped
-    return result
+    return run
 
 
 def add_returned_run(store: Store, target: Path) -> Run:
     """Add a run that another machine sent back to the index; raises the error of a failed one."""
-    kept = directory.read_run(target)
-    if isinstance(kept, FailedRun):
-        store.add(kept, path=target)
-        raise job_error(kept, target)
-    store.add(kept.record, path=target, cached=cached_from_run(kept))
-    return kept
+    return _add_run(store, directory.read_run(target), target)
+
+
+def _add_run(store: Store, run: Run | FailedRun, target: Path) -> Run:
+    if isinstance(run, FailedRun):
+        store.add(run, path=target)
+        raise job_error(run, target)
+    store.add(run.record, path=target, cached=cached_from_run(run))
+    return run
 
 
 def run_launch(
@@ -729,8 +725,7 @@ def store_run(
     with store.new_run(run_id) as folder:
         record = watch.with_observations(record) if watch else record
         run = _write_run(record, launches, folder, target)
-    store.add(run.record, path=target, cached=cached_from_run(run))
-    return run
+    return _add_run(store, run, target)
 
 
 def demand_layer_times(run: Run) -> Run:

@@ -6,8 +6,8 @@ Does not know drawing libraries. The role of a line, a bar or a mark determines 
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from trtbench.core.samples import Interval
 from trtbench.core.spec import Value
-from trtbench.core.units import Bounds
 
 Scale = Literal["linear", "log", "log2", "tail", "time"]
 """``tail`` is for quantiles: 0.99 to 0.999 takes as much space as 0.9 to 0.99.
@@ -147,7 +147,7 @@ def line(
     style: LineStyle = "line",
     *,
     scale: float = 1.0,
-    ends: Iterable[Bounds | None] = (),
+    ends: Iterable[Interval | None] = (),
     texts: Iterable[str] = (),
 ) -> Line:
     """Return a line; ``y`` and the intervals in ``ends`` are divided by ``scale``."""

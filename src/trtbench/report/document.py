@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 from trtbench.core import units
 from trtbench.core.run import Finding, Scalar
+from trtbench.core.samples import Interval
 from trtbench.core.spec import Value
-from trtbench.core.units import Bounds, UnitScale, with_minus
+from trtbench.core.units import UnitScale, with_minus
 from trtbench.report.charts import Chart
 
 Align = Literal["left", "right"]
@@ -217,7 +218,7 @@ class Time(NamedTuple):
     """A time in a table; its interval determines the number of digits."""
 
     value_s: float | None
-    bounds: Bounds | None = None
+    bounds: Interval | None = None
     mark: str = ""  # follows the unit, such as a star
 
     def cell(self, unit: UnitScale) -> Cell:

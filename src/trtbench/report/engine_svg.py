@@ -97,6 +97,8 @@ def _box(layer: Layer, x: float, y: float, key: str, colours: list[str]) -> str:
         "bound by": layer.bound,
         "FLOPs": f"{layer.flops:.3g}" if layer.flops else None,
         "memory traffic": text_from_bytes(layer.traffic_bytes) if layer.traffic_bytes else None,
+        "DRAM, measured": text_from_bytes(layer.dram_bytes) if layer.dram_bytes else None,
+        "SM active, measured": text_from_share(layer.sm_active) if layer.sm_active else None,
         "tactic": layer.tactic,
         "ONNX": ", ".join(layer.nodes),
     }

@@ -44,7 +44,7 @@ from trtbench.host.cuda import (
     open_cuda,
     runtime_module,
 )
-from trtbench.host.cupti import Recorder, Work
+from trtbench.host.cupti import COPY, MEMSET, Recorder, Work, counters_of
 from trtbench.host.early_context import variables
 from trtbench.host.tensorrt import (
     INSTALL,
@@ -368,6 +368,35 @@ def rows_from_kernels(
     return rows, float(np.median(ran)) * 1e-9
 
 
+def with_counters(
+    profile: LayerProfile,
+    profiled: Sequence[Work],
+    events: Sequence[int],
+    counted: Sequence[tuple[float, ...]],
+) -> LayerProfile:
+    """Return the profile with what hardware counters say about the kernels of each layer.
+
+    The activity of a layer is that of its kernels, weighted by how long they ran.
+    """
+    kernels = [each for each in profiled if each[2] not in (COPY, MEMSET)]
+    if len(counted) != len(kernels):
+        raise RuntimeError(f"{len(counted)} of {len(kernels)} kernels were counted")
+    layers = [bisect(events, call) - 1 for call, *_ in kernels]
+    spans = np.array([end - begin for *_, begin, end in kernels], np.float64)
+    moved, active = np.array(counted).T
+    sums = (
+        np.bincount(layers, each, minlength=len(profile.layers)).tolist()
+        for each in (moved, active / 100 * spans, spans)
+    )
+    rows = zip(profile.layers, *sums, strict=True)
+    return profile.having(
+        layers=tuple(
+            layer.having(dram_bytes=bytes_, sm_active=worked / ran if ran else None)
+            for layer, bytes_, worked, ran in rows
+        )
+    )
+
+
 class TrtSession(_session.Session):
     """An engine with its contexts, buffers and streams, all created before the loop."""
 
@@ -481,34 +510,54 @@ class TrtSession(_session.Session):
         """Time layers by their kernels in undisturbed queries, else with TensorRT's profiler."""
         if self.spans is not None:
             self.spans.drain()
-        trt, unit, recorder, work = self.engine.trt, self._units[0], None, list[Work]()
-        try:
-            recorder = Recorder()
-            work, _ = recorder.record(lambda: [*self._repeat(unit, unit.enqueue())])
-        except Exception as problem:  # a missing package or library, or a driver that refuses
-            self._layer_times = {"layer_times": f"profiler: {errors.first_line(problem)}"}
-        reported: list[_session.Row] = []
+        trt, unit, reported = self.engine.trt, self._units[0], list[_session.Row]()
 
         class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
             def report_layer_time(self, layer_name: str, ms: float) -> None:
                 reported.append((layer_name, ms * 1e-3))
 
-        context, queries, rows = unit.context, self._repeat(unit, unit.plain()), []
-        context.profiler = Profiler()
-        context.enqueue_emits_profile = False
-        for number, _ in enumerate(queries):
+        profiler = Profiler()
+
+        def queries() -> Iterator[None]:
+            unit.context.profiler = profiler
+            unit.context.enqueue_emits_profile = False
+            return self._repeat(unit, unit.plain())
+
+        def rows() -> list[_session.Row]:
             reported.clear()
-            context.report_to_profiler()
-            rows.append(list(reported))
-            if recorder is None or number:  # the first query with a profiler may do more
-                continue
-            profiled, events = recorder.record(lambda: next(queries), events=True)
-            found = rows_from_kernels(work, profiled, events, [name for name, _ in reported])
-            if found is not None:
-                self._layer_times = {"layer_times": "kernels", "kernel_busy_s": found[1]}
-                return _session.profile_from_rows(found[0])
-            self._layer_times = {"layer_times": "profiler: kernels do not fit to layers"}
-        return _session.profile_from_rows(rows[_session.WARMUP :])
+            unit.context.report_to_profiler()
+            return list(reported)
+
+        try:
+            return self._layers_by_kernels(queries, rows)
+        except Exception as problem:  # a missing package or library, or a driver that refuses
+            self._layer_times = {"layer_times": f"profiler: {errors.first_line(problem)}"}
+        return _session.profile_from_rows([rows() for _ in queries()][_session.WARMUP :])
+
+    def _layers_by_kernels(
+        self, queries: Callable[[], Iterator[None]], rows: Callable[[], list[_session.Row]]
+    ) -> LayerProfile:
+        """Return the layers as CUPTI sees them; raises various exceptions where it cannot.
+
+        ``queries`` runs them with TensorRT's profiler, and ``rows`` tells the layers of the last.
+        """
+        unit, recorder = self._units[0], Recorder()
+        work, _ = recorder.record(lambda: [*self._repeat(unit, unit.enqueue())])
+        slow = queries()
+        next(slow)  # the first query with a profiler may do more
+        names = [name for name, _ in rows()]
+        profiled, events = recorder.record(lambda: next(slow), events=True)
+        found = rows_from_kernels(work, profiled, events, names)
+        if found is None:
+            raise RuntimeError("kernels do not fit to layers")
+        self._layer_times = {"layer_times": "kernels", "kernel_busy_s": found[1]}
+        profile = _session.profile_from_rows(found[0])
+        try:
+            counted = counters_of(lambda: next(slow), kernels=len(profiled))
+            return with_counters(profile, profiled, events, counted)
+        except Exception as problem:  # counters need more rights and a later CUPTI than times
+            self._layer_times["counters"] = errors.first_line(problem)
+            return profile
 
     def _repeat(self, unit: Unit, run: Callable[[], object]) -> Iterator[None]:
         """Run queries one by one until there are enough for a profile; yields after each."""

@@ -22,7 +22,7 @@ from trtbench.models.onnx_outline import UNKNOWN_TYPE, outline_of
 from trtbench.runtimes._session import assumed_dimensions, items_per_query, shapes_of_batch
 from trtbench.trtexec import conditions
 from trtbench.trtexec.command import bench_command, check_run
-from trtbench.trtexec.exports import graph_from_json, profile_from_json
+from trtbench.trtexec.exports import graph_from_json, profiles_from_json
 from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.times import read_times, times_from_arrays
 from trtbench.trtexec.version import TrtexecAbilities, abilities_from_help, target_from_options
@@ -116,7 +116,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
             found = read_times(file, where="times.json", warmup_ms=warmup_s * 1e3)
             times = times_from_arrays(found)
         if spec.profile:
-            profile_from_json((folder / "profile.json").read_bytes(), where="profile.json")
+            profiles_from_json((folder / "profile.json").read_bytes(), where="profile.json")
         if _has_content(folder / "graph.json"):
             graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
     except ParseError as damage:

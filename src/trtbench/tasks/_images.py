@@ -46,6 +46,12 @@ class Loaded:
     classes: int | None = None  # number of classes of its data set, if known
     geometry: Letterbox | None = None  # its position in the input; set by ``prepare``
 
+    def undo(self, x: AnyArray, y: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Return points of the input as points of the image, clipped to it as in Ultralytics."""
+        assert self.geometry is not None
+        x, y = self.geometry.undo(x, y)
+        return np.clip(x, 0, self.pixels.shape[1]), np.clip(y, 0, self.pixels.shape[0])
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInput:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.check import RANKS, ClassTally, RankRow, are_probabilities, ranking
-from trtbench.analysis.pass_times import PictureValue
+from trtbench.analysis.pass_times import PictureValue, TableValue
 from trtbench.analysis.scores import agreement, mcnemar, rank_of_label, top_k
 from trtbench.core.errors import InputError, UsageError, reading, refuse_unknown
 from trtbench.core.results import LoadedItem
@@ -22,15 +22,7 @@ from trtbench.core.units import text_from_shape
 from trtbench.host import arrays as array_files
 from trtbench.host.images import scaled
 from trtbench.tasks import _images
-from trtbench.tasks.contract import (
-    DataSource,
-    Flag,
-    Judgement,
-    Predicted,
-    Settings,
-    TaskTable,
-    Tensors,
-)
+from trtbench.tasks.contract import DataSource, Flag, Judgement, Predicted, Settings, Tensors
 
 FLAGS = (
     Flag(name="labels", help="Class numbers of array items: an .npy or a text file."),
@@ -375,7 +367,7 @@ def judge(
         heads = ("model", "agreement", "only first right", "only this right", "p", "difference",
                  "low", "high")  # fmt: skip
         title = f"Against {models[0].label}: McNemar's exact test on top-1"
-        compared = TaskTable(id="mcnemar", title=title, headings=heads, rows=tuple(pairs))
+        compared = TableValue(id="mcnemar", title=title, headings=heads, rows=tuple(pairs))
         tables = [compared, *_rank_tables(models), *tables]
     return Judgement(
         scores=tuple(scores),
@@ -412,13 +404,13 @@ def _class_table(
     tallies: Sequence[_Tally],
     labels: NDArray[np.int64],
     source: DataSource,
-) -> TaskTable:
+) -> TableValue:
     rows: list[tuple[Scalar, ...]] = []
     for label in np.unique(labels).tolist():
         own = labels == label
         shares = (float((tally.ranks[own] <= 1).mean()) for tally in tallies)
         rows.append((source.class_names.get(label, str(label)), label, int(own.sum()), *shares))
-    return TaskTable(
+    return TableValue(
         id="classes",
         title="Top-1 by class, the worst first",
         headings=("class", "label", "examples", *(model.label for model in models)),
@@ -426,7 +418,7 @@ def _class_table(
     )
 
 
-def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> TaskTable:
+def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> TableValue:
     """List the top classes of one item with their scores, two columns for every model."""
     columns: list[list[Scalar]] = []
     for model in models:
@@ -437,10 +429,10 @@ def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> Ta
     heads = [f"{model.label} {what}" for model in models for what in ("score", "label")]
     rows = [(rank, *row) for rank, row in enumerate(zip(*columns, strict=False), start=1)]
     title = f"Best classes of {source.names[item]}"
-    return TaskTable(id="top", title=title, headings=("rank", *heads), rows=tuple(rows))
+    return TableValue(id="top", title=title, headings=("rank", *heads), rows=tuple(rows))
 
 
-def _rank_tables(models: Sequence[Predicted]) -> list[TaskTable]:
+def _rank_tables(models: Sequence[Predicted]) -> list[TableValue]:
     """Compare scores and classes by rank with those of the first model.
 
     Returns one table; models with another number of classes are left out.
@@ -462,5 +454,5 @@ def _rank_tables(models: Sequence[Predicted]) -> list[TaskTable]:
         cells = (cell for each in row for cell in (each.mae, f"{100 * each.disagree:.2f} %"))
         rows.append((place, *cells))
     title = f"By rank, compared with {first.label}: score error, share of other classes"
-    table = TaskTable(id="ranks", title=title, headings=("rank", *heads), rows=tuple(rows))
+    table = TableValue(id="ranks", title=title, headings=("rank", *heads), rows=tuple(rows))
     return [table] if found else []

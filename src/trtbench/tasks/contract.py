@@ -28,7 +28,6 @@ from trtbench.host.arrays import Chunks
 
 Settings = Mapping[str, Scalar]
 Tensors = Sequence[TensorSpec]
-TaskTable = TableValue  # a table shown with the scores
 
 COMMON = ("data", "unlabelled", "usual_size", "names")
 """Settings of every task: the path of the data, whether labels are not needed, and, as the model
@@ -131,7 +130,7 @@ class Judgement:
 
     scores: tuple[tuple[Score, ...], ...]  # one row per model, in the order they were given
     method: str  # a sentence on how the scores were computed
-    tables: tuple[TaskTable, ...] = ()
+    tables: tuple[TableValue, ...] = ()
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
 

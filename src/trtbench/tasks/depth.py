@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.pass_times import PictureValue
+from trtbench.analysis.pass_times import PictureValue, TableValue
 from trtbench.analysis.scores import (
     DEPTH_METRICS,
     NEGATIVE_SCALE,
@@ -30,15 +30,7 @@ from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import counted, text_from_seconds, text_from_shape
 from trtbench.host.images import READERS, read_image, read_map, scaled
 from trtbench.tasks import _images
-from trtbench.tasks.contract import (
-    DataSource,
-    Flag,
-    Judgement,
-    Predicted,
-    Settings,
-    TaskTable,
-    Tensors,
-)
+from trtbench.tasks.contract import DataSource, Flag, Judgement, Predicted, Settings, Tensors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -232,10 +224,10 @@ def judge(
         title = f"Difference from {tallies[0].model.label}, as a fraction of its range"
         names = next((list(t.differences[0]) for t in tallies if t.differences), [])
         heads: tuple[str, ...] = ("model", *names)
-        tables.append(TaskTable(id="to_first", title=title, headings=heads, rows=tuple(apart)))
+        tables.append(TableValue(id="to_first", title=title, headings=heads, rows=tuple(apart)))
     if rows:
         heads = ("image", "model", "valid", "not finite", *DEPTH_METRICS, "excluded")
-        tables.append(TaskTable(id="images", title="By image", headings=heads, rows=tuple(rows)))
+        tables.append(TableValue(id="images", title="By image", headings=heads, rows=tuple(rows)))
     pictures: tuple[PictureValue, ...] = ()
     if _images.can_draw(source):
         figure = _draw_comparison(source, shown, tallies, rules)

@@ -14,13 +14,14 @@ from typing import Literal
 import numpy as np
 
 from trtbench.analysis import coco
+from trtbench.analysis.pass_times import TableValue
 from trtbench.core import safety
 from trtbench.core.errors import InputError, UsageError, refuse_unknown, suggest
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.tasks import _boxes
 from trtbench.tasks._images import MIN_SHOWN_SCORE, Loaded, interpolation_flag, normalize_flag
-from trtbench.tasks.contract import DataSource, Flag, Judgement, Predicted, Settings, TaskTable
+from trtbench.tasks.contract import DataSource, Flag, Judgement, Predicted, Settings
 
 Order = Literal["xyxy", "yxyx", "cxcywh", "xywh"]
 ORDERS: tuple[Order, ...] = ("xyxy", "yxyx", "cxcywh", "xywh")
@@ -439,9 +440,7 @@ def decode(outputs: Arrays, loaded: Sequence[Loaded], settings: Settings) -> Arr
                 boxes, scores, classes=classes if nms == "class" else None,
                 iou=found.iou if iou is None else float(iou), most=most,
             )  # fmt: skip
-        assert item.geometry is not None
-        x, y = item.geometry.undo(boxes[kept][:, [0, 2]], boxes[kept][:, [1, 3]])
-        x, y = np.clip(x, 0, item.pixels.shape[1]), np.clip(y, 0, item.pixels.shape[0])
+        x, y = item.undo(boxes[kept][:, [0, 2]], boxes[kept][:, [1, 3]])
         rows[place, : len(kept)] = np.column_stack(
             [x[:, 0], y[:, 0], x[:, 1], y[:, 1], scores[kept], classes[kept]]
         )
@@ -658,7 +657,7 @@ def _similar(found: coco.Objects, reference: coco.Objects) -> AnyArray:
 
 def _class_table(
     labels: Sequence[str], tallies: Sequence[coco.BoxTally], names: Mapping[int, str]
-) -> TaskTable:
+) -> TableValue:
     by_class = zip(*(tally.by_class() for tally in tallies), strict=True)
     order = sorted(by_class, key=lambda classes: float(classes[0].precision.mean()))
     rows: tuple[tuple[Scalar, ...], ...] = tuple(
@@ -668,12 +667,12 @@ def _class_table(
         for label, own in zip(labels, classes, strict=True)
     )  # fmt: skip
     heads = ("class", "model", "objects", "mAP", "mAP50", "AR")
-    return TaskTable(id="classes", title="By class, the worst first", headings=heads, rows=rows)
+    return TableValue(id="classes", title="By class, the worst first", headings=heads, rows=rows)
 
 
 def _image_table(
     labels: Sequence[str], matches: Sequence[Sequence[coco.BoxMatches]], source: DataSource
-) -> TaskTable:
+) -> TableValue:
     """Count correct, missed and wrong boxes of every image, above the minimum score."""
     listed: list[tuple[float, tuple[Scalar, ...]]] = []
     for label, every in zip(labels, matches, strict=True):
@@ -685,7 +684,7 @@ def _image_table(
             listed.append((share, (name, label, objects, right, objects - right, wrong)))
     listed.sort(key=lambda pair: (np.isnan(pair[0]), pair[0]))
     heads = ("image", "model", "objects", "correct", "missed", "false positives")
-    return TaskTable(
+    return TableValue(
         id="images", title=f"By image, at IoU 0.5 and score {MIN_SHOWN_SCORE:g}, the worst first",
         headings=heads, rows=tuple(row for _, row in listed),
     )  # fmt: skip

@@ -8,20 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from trtbench.analysis import coco
+from trtbench.analysis.pass_times import TableValue
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import LoadedItem
 from trtbench.core.samples import AnyArray, Arrays
 from trtbench.core.units import text_from_shape
 from trtbench.tasks import _boxes, _images
-from trtbench.tasks.contract import (
-    DataSource,
-    Flag,
-    Judgement,
-    Predicted,
-    Settings,
-    TaskTable,
-    Tensors,
-)
+from trtbench.tasks.contract import DataSource, Flag, Judgement, Predicted, Settings, Tensors
 
 COCO_VALUES = (56, 57)  # values per person with 17 key points, before and after NMS
 SIZE = 640
@@ -100,12 +93,8 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
         rows, boxes = rows[order], boxes[order]
         # The number of points is given: numpy cannot infer it where there is no person.
         points = rows[:, -values:].reshape(len(rows), values // 3, 3).copy()
-        assert item.geometry is not None
-        high, wide = item.pixels.shape[:2]  # people are clipped to the image, as in Ultralytics
-        x, y = item.geometry.undo(points[..., 0], points[..., 1])
-        points[..., 0], points[..., 1] = np.clip(x, 0, wide), np.clip(y, 0, high)
-        x, y = item.geometry.undo(boxes[:, 0::2], boxes[:, 1::2])
-        x, y = np.clip(x, 0, wide), np.clip(y, 0, high)
+        points[..., 0], points[..., 1] = item.undo(points[..., 0], points[..., 1])
+        x, y = item.undo(boxes[:, 0::2], boxes[:, 1::2])
         box = np.stack([x[:, 0], y[:, 0], x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]], axis=1)
         padded[place, : len(rows)] = np.concatenate(
             [rows[:, 4:5], box, points.reshape(len(rows), values)], axis=1
@@ -184,7 +173,7 @@ def judge(
         scores=tuple(scores),
         method="COCO's OKS average precision, 20 people per image; intervals by "
         f"{_boxes.RESAMPLES} resamples; sigmas {shown}",
-        tables=(TaskTable(id="images", title="By image", headings=heads, rows=rows),),
+        tables=(TableValue(id="images", title="By image", headings=heads, rows=rows),),
         notes=(*source.notes, *([] if any((~p.ignored).any() for p in truths) else [nobody])),
     )
 

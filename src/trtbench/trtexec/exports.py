@@ -1,7 +1,7 @@
 """Reads and writes layer profiles, layer information and calibration caches of trtexec.
 
-A JSON file may hold several documents and ``nan``. trtexec does not escape the names of layers,
-so profiles in its layout are read with a regular expression.
+A JSON file may hold several documents and ``nan``. trtexec does not escape the names of layers:
+they are escaped before its profiles are read.
 """
 
 import contextlib
@@ -138,6 +138,8 @@ _STATISTIC_KEYS: dict[str, tuple[str, ...]] = {
     "min": ("minMs", "min_ms", "min_time_ms"),
     "max": ("maxMs", "max_ms", "max_time_ms"),
     "percent": ("percentage", "percent_of_total", "percent"),
+    "dram_bytes": ("dramBytes",),
+    "sm_active": ("smActive",),
 }
 _NAME_KEYS = ("name", "layerName", "layer_name", "layer")
 _NESTED_KEYS = ("layers", "profile", "layer_times", "per_layer", "perLayer")
@@ -147,11 +149,13 @@ _Record = tuple[str, dict[str, float]]  # the name of a layer, and its statistic
 _LayerTable = tuple["int | None", list[_Record]]  # the number of iterations, and the layers
 
 
-def _layer_tables(value: object, *, depth: int = 0) -> Iterator[_LayerTable]:
-    """Yield the tables of layer times in a JSON value, at any depth."""
+def _layer_tables(value: object, *, depth: int = 0, every: bool = False) -> Iterator[_LayerTable]:
+    """Yield the tables of layer times in a JSON value, at any depth; ``every``: all rows are."""
     if depth > _MAX_DEPTH:
         return
-    found = _records_in_list(value) if isinstance(value, list) else _records_in_series(value)
+    found = _records_in_series(value)
+    if isinstance(value, list):
+        found = _records_in_list(value, every=every)
     if found[1]:
         yield found
     if isinstance(value, dict):
@@ -165,21 +169,22 @@ def _count(value: dict[str, object]) -> int | None:
     return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
 
 
-def _records_in_list(values: list[object]) -> _LayerTable:
-    headers, records = [], []
-    for row in values:
-        if not isinstance(row, dict):
-            continue
+def _records_in_list(values: list[object], *, every: bool) -> _LayerTable:
+    headers: list[int | None] = []
+    records: list[_Record] = []
+    for value in values:
+        row = value if isinstance(value, dict) else {}
         name = next((str(row[key]) for key in _NAME_KEYS if isinstance(row.get(key), str)), None)
-        if name is None:
-            headers += [_count(row)] if "count" in row else []
+        if name is None and "count" in row:
+            headers.append(_count(row))
             continue
         found = {
             field: next((number_from_value(row[key]) for key in keys if key in row), math.nan)
             for field, keys in _STATISTIC_KEYS.items()
         }
-        if not (math.isnan(found["total"]) and math.isnan(found["average"])):
-            records.append((name, found))
+        timed = not (math.isnan(found["total"]) and math.isnan(found["average"]))
+        if every or (name is not None and timed):
+            records.append((name, found) if name is not None else ("without a name", {}))
     return next(iter(headers), None), records
 
 
@@ -202,25 +207,25 @@ def _records_in_series(value: object) -> _LayerTable:
 
 EXPECTED = "the layers of trtexec --exportProfile"
 _TRTEXEC_LAYOUT = re.compile(r'\s*\[\s*\{ "(?:count|name)" : ')
-_NAME = re.compile(r'\{\s*"name" : "')
-_TOKEN = re.compile(
-    r'(?P<open>\[)|(?P<close>\])|,|\{\s*"count"\s*:\s*(?P<count>\d{1,18})\s*\}'
-    r'|\{\s*"name" : "(?P<name>.*?)"\s*,\s*"timeMs" : (?P<total>\S+?)'
-    r', "averageMs" : (?P<average>\S+?)(?:, "medianMs" : (?P<median>\S+?))?'
-    r', "percentage" : (?P<percent>[^\s,}]+)(?:\s*,\s*"\w+" : [^\s,}]+)*\s*\}',
-    re.DOTALL,
+_UNESCAPED = re.compile(
+    r'(\{\s*"name" : ")((?:(?!\{\s*"name" : ").)*?)("\s*,\s*"timeMs" : )', re.DOTALL
 )
-_PRINTED = ("total", "average", "median", "percent")
 
 
 def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, ...]:
     """Return every profile in a file, which may hold several exports."""
     text = text_from_bytes(data, where=where, expected=EXPECTED)
-    if _TRTEXEC_LAYOUT.match(text):
-        tables = list(_tables_in_trtexec_layout(text, where))
-    else:
+    printed = _TRTEXEC_LAYOUT.match(text) is not None
+    try:
+        if printed and not _is_plain_json(text):
+            text = _UNESCAPED.sub(lambda row: row[1] + json.dumps(row[2])[1:-1] + row[3], text)
         documents = documents_from_json(text, where=where, expected=EXPECTED)
-        tables = [next(_layer_tables(each), (None, [])) for each in documents]
+    except ParseError as problem:
+        if printed and text.rstrip("\0 \t\r\n")[-1:] != "]":
+            problem.message = f"{where} is cut off"
+            problem.fix = "let trtexec write it again with --exportProfile"
+        raise
+    tables = [next(_layer_tables(each, every=printed), (None, [])) for each in documents]
     found = [_profile(count, records, where=where) for count, records in tables]
     profiles = tuple(profile for profile in found if profile.layers)
     if not profiles:
@@ -228,53 +233,12 @@ def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, 
     return profiles
 
 
-def profile_from_json(data: bytes | str, *, where: str) -> LayerProfile:
-    """Return the profile in a file; several profiles are an error."""
-    profiles = profiles_from_json(data, where=where)
-    if len(profiles) > 1:
-        raise parse_error(where, what=f"holds {len(profiles)} profiles", expected="one profile")
-    return profiles[0]
-
-
-def _tables_in_trtexec_layout(text: str, where: str) -> Iterator[_LayerTable]:
+def _is_plain_json(text: str) -> bool:
+    """Whether text is JSON in which nothing is escaped; trtexec does not escape names."""
     with contextlib.suppress(msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        rows = _STRICT.decode(text)  # three times as fast, where it is one table of plain JSON
-        table = _records_in_list(rows)
-        if len(rows) == 1 + len(table[1]) and "\\" not in text:
-            yield table
-            return
-    position, is_open = after_space(text, 0), False
-    count: int | None = None
-    records: list[_Record] = []
-    while position < len(text):
-        token = _TOKEN.match(text, position)
-        if token is None or is_open == (token["open"] is not None):
-            break
-        if token["name"] is not None:
-            if _NAME.search(token["name"]):  # a layer without times
-                break
-            try:
-                times = {x: float((token[x] or "nan").replace("(ind)", "")) for x in _PRINTED}
-            except ValueError:
-                break
-            records.append((token["name"], times))
-        elif token["count"]:
-            count = int(token["count"])
-        elif token["close"]:
-            yield count, records
-        if token["open"] or token["close"]:
-            count, records, is_open = None, [], token["open"] is not None
-        position = after_space(text, token.end())
-    if is_open or position < len(text):
-        ended = text.rstrip("\0 \t\r\n")[-1:] != "]"
-        raise parse_error(
-            where,
-            what="is cut off" if ended else "is not a profile of trtexec",
-            place=place_in_text(text, position),
-            expected="an array of layers, each with its times",
-            facts={"found": quoted(text[position : position + 40])},
-            fix="let trtexec write it again with --exportProfile" if ended else None,
-        )
+        _STRICT.decode(text)
+        return "\\" not in text
+    return False
 
 
 def _profile(count: int | None, records: list[_Record], *, where: str) -> LayerProfile:
@@ -289,6 +253,7 @@ def _profile(count: int | None, records: list[_Record], *, where: str) -> LayerP
             raise parse_error(where, what=what, place=f"layer {name!r}", expected=expected)
         share = ms["percent"] / 100 if "percent" in ms else None
         known = {f"{key}_s": ms[key] / 1e3 for key in ("median", "min", "max") if key in ms}
+        known |= {key: ms[key] for key in ("dram_bytes", "sm_active") if key in ms}
         average_s = average / 1e3
         layers.append(
             LayerTime(name=name, total_s=total / 1e3, average_s=average_s, share=share, **known)
@@ -466,7 +431,7 @@ DECIMALS = 9  # decimal places of milliseconds: finer than any clock
 
 
 def profile_json(profile: LayerProfile) -> bytes:
-    """Return the content of ``profile.json``, with minimum and maximum if known."""
+    """Return the content of ``profile.json``, with minimum, maximum and counters if known."""
 
     def ms(value_s: float | None) -> float | None:
         return None if value_s is None else round(value_s * 1e3, DECIMALS)
@@ -482,6 +447,8 @@ def profile_json(profile: LayerProfile) -> bytes:
         }
         if layer.min_s is not None and layer.max_s is not None:
             row |= {"minMs": ms(layer.min_s), "maxMs": ms(layer.max_s)}
+        if layer.dram_bytes is not None:
+            row |= {"dramBytes": layer.dram_bytes, "smActive": layer.sm_active}
         rows.append(row)
     return json_from_rows(rows)
 

@@ -140,7 +140,7 @@ class Verb(Generic[R, T, V]):
 
     request: type[R]
     run: Callable[[R, Caller], T]
-    show: Callable[[T, R, V], int | None]  # prints a result; returns the exit status if not 0
+    show: Callable[[T, R, V], int | None] | None  # prints a result; returns a status other than 0
     view: type[V]
     plan: Callable[[R, V, Caller], None] | None = None
     each: Callable[[R, V], list[R]] | None = None

@@ -20,15 +20,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from trtbench.requests.fields import (
-    FILE,
-    Argument,
-    File,
-    StoreFields,
-    VerbRequest,
-    option,
-    output_path,
-)
+from trtbench.requests import fields
+from trtbench.requests.fields import FILE, Argument, File, option
 from trtbench.verbs._screen import draw, print_json, say, write
 from trtbench.verbs._verb import Caller, JsonView, Verb, python_function
 
@@ -39,11 +32,14 @@ if TYPE_CHECKING:
     from trtbench.workflows.engines import EngineSource
 
 
-class EngineSourceFields(VerbRequest):
+class EngineSourceFields(fields.VerbRequest):
     """Further facts about an engine."""
 
     onnx: File | None = option(
-        None, "Its ONNX file, for FLOPs and requested types.", kind=FILE, stays="read locally"
+        None,
+        "Its ONNX file, for FLOPs and requested types.",
+        kind=FILE,
+        stays="read locally",
     )
     gpu: str | None = option(None, "Use the roofline of this GPU: 'NVIDIA H200'.", metavar="NAME")
 
@@ -60,7 +56,7 @@ class LayersView(JsonView):
         return None if self.show_all else self.top
 
 
-class DiffRequest(EngineSourceFields, StoreFields, kw_only=False):
+class DiffRequest(EngineSourceFields, fields.StoreFields, kw_only=False):
     """Compare the layers of two engines: runs, or files of trtexec."""
 
     a: Annotated[File, Argument("A run, a folder, or files of trtexec, joined by commas.", "A")]
@@ -71,7 +67,7 @@ class DiffView(LayersView):
     """What is shown of two engines."""
 
     why: bool = option(False, "Rank the causes why B is not faster than A.")
-    output: File | None = output_path(None, "Write all rows to FILE.csv or .json.")
+    output: File | None = fields.output_path(None, "Write all rows to FILE.csv or .json.")
 
 
 def run(request: DiffRequest, caller: Caller) -> tuple[EngineSource, EngineSource]:
@@ -94,7 +90,7 @@ def show(engines: tuple[EngineSource, EngineSource], request: DiffRequest, view:
 
     labels = layers.engine_labels(request.a, request.b)
     if view.why:
-        found = layers.find_causes(*engines)
+        found = layers.find_causes(*engines, (request.a, request.b))
         notes = layers.diff_notes(*engines, found.diff, labels)
         causes = document_from_why(found, labels, show_all=view.show_all, notes=notes)
         print_json(causes.data) if view.as_json else draw(causes)
@@ -126,7 +122,7 @@ def frame(request: DiffRequest, caller: Caller) -> DataFrame:
 def causes(request: DiffRequest, caller: Caller) -> Why:
     from trtbench.workflows.engines import find_causes
 
-    return find_causes(*run(request, caller))
+    return find_causes(*run(request, caller), (request.a, request.b))
 
 
 verb = Verb(DiffRequest, run, show, DiffView)

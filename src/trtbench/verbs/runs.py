@@ -206,18 +206,14 @@ def show_export(done: Exported, request: ExportRunsRequest, view: JsonView) -> i
     return EXIT_FAILED if done.problems else None
 
 
-def _show_nothing(result: object, request: object, view: object) -> None:
-    pass
-
-
 SUBCOMMANDS: dict[str, AnyVerb] = {
     "show": Verb(
         NameRequest, run_show, show_one, JsonView,
         doc="Show one run with its statistics and findings.",
     ),
-    "tag": Verb(TagRequest, run_tag, _show_nothing, View, doc="Add tags to a run, or remove some."),
+    "tag": Verb(TagRequest, run_tag, None, View, doc="Add tags to a run, or remove some."),
     "rm": Verb(
-        RemoveRequest, run_remove, _show_nothing, View,
+        RemoveRequest, run_remove, None, View,
         doc="Delete runs: their files, and their folders if nothing else is in them.",
     ),
     "path": Verb(
@@ -225,7 +221,7 @@ SUBCOMMANDS: dict[str, AnyVerb] = {
         doc="Print the folder of a run.",
     ),
     "series": Verb(
-        SeriesRequest, run_series, _show_nothing, View,
+        SeriesRequest, run_series, None, View,
         doc="""Write the files of the trtexec evaluation toolkit: times.json, summary.json, CSV.
 
         Measured runs of up to 100 000 samples already have them in their folder.

@@ -1,5 +1,6 @@
 """Reads engines from runs or files of trtexec, and shows their layers and differences."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -176,8 +177,11 @@ def _engine(
     return EngineSource(label=label, table=table, facts=facts, run=run)
 
 
-def find_causes(a: EngineSource, b: EngineSource) -> diff.Why:
-    """Find the causes why B is not faster; both engines must have been profiled."""
+def find_causes(a: EngineSource, b: EngineSource, words: tuple[File, File]) -> diff.Why:
+    """Find the causes why B is not faster; both engines must have been profiled.
+
+    Commands name the two engines by ``words``, as they were given, and the files of B if known.
+    """
     found = diff.why(a.table, b.table, baseline=a.facts, candidate=b.facts)
     if found is None:
         missing = a if not a.table.timed else b
@@ -185,7 +189,17 @@ def find_causes(a: EngineSource, b: EngineSource) -> diff.Why:
             f"{missing.label} has no layer times, which are needed to find causes",
             fix="trtbench profile MODEL.engine, or trtexec --exportProfile=profile.json",
         )
-    return found
+    known = {"BASELINE": str(words[0]), "CANDIDATE": str(words[1])}
+    if b.run is not None:
+        model, source = b.run.record.spec.model, source_of(b.run.record.spec.model)
+        known |= {"MODEL.engine": model.path} if model.format == "engine" else {}
+        known |= {"MODEL.onnx": source.path} if source is not None else {}
+    causes = []
+    for each in found.causes:
+        parts = re.split(r"(BASELINE|CANDIDATE|MODEL\.\w+)", each.command or "")
+        named = "".join(shlex.quote(known[part]) if part in known else part for part in parts)
+        causes.append(each.having(command=named or None))
+    return found.having(causes=tuple(causes))
 
 
 def engine_labels(a: File, b: File) -> tuple[str, str]:

@@ -132,14 +132,14 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
     if host is not None and host < at["floor"] * floor:
         message = f"one query lasts only {host / floor:.0f} times the clock's own cost"
         evidence = {"median_us": host * 1e6, "floor_us": floor * 1e6}
-        yield Hit(message, evidence, "measure a larger --batch, so that one query lasts longer")
+        yield Hit(message, evidence, "measure a larger batch, where the model takes one")
     least = at["share"] * (e.median(e.summary.headline) or 0.0)
     for name, column in e.times.durations().items():
         (step, equal), median = value_step(column), e.median(name) or 0.0
         if step and equal > at["equal"] and step > at["quantum"] * median and median > least:
             message = f"{name} is measured in steps of {step * 1e6:.2g} µs"
             message += f", {step / median:.1%} of its median"
-            remedy = "use --protocol gpu with more --iterations, or a larger --batch"
+            remedy = "use --protocol gpu with more --iterations"
             yield Hit(message, {"step_us": step * 1e6, "equal_share": equal}, remedy, name)
 
 

@@ -26,7 +26,7 @@ from trtbench.core.units import (
 from trtbench.layers import diff as engine_diff
 from trtbench.layers import table as tables
 from trtbench.layers.cost import peak_of, with_rates
-from trtbench.layers.diff import Cause, Change, EngineDiff, Reconciliation, Why
+from trtbench.layers.diff import Change, EngineDiff, Reconciliation, Why
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import EngineFacts, Group, Layer, LayerTable, groups_of
 from trtbench.report import document as doc
@@ -57,19 +57,20 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
         # A single run needs no name and no number.
         name, suffix = ("", "") if len(runs) == 1 else (label, f"_{number}")
         of = f": {shortened(name)}" if name else ""
+        facts = tables.facts_from_run(run)
         drawn += 1
         if profile:
             count = text_from_count(profile.count) if profile.count else "an unknown number of"
+            slowed = "Profiling slows inference down, so the sum is larger than the latency, and "
+            slowed = slowed if facts.kernel_busy_s is None else "By kernels, without a profiler: "
             yield doc.Text(
                 f"{f'{name}: ' if name else ''}{text_from_count(len(profile.layers))} layers, "
                 f"times of {count} inferences, measured in a separate pass. "
-                "Profiling slows inference down, so the sum is larger than the latency, and "
-                "layers that run in parallel count twice."
+                f"{slowed}layers that run in parallel count twice."
             )
             if drawn <= 6:
                 title = f"The slowest layers{of}"
                 yield layers_figure(profile, id=f"per_layer_time{suffix}", title=title)
-        facts = tables.facts_from_run(run)
         peak = peak_of(facts.gpu, sm_count=facts.sm_count)
         rated = with_rates(join_layers(run.layers, run.graph), peak, energy_j=facts.energy_j)
         if detailed:
@@ -130,6 +131,9 @@ def document_from_layers(
 ) -> doc.Document:
     truth, suspects = tables.summarize_precision(layers), tables.lint(layers, asked=facts.asked)
     sums, remarks = engine_diff.reconcile(layers, facts), [*notes, *layers.notes]
+    if facts.counters is not None:
+        why = f"hardware counters cannot be read ({facts.counters})"
+        remarks.append(f"rooflines are of estimated bytes: {why}")
     rows: dict[str, object]
     if by is None:
         first, rows = _layer_table(shown, layers), {"layers": engine_diff.rows_from_layers(shown)}
@@ -223,6 +227,9 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         doc.column("roofline_share", "% of roofline", "roofline", "share", rank=2),
         doc.column("bound", "Bound", rank=9),
     ]
+    if any(layer.dram_bytes is not None for layer in shown):
+        columns.insert(-2, doc.column("dram_bytes", "DRAM", kind="bytes", rank=2))
+        columns.insert(-2, doc.column("sm_active", "SM active", kind="share", rank=2))
     if any(layer.energy_j for layer in shown):
         columns.append(doc.column("energy_j", "Energy*", energy, "right", rank=2))
     of = f" of {len(layers.layers)}" if len(layers.layers) > len(shown) else ""
@@ -231,6 +238,8 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     total = text_from_duration(layers.total_s)
     times = f"{layers.statistic}s of {of_all}, {total} in sum" if layers.timed else "not timed"
     caption = f"{len(shown)}{of} layers; {times}"
+    if any(layer.dram_bytes is not None for layer in shown):
+        caption += "; DRAM bytes and SM activity measured by hardware counters"
     if used := math.fsum(layer.energy_j or 0.0 for layer in layers.layers):
         caption += f"\n* estimate: {used * 1e3:.3g} mJ per batch above idle, by share of the time"
     return doc.table(id, shown, columns, caption=caption, unit=unit)
@@ -390,10 +399,6 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
 def document_from_why(
     found: Why, labels: tuple[str, str], *, show_all: bool = False, notes: Sequence[str] = ()
 ) -> doc.Document:
-    def command(each: Cause) -> str | None:
-        text = each.command
-        return text and text.replace("BASELINE", labels[0]).replace("CANDIDATE", labels[1])
-
     causes = list(found.causes)
     if not show_all:
         matter = (e for e in causes if e.seconds is None or (e.share or 0.0) >= MIN_CAUSE_SHARE)
@@ -406,7 +411,7 @@ def document_from_why(
             title = f"{number}. {cause.title}: {text_from_duration(cause.seconds)}{share}"
         blocks: list[doc.Block] = [doc.Text(f"  {line}") for line in cause.evidence]
         blocks += [doc.Text(f"  try: {cause.try_}")] if cause.try_ else []
-        blocks += [doc.Code(text)] if (text := command(cause)) else []
+        blocks += [doc.Code(cause.command)] if cause.command else []
         sections.append(doc.optional_section(f"cause_{number}", title, blocks))
     sections.append(doc.optional_section("notes", "", doc.note_lines(notes)))
     return doc.Document(
@@ -422,7 +427,7 @@ def document_from_why(
                     **{name: getattr(each, name) for name in CAUSE_COLUMNS},
                     "cost_s": each.seconds,
                     "try": each.try_,
-                    "command": command(each),
+                    "command": each.command,
                 }
                 for each in found.causes
             ],

@@ -1,0 +1,222 @@
+"""Numbers of docs/gpu.md: layers, tails, agreement with trtexec, start-up, --slo and sweeps.
+
+    python benchmarks/gpu.py layers tails trtexec start slo sweep --models FOLDER [--minutes 3]
+
+The folder has ONNX files, each of which is built once (``NAME.engine`` beside it, FP16 with little
+search for the best kernel), in the interpreter that has TensorRT. Every number comes from whole
+commands, as a user types them. ``layers`` adds up the kernels of each engine beside its GPU time;
+``tails`` compares the first engine with itself for the minutes given and counts verdicts;
+``trtexec`` alternates it with ours on each engine, with and without a CUDA graph; ``start`` times
+commands that measure for 1 s; ``slo`` asks for a rate and then serves below and above it; ``sweep``
+builds and measures all models. Prints tables in Markdown; ends with 0 if the goals hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from _outcomes import conclude
+
+QUICK = ("--duration", "1s", "--no-until-steady")
+ROUNDS = 3
+ADDS_UP, AGREES, STARTED_S, ANSWERED_S = 0.03, 0.02, 3.5, 30.0
+
+
+class Done(NamedTuple):
+    out: str
+    seconds: float
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Bench:
+    """Types commands, and keeps tables and goals that do not hold."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.models = sorted(options.models.glob("*.onnx"))
+        self.engines = [path.with_suffix(".engine") for path in self.models]
+        self.runtime = ("-r", options.runtime)
+        self.lines: list[str] = []
+        self.broken: list[str] = []
+
+    def command(self, *words: object, program: Sequence[str] = ()) -> Done:
+        began = time.monotonic()
+        command = [*(program or (sys.executable, "-m", "trtbench")), *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)}\n{done.stderr[-2000:]}")
+        return Done(done.stdout, time.monotonic() - began)
+
+    def build(self) -> None:
+        for model, engine in zip(self.models, self.engines, strict=True):
+            if not engine.exists():
+                words = ("--precision", "fp16", "--optimization-level", 1, "-o", engine)
+                self.command("build", model, *self.runtime, *words)
+
+    def table(self, title: str, *rows: Sequence[object]) -> None:
+        lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
+        lines.insert(1, "|---" * len(rows[0]) + "|")
+        text = "\n".join([f"\n{title}\n", *lines])
+        print(text, file=sys.stderr, flush=True)
+        self.lines.append(text)
+
+    def demand(self, goal: str, held: bool) -> None:
+        self.broken += [] if held else [goal]
+
+
+def layers(bench: Bench) -> None:
+    rows = [("", "layers µs", "overlaps", "gaps", "GPU time", "off", "DRAM MB", "SM active")]
+    for engine in bench.engines:
+        words = (engine, *bench.runtime, "--cuda-graph", "on", *QUICK, "--all", "--json")
+        found = bench.command("profile", *words).json
+        sums, every = found["reconciliation"], found["layers"]
+        parts = {part["name"]: part["seconds"] for part in sums["parts"]}
+        off = sums["layers_s"] / sums["gpu_s"] - 1
+        moved = sum(each["dram_bytes"] or 0 for each in every)
+        active = sum((each["sm_active"] or 0) * (each["share"] or 0) for each in every)
+        times = (sums["layers_s"], parts.get("overlaps"), parts.get("gaps"), sums["gpu_s"])
+        shown = ["–" if each is None else f"{each * 1e6:.1f}" for each in times]
+        counted = (f"{moved / 1e6:.1f}", f"{active:.0%}") if moved else ("–", "–")
+        rows.append((engine.stem, *shown, f"{off:+.1%}", *counted))
+        bench.demand(f"{engine.stem}: layers are {off:+.1%} off", abs(off) <= ADDS_UP)
+    bench.table("Layers by their kernels", *rows)
+
+
+def tails(bench: Bench) -> None:
+    kinds: dict[str, Counter[str]] = {}
+    until, number, seconds = time.monotonic() + 60 * bench.options.minutes, 0, []
+    while not number or time.monotonic() < until:
+        number += 1
+        pair = (bench.engines[0], bench.engines[0])
+        done = bench.command("compare", *pair, *bench.runtime, "--json")
+        seconds.append(done.seconds)
+        for each in done.json["comparison"]["verdicts"]:
+            kinds.setdefault(each["metric"], Counter())[each["kind"]] += 1
+    names = ("same", "unclear", "faster", "slower")
+    rows = [(metric, *(count[name] for name in names)) for metric, count in kinds.items()]
+    took = f"{np.median(seconds):.1f} s each (median)"
+    title = f"{bench.engines[0].stem} against itself, {number} comparisons, {took}"
+    bench.table(title, ("verdict on", *names), *rows)
+    wrong = sum(count["faster"] + count["slower"] for count in kinds.values())
+    bench.demand(f"{wrong} false verdicts", not wrong)
+
+
+def trtexec(bench: Bench) -> None:
+    rows = [("", "CUDA graph", "trtexec GPU µs", "ours", "trtexec queries/s", "ours")]
+    for engine in bench.engines:
+        for graph in ("on", "off"):
+            theirs, ours = [], []
+            flags = ["--useCudaGraph"] * (graph == "on")
+            for _ in range(ROUNDS):
+                words = (f"--loadEngine={engine}", "--warmUp=500", "--duration=1", *flags)
+                log = bench.command(*words, program=[bench.options.trtexec]).out
+                gpu = re.search(r"GPU Compute Time:.* median = ([\d.]+) ms", log)
+                rate = re.search(r"Throughput: ([\d.]+) qps", log)
+                assert gpu, log
+                assert rate, log
+                theirs.append((float(gpu[1]) * 1e3, float(rate[1])))
+                words = (engine, *bench.runtime, "--protocol", "pipeline", "--cuda-graph", graph)
+                summary = bench.command("bench", *words, *QUICK, "--json").json["summary"]
+                medians = {each["column"]: each["median"] for each in summary["columns"]}
+                ours.append((medians["gpu"] * 1e6, summary["queries_per_s"]))
+            pairs = [*zip(zip(*theirs, strict=True), zip(*ours, strict=True), strict=True)]
+            shown = [
+                f"{np.median(each):.4g} ({min(each):.4g} to {max(each):.4g})"
+                for pair in pairs
+                for each in pair
+            ]
+            rows.append((engine.stem, graph, *shown))
+            off = np.median(pairs[0][1]) / np.median(pairs[0][0]) - 1
+            least = max(AGREES, np.ptp(pairs[0][0]) / np.median(pairs[0][0]))
+            bench.demand(f"{engine.stem}, graph {graph}: GPU time {off:+.1%}", abs(off) <= least)
+    bench.table(f"Agreement with trtexec, medians of {ROUNDS} processes in turn", *rows)
+
+
+def start(bench: Bench) -> None:
+    engine = bench.engines[0]
+    measured = ("bench", engine, *bench.runtime, *QUICK)
+    commands: dict[str, Callable[[], Done]] = {
+        "bench, 1 s": lambda: bench.command(*measured),
+        "compare": lambda: bench.command("compare", engine, engine, *bench.runtime),
+        "--help": lambda: bench.command("bench", "--help"),
+    }
+    if bench.options.trtexec:
+        words = (f"--loadEngine={engine}", "--warmUp=200", "--duration=1")
+        commands["trtexec, 1 s"] = lambda: bench.command(*words, program=[bench.options.trtexec])
+    rows: list[Sequence[object]] = [("", "median s", "least", "most")]
+    for name, command in commands.items():
+        took = [command().seconds for _ in range(ROUNDS)]
+        rows.append((name, *(f"{each:.2f}" for each in (np.median(took), min(took), max(took)))))
+        late = name.startswith("bench") and float(np.median(took)) > STARTED_S
+        bench.demand(f"1 s of measuring took more than {STARTED_S} s", not late)
+    bench.table(f"Whole commands, {engine.stem}", *rows)
+
+
+def slo(bench: Bench) -> None:
+    engine, rows = bench.engines[0], [("", "rate", "took, or percentile")]
+    served = ("bench", engine, *bench.runtime, "--protocol", "server", "--cuda-graph", "on")
+    done = bench.command(*served, "--slo", bench.options.slo, "--json")
+    found = done.json["load"]
+    rate = found["kept_hz"] or found["highest_hz"] or 0.0
+    rows.append((bench.options.slo, f"{rate:.0f}/s", f"{done.seconds:.1f} s"))
+    q = found["slo"]["q"]
+    for share in (0.9, 1.1):
+        words = ("--rate", f"{share * rate:.0f}/s", "--duration", "3s", "--json")
+        summary = bench.command(*served, *words).json["summary"]
+        host = next(each for each in summary["columns"] if each["column"] == summary["headline"])
+        value = next((each["value"] for each in host["quantiles"] if each["q"] == q), None)
+        shown = "unknown" if value is None else f"{value * 1e3:.2f} ms"
+        rows.append(
+            (f"served at {share:.0%} of it", f"{share * rate:.0f}/s", f"p{100 * q:g} {shown}")
+        )
+    bench.table(f"--slo, {engine.stem}", *rows)
+    bench.demand(f"--slo took {done.seconds:.0f} s", done.seconds <= ANSWERED_S + STARTED_S)
+
+
+def sweep(bench: Bench) -> None:
+    count, words = len(bench.models), (*bench.models, *bench.runtime, *QUICK[:2])
+    if bench.options.runtime == "tensorrt":
+        words += ("--precision", "fp16", "--axis", "build.optimization-level=1")
+    with tempfile.TemporaryDirectory() as folder:  # nothing is built or measured yet
+        done = bench.command("sweep", *words, "--store", f"{folder}/store", "-o", f"{folder}/out")
+    bench.table("A sweep, engines built", ("models", "took s"), (count, f"{done.seconds:.0f}"))
+
+
+PARTS = {each.__name__: each for each in (layers, tails, trtexec, start, slo, sweep)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="+", choices=PARTS)
+    parser.add_argument("--models", type=Path, required=True, help="a folder of ONNX files")
+    parser.add_argument("--minutes", type=float, default=3, help="for tails")
+    parser.add_argument("--slo", default="p99<2ms")
+    parser.add_argument("--trtexec", help="the program, for trtexec and start")
+    parser.add_argument("--runtime", default="tensorrt")
+    bench = Bench(parser.parse_args())
+    if bench.runtime[1] == "tensorrt":
+        bench.build()
+    else:  # to try this script without a GPU
+        bench.engines = bench.models
+    for name in bench.options.parts:
+        PARTS[name](bench)
+    return conclude("\n".join(bench.lines), bench.broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
