@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from trtbench.host.machine import still_runs
+
 COPY_S, GPU_S, ENQUEUE_S = 300e-6, 3e-3, 50e-6
 GPU_TIME = re.compile(rb"gpu_s=([0-9.e-]+);")
 """In the bytes of an engine: how long its queries take, instead of the usual."""
@@ -81,7 +83,7 @@ class Cudart:
         if name in self.fail and left <= 0:
             return (self.fail[name], None)
         self.fail_after[name] = left - 1
-        return function(*arguments)
+        return function(*arguments) or (Code.success,)
 
     def _new(self, thing: Any) -> int:
         self._next += 0x1000
@@ -103,13 +105,12 @@ class Cudart:
         )
 
     def _nothing(self, *_):
-        return (Code.success,)
+        pass
 
     cudaGetLastError = cudaSetDevice = cudaDeviceSynchronize = cudaGraphDestroy = _nothing
 
     def cudaInitDevice(self, device, flags, valid):
         self.flags = (flags, valid)
-        return (Code.success,)
 
     def cudaGetDeviceProperties(self, device):
         return Code.success, SimpleNamespace(
@@ -138,7 +139,6 @@ class Cudart:
 
     def cudaFree(self, address):
         del self.live[address]
-        return (Code.success,)
 
     cudaFreeHost = cudaFree
 
@@ -149,11 +149,9 @@ class Cudart:
 
     def cudaStreamDestroy(self, stream):
         del self.live[stream.handle]
-        return (Code.success,)
 
     def cudaStreamSynchronize(self, stream):
         _until(stream.free_at)
-        return (Code.success,)
 
     def cudaEventCreateWithFlags(self, flags):
         event = SimpleNamespace(at=0.0, blocking=bool(flags))
@@ -162,20 +160,16 @@ class Cudart:
 
     def cudaEventDestroy(self, event):
         del self.live[id(event)]
-        return (Code.success,)
 
     def cudaEventRecord(self, event, stream):
         stream.busy(0.0)
         event.at = stream.free_at
-        return (Code.success,)
 
     def cudaEventSynchronize(self, event):
         _until(event.at)
-        return (Code.success,)
 
     def cudaStreamWaitEvent(self, stream, event, flags):
         stream.free_at = max(stream.free_at, event.at)
-        return (Code.success,)
 
     def cudaEventElapsedTime(self, begin, end):
         _note_moment("run")
@@ -187,16 +181,13 @@ class Cudart:
             self.live[target][:size] = ctypes.string_at(source, size)
         else:
             ctypes.memmove(target, bytes(self.live[source][:size]), size)
-        return (Code.success,)
 
     def cudaMemsetAsync(self, target, value, size, stream):
         self.live[target][:size] = bytes([value]) * size
         stream.busy(size * BYTE_S)
-        return (Code.success,)
 
     def cudaStreamBeginCapture(self, stream, mode):
         stream.capturing = []
-        return (Code.success,)
 
     def cudaStreamEndCapture(self, stream):
         work, stream.capturing = stream.capturing, None
@@ -211,12 +202,10 @@ class Cudart:
 
     def cudaGraphExecDestroy(self, launched):
         del self.live[id(launched)]
-        return (Code.success,)
 
     def cudaGraphLaunch(self, launched, stream):
         for work in launched.work:
             work(stream)
-        return (Code.success,)
 
 
 class Clock:
@@ -510,14 +499,7 @@ def _loaded(path: str) -> int:
         file.flush()
         file.seek(0)
         known = {int(line) for line in file}
-    return sum(Path(f"/proc/{pid}/fd").exists() and _runs(pid) for pid in known)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
+    return sum(map(still_runs, known))
 
 
 def _told_to() -> Cudart:

@@ -69,25 +69,41 @@ def test_the_time_that_builds_take_is_known_from_earlier_ones(
     assert said.count("done: net") == 2
 
 
-def test_an_engine_that_is_built_first_is_in_the_bar_but_not_in_the_rate(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("events", "shown"),
+    [
+        (  # a build of a minute before does not make it ten minutes because 10 % are done
+            {
+                0: Event(kind="stage", text="build", rest_s=20.0),
+                20: Event(kind="stage", text="build", seconds=40.0, rest_s=20.0),
+                40: Event(kind="tick", text=""),
+                61: Event(kind="stage", text="measure", done=0.0),
+                63: Event(kind="stage", text="measure", done=0.1),
+            },
+            [("0", ""), ("25", "60"), ("50", "40"), ("75", ""), ("78", "18")],
+        ),
+        (  # a stage of known length moves it, waiting is no work, and it never goes back
+            {
+                0: Event(kind="wait", text="waiting for cpu"),
+                100: Event(kind="stage", text="measure", done=0.2, seconds=8.0, until=0.8),
+                104: Event(kind="tick", text=""),
+                105: Event(kind="stage", text="again", done=0.1),
+            },
+            [("20", "8"), ("50", "4"), ("58", "4")],
+        ),
+    ],
+)
+def test_what_is_done_and_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, events: dict[int, Event], shown: list[tuple[str, str]]
 ) -> None:
-    """Bench after a build of a minute does not take ten minutes because 10 % are done."""
     seen, now = Notebook(), [0.0]
     monkeypatch.setattr(sys, "stderr", seen)
     monkeypatch.setattr(_screen.time, "monotonic", lambda: now[0])
     with ProgressDisplay("x") as listen:
-        for at_s, event in (
-            (0, Event(kind="stage", text="build", rest_s=20.0)),
-            (20, Event(kind="stage", text="build", seconds=40.0, rest_s=20.0)),
-            (40, Event(kind="tick", text="")),
-            (61, Event(kind="stage", text="measure", done=0.0)),
-            (63, Event(kind="stage", text="measure", done=0.1)),
-        ):
+        for at_s, event in events.items():
             now[0] = float(at_s)
             listen(event)
-    shown = re.findall(r"x: (\d+)% · (?:about (\d+) s left)?", seen.getvalue())
-    assert shown == [("0", ""), ("25", "60"), ("50", "40"), ("75", ""), ("78", "18")]
+    assert re.findall(r"x: (\d+)% · (?:about (\d+) s left)?", seen.getvalue()) == shown
 
 
 @pytest.mark.parametrize(("wanted", "shown"), [("1", True), ("0", False)])
@@ -106,24 +122,3 @@ def test_python_shows_progress_in_a_notebook_as_one_line(
     assert any(re.search(r"a.onnx: \d+% · about .* left · launch 2/2", x) for x in lines) == shown
     assert "\n" not in seen.getvalue()
     assert not lines[-1], "the line is left standing"
-
-
-def test_what_is_done_never_decreases_and_a_stage_of_known_length_moves_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen, now = Notebook(), [0.0]
-    monkeypatch.setattr(sys, "stderr", seen)
-    monkeypatch.setattr(_screen.time, "monotonic", lambda: now[0])
-    with ProgressDisplay("x") as listen:
-        for at_s, event in (
-            (0, Event(kind="wait", text="waiting for cpu")),
-            (100, Event(kind="stage", text="measure", done=0.2, seconds=8.0, until=0.8)),
-            (104, Event(kind="tick", text="")),
-            (105, Event(kind="stage", text="again", done=0.1)),
-        ):
-            now[0] = float(at_s)
-            listen(event)
-    shares = [int(each) for each in re.findall(r"(\d+)%", seen.getvalue())]
-    assert shares == [20, 50, 58]
-    left = re.findall(r"about (\d+) s left", seen.getvalue())
-    assert left == ["8", "4", "4"], "waiting counts as work, or the length of a stage does not"
