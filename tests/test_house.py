@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from fnmatch import fnmatch
@@ -14,6 +13,7 @@ import grimp
 import pytest
 
 import trtbench
+from waiting import printed
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,10 +26,8 @@ HEAVY = {
 def modules_after(code: str) -> set[str]:
     """Top-level packages loaded by a fresh interpreter that ran the code."""
     script = f"{code}\nimport sys, json\nsys.__stdout__.write(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    names = json.loads(printed([sys.executable, "-c", script]).splitlines()[-1])
+    return {name.partition(".")[0] for name in names}
 
 
 VERBS = """
@@ -57,11 +55,7 @@ def test_what_begins_quickly_loads_nothing_heavy(code: str, unwanted: set[str]) 
 
 
 def test_arrows_of_the_layers_point_down() -> None:
-    done = subprocess.run(
-        [Path(sys.executable).with_name("lint-imports")],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed([Path(sys.executable).with_name("lint-imports")], cwd=ROOT)
 
 
 def test_no_circle_runs_through_the_house() -> None:

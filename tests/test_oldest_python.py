@@ -10,6 +10,7 @@ import pytest
 
 from real_parts import ROOT
 from trtbench.cli import trtbench
+from waiting import printed
 
 pytestmark = [pytest.mark.real("Python 3.10"), pytest.mark.timeout(1500)]
 
@@ -45,7 +46,6 @@ def test_a_model_is_measured_on_the_oldest_python(oldest: Path, tmp_path: Path) 
     model = ROOT / "src/trtbench/data/demo/digits.onnx"
     command = [oldest / "trtbench", "bench", model, "--iterations", "20", "--json"]
     store = {**os.environ, "TRTBENCH_STORE": str(tmp_path / "store")}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=store)
-    assert done.returncode == 0, done.stderr
-    assert '"python": "3.10.' in done.stdout
-    assert '"median": ' in done.stdout
+    said = printed(command, cwd=tmp_path, env=store)
+    assert '"python": "3.10.' in said
+    assert '"median": ' in said

@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -21,6 +21,13 @@ def ended(process: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
         except BaseException:
             process.kill()
             raise
+
+
+def printed(command: Sequence[object], **settings: Any) -> str:
+    """Return what a program prints, which must succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, **settings)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    return str(done.stdout)
 
 
 def wait_for(found: Callable[[], T]) -> T:

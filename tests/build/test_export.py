@@ -5,7 +5,6 @@ package's own environment, or this one; without any, those tests are skipped. Mo
 from stand-ins for torchvision, timm and ultralytics that have the same entry points.
 """
 
-import subprocess
 import sys
 import zipfile
 from contextlib import nullcontext
@@ -26,6 +25,7 @@ from trtbench.models.identity import read_sidecar
 from trtbench.models.torch_models import TorchSource, archive_kind, import_torch
 from trtbench.requests.execution import Execution
 from trtbench.requests.models import ExportRequest
+from waiting import printed
 
 TORCH = find_torch()
 needs_torch = pytest.mark.usefixtures("torch_python")
@@ -96,11 +96,7 @@ def made(source: str, **flags: object) -> Sidecar:
 def in_torch(code: str) -> None:
     """Run code where PyTorch is, from the folder the test is in."""
     assert TORCH is not None
-    done = subprocess.run(
-        [TORCH, "-c", f"import sys; sys.path.insert(0, '.')\n{code}"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    printed([TORCH, "-c", f"import sys; sys.path.insert(0, '.')\n{code}"])
 
 
 def test_shapes_are_read_as_the_seeds_write_them() -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from bindings.stub_library import make_stub_libraries
 from bindings.touched import touched_names
 from bindings.wheels import PACKAGE, VERSIONS, NoWheel, bindings
 from trtbench.host.tensorrt import NAME_VERSIONS, abilities_of_version, version_numbers
+from waiting import printed
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PROBE = Path(__file__).resolve().parents[1] / "bindings" / "probe_bindings.py"
@@ -58,9 +58,7 @@ def probe(version: str, folder: Path) -> dict[str, Any]:
 
 
 def answer(command: list[str], env: dict[str, str]) -> dict[str, Any]:
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(printed(command, env=env).splitlines()[-1])
 
 
 @pytest.fixture(params=VERSIONS)

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from waiting import printed
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 HOW_TO = sorted((DOCS / "howto").glob("*.md"))
@@ -63,8 +65,7 @@ def test_the_python_of_the_readme_runs(folder: Path, environment: dict[str, str]
     page = (ROOT / "README.md").read_text()
     (code,) = (each["text"] for each in run_docs.FENCE.finditer(page) if each["kind"] == "python")
     program = [sys.executable, "-c", code.replace("launches=5", "launches=2")]
-    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    printed(program, cwd=folder, env=environment)
     package = (ROOT / "pyproject.toml").read_text()
     assert 'all = ["trtbench[onnx,plots,tasks,pandas]"]' in package, "make demo installs these"
     assert (folder / "report" / "report.html").is_file()
@@ -73,8 +74,7 @@ def test_the_python_of_the_readme_runs(folder: Path, environment: dict[str, str]
 @pytest.mark.timeout(900)
 def test_the_notebook_runs_and_gives_what_it_shows(docs_python: str) -> None:
     program = [docs_python, str(ROOT / "tools" / "run_docs.py"), str(DOCS / "notebook.ipynb")]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed(program)
 
 
 PAGES = sorted((ROOT / "docs" / "coming-from").glob("*.md"))

@@ -5,13 +5,13 @@ None of their text is kept here, nor their names: a failure tells which file it 
 
 import hashlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from golden import EXPECTED, SENTENCES, WRITE, digest, environment_of
+from waiting import printed
 
 pytestmark = pytest.mark.xdist_group("golden")
 
@@ -42,12 +42,12 @@ def test_real_files_are_read_as_before(beside: Path, tmp_path: Path) -> None:
     commands = [["import", each, "--dry-run", "--json"] for each in [*files, *folders]]
     commands += [["inspect", each, "--json"] for each in files]
     commands += [["profile", each, "--json"] for each in files if each.endswith("profile.json")]
-    done = subprocess.run(
+    said = printed(
         [sys.executable, "-c", MANY], cwd=beside, env=environment_of(tmp_path),
-        input=json.dumps(commands), capture_output=True, text=True, check=True,
+        input=json.dumps(commands),
     )  # fmt: skip
     found, named = {}, {}
-    for (verb, path, *_), (status, text) in zip(commands, json.loads(done.stdout), strict=True):
+    for (verb, path, *_), (status, text) in zip(commands, json.loads(said), strict=True):
         value = json.loads(text) if text.strip() else None
         runs = len(value.get("runs", [])) if verb == "import" and isinstance(value, dict) else "-"
         key = f"{verb} {hashlib.sha256(path.encode()).hexdigest()[:10]}"

@@ -4,7 +4,6 @@
 """
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from scenes import KEPT, SCENES
 
 from golden import EXPECTED, Case, compare, environment_of, folded, observe
+from waiting import printed
 
 pytestmark = pytest.mark.xdist_group("golden")
 
@@ -54,11 +54,8 @@ def test_the_flags_of_every_verb(tmp_path: Path) -> None:
 
 
 def test_names_and_arguments_of_the_python_api() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SURFACE], capture_output=True, text=True, check=True
-    )
     lines = []
-    for line in done.stdout.splitlines():
+    for line in printed([sys.executable, "-c", SURFACE]).splitlines():
         name, *parts = line.split(" | ")
         lines += folded(f"{name}: ", parts)
     compare("api-names", "\n".join(lines) + "\n")

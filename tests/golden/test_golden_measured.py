@@ -1,6 +1,5 @@
 """What commands that measure print, exit with and write, but for what they measured."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from scenes import RETURNS, SCENES
 
 from golden import compare, environment_of, mask
+from waiting import printed
 
 pytestmark = pytest.mark.xdist_group("goldenmeasured")
 
@@ -26,9 +26,5 @@ def test_what_the_python_api_returns(place: Path) -> None:
     folder = place / "api"
     folder.mkdir()
     SCENES["measures"].make(folder)
-    done = subprocess.run(
-        [sys.executable, "-c", RETURNS], cwd=folder, env=environment_of(folder),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    compare("api-returns", mask(done.stdout, here=str(folder)))
+    said = printed([sys.executable, "-c", RETURNS], cwd=folder, env=environment_of(folder))
+    compare("api-returns", mask(said, here=str(folder)))

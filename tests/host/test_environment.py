@@ -1,5 +1,4 @@
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +6,7 @@ from nvml_standin import Refusing, using
 
 from trtbench.core.run import Environment
 from trtbench.host import machine as machines
+from waiting import printed
 
 X86_CORE = """\
 processor\t: {cpu}
@@ -143,10 +143,7 @@ def test_a_counter_that_went_back_or_is_unknown_is_absent():
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
-    done = subprocess.run(
-        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
+    return printed(["git", *identity, *arguments], cwd=folder).strip()
 
 
 @pytest.fixture

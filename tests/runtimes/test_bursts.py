@@ -36,10 +36,7 @@ def compared(tmp_path: Path, gpu_s: tuple[float, float], *flags: str, marks: str
     environment = {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "trtbench", "compare", "a.engine", "b.engine", "--batch", "2"]
     command += ["-r", "tensorrt", "--store", "store", "--json", *flags]
-    ended = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ended.returncode in (0, 3), ended.stderr
     (tmp_path / "notes.txt").write_text(ended.stderr)
     found = [read_record(path.parent) for path in (tmp_path / "store").glob("**/run.json")]

@@ -6,7 +6,6 @@ the stand-in GPU's calls, and the command line that the stand-in for trtexec und
 
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +30,8 @@ from trtbench.store.directory import entry_from_record
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "standin"))
 
 from standin_options import Options
+
+from waiting import printed
 
 ASKED: list[dict[str, Any]] = [
     {"batch": 1},
@@ -231,11 +232,7 @@ def test_torch(torch_python: str, tmp_path: Path) -> None:
     """Walked in the interpreter that has PyTorch."""
     here = Path(__file__).resolve()
     path = os.pathsep.join((str(here.parents[2] / "src"), str(here.parents[1]), str(here.parent)))
-    done = subprocess.run(
-        [torch_python, str(here), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    printed([torch_python, str(here), str(tmp_path)], env={**os.environ, "PYTHONPATH": path})
 
 
 def walk_torch(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """Models, sessions and exports where PyTorch is, all in one process of its interpreter."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from waiting import printed
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
@@ -16,9 +17,7 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group("torch")]
 def found(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("torch")
     command = [torch_python, str(HERE / "torch_probe.py"), str(SOURCE), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(printed(command).splitlines()[-1])
 
 
 @pytest.mark.parametrize(

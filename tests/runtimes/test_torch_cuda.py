@@ -1,11 +1,12 @@
 """Sessions of PyTorch on a GPU, and on a stand-in that captures and computes as one does."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from waiting import printed
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
@@ -20,9 +21,7 @@ def found(
 ) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("cuda")
     words = [str(HERE / "torch_cuda_probe.py"), str(SOURCE), str(folder), request.param]
-    done = subprocess.run([torch_python, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    told = json.loads(printed([torch_python, *words]).splitlines()[-1])
     if told is None:
         pytest.skip("no GPU: PyTorch sees none")
     return told

@@ -13,6 +13,7 @@ import torch_files
 from real_parts import find_torch
 from trtbench.core.run import Run
 from trtbench.store.directory import read_run
+from waiting import printed
 
 pytestmark = pytest.mark.process
 
@@ -40,10 +41,7 @@ def bench(models: Path, tmp_path: Path, *arguments: str) -> subprocess.Completed
     command = [sys.executable, "-m", "trtbench", "bench", *arguments, *quick]
     command += ["--no-until-steady", "--python", python, "--store", "store", "-o", "run"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(models)}
-    return subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
 
 def finished(ended: subprocess.CompletedProcess[str], tmp_path: Path) -> Run:
@@ -148,11 +146,7 @@ def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_pa
 
     def trtbench(*words: str) -> str:
         command = [sys.executable, "-m", "trtbench", *words]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, text=True, capture_output=True
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return printed(command, cwd=tmp_path, env=environment)
 
     exported = ("--weights", "none", "--input-shape", "-1 3 16 16", "--for", "tensorrt-8.6")
     trtbench("export", "timm:net", "-o", "net.onnx", *exported, "--python", python)

@@ -1,7 +1,6 @@
 """How each runtime waits for its turn: its idle threads must leave the processor alone."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from models import conv_model
 from trtbench.core.spec import RunSpec
 from trtbench.models.identity import model_ref
 from trtbench.runtimes import onnxruntime as ort
-from waiting import with_patience
+from waiting import printed, with_patience
 
 SHARES = hasattr(onnxruntime, "set_global_thread_pool_sizes")
 
@@ -74,11 +73,8 @@ print(json.dumps(sorted(spent)[3]))
 
 def test_a_pool_that_stops_uses_no_processor_after_its_query(spec: RunSpec) -> None:
     def spent(way: str, wait_s: float) -> float:
-        done = subprocess.run(
-            [sys.executable, "-c", SPUN, spec.model.path, way, str(wait_s)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return float(json.loads(done.stdout))
+        command = [sys.executable, "-c", SPUN, spec.model.path, way, str(wait_s)]
+        return float(json.loads(printed(command)))
 
     def both(seconds: float) -> tuple[float, float]:
         return spent("run", seconds / 75), spent("on", seconds / 75)

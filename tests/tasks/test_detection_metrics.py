@@ -12,6 +12,7 @@ from made_detectors import with_pycocotools
 from models import save_text
 from real_parts import find_torch
 from trtbench.analysis.coco import BoxTally, Objects, match_boxes, mean_precisions, suppress
+from waiting import printed
 
 NAMES = {
     "mAP": 0, "mAP50": 1, "mAP75": 2, "mAP_small": 3, "mAP_medium": 4, "mAP_large": 5, "AR": 8,
@@ -208,12 +209,8 @@ def test_suppression_as_torchvision_has_it(tmp_path: Path) -> None:
     cases["many"] = {**many, "classes": many["classes"] % 2}
     arrays = {f"{what} {n}": array for n, case in cases.items() for what, array in case.items()}
     np.savez(tmp_path / "data.npz", **arrays)
-    second = json.loads(
-        subprocess.run(
-            [python, "-c", f"WHAT = {WHAT}\n{SECOND}", str(tmp_path / "data.npz")],
-            check=True, capture_output=True, text=True,
-        ).stdout
-    )  # fmt: skip
+    command = [python, "-c", f"WHAT = {WHAT}\n{SECOND}", str(tmp_path / "data.npz")]
+    second = json.loads(printed(command))
     for name, case in cases.items():
         boxes, scores, classes, iou = (case[what] for what in WHAT)
         alone = suppress(boxes, scores, iou=float(iou), most=9999)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from trtbench.convert.build import build_spec, with_arrays
 from trtbench.models.identity import read_sidecar
 from trtbench.requests.models import BuildRequest
 from trtbench.requests.settings import Config
+from waiting import printed
 
 TESTS = Path(__file__).resolve().parents[1]
 SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=false"]
@@ -134,15 +134,13 @@ def test_engines_are_judged_on_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(HOOK)
     words = ["eval", "model.engine", "-r", "tensorrt", "--task", "detection", "--data", "images",
              "--decoder", "mine.py:bright", "--json", "--store", "store"]  # fmt: skip
-    done = subprocess.run(
+    said = printed(
         [sys.executable, "-m", "trtbench", *words],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(TESTS / "standin_gpu"), "TMPDIR": str(tmp_path),
              "STANDIN_GPU_SHAPE": "-1,1,16,16"},
-        capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    [model] = json.loads(done.stdout)["models"]
+    [model] = json.loads(said)["models"]
     assert {s["metric"]: s["value"] for s in model["scores"]}["mAP"] == pytest.approx(1.0)
     parts = model["split"]["item_parts_s"]
     assert 0 < parts["model"] <= parts["inference"], "the network alone, by GPU events"
