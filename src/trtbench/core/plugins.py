@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from trtbench.core.errors import UnavailableError, UsageError, near_miss, refuse_unknown
 from trtbench.core.safety import read_bytes
@@ -159,45 +159,39 @@ def _contract_error(
     )
 
 
-class Extra(NamedTuple):
-    packages: tuple[str, ...]
-    adds: str
-
-
 MAKE_MODELOPT = (
     "python3 -m venv modelopt && modelopt/bin/pip install 'nvidia-modelopt[onnx]' msgspec"
 )
 """NVIDIA ModelOpt pins old releases of onnx and onnxruntime, so it needs its own interpreter."""
-EXTRAS: dict[str, Extra] = {
-    "onnx": Extra(
-        ("onnx", "onnxruntime"), "ONNX files: ONNX Runtime, build, quantize, check, inspect"
-    ),
-    "plots": Extra(("matplotlib",), "pictures: PNG, and in reports and sites"),
-    "tasks": Extra(("PIL", "matplotlib"), "eval and calibration on images"),
-    "torch": Extra(("torch", "onnxscript"), "PyTorch models: bench and export"),
-    "rtx": Extra(("tensorrt_rtx",), "TensorRT-RTX, whose builder needs no GPU"),
-    "cu12": Extra(("cuda",), "engines in this process, driver of CUDA 12"),
-    "cu13": Extra(("cuda",), "engines in this process, driver of CUDA 13"),
-    "cupti": Extra(("cupti",), "layer times by kernels, driver of CUDA 13"),
-    "postgres": Extra(("psycopg",), "a store in PostgreSQL"),
-    "remote": Extra(("fsspec", "s3fs"), "runs in an object store"),
-    "ray": Extra(("ray",), "runs on a Ray cluster"),
-    "parquet": Extra(("pyarrow",), "tables as Parquet"),
-    "pandas": Extra(("pandas",), "runs, lists and layers as tables of pandas"),
-    "mlflow": Extra(("mlflow",), "runs to MLflow"),
+EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
+    "onnx": (("onnx", "onnxruntime"), "ONNX files: ONNX Runtime, build, quantize, check, inspect"),
+    "plots": (("matplotlib",), "pictures: PNG, and in reports and sites"),
+    "tasks": (("PIL", "matplotlib"), "eval and calibration on images"),
+    "torch": (("torch", "onnxscript"), "PyTorch models: bench and export"),
+    "rtx": (("tensorrt_rtx",), "TensorRT-RTX, whose builder needs no GPU"),
+    "cu12": (("cuda",), "engines in this process, driver of CUDA 12"),
+    "cu13": (("cuda",), "engines in this process, driver of CUDA 13"),
+    "cupti": (("cupti",), "layer times by kernels, driver of CUDA 13"),
+    "postgres": (("psycopg",), "a store in PostgreSQL"),
+    "remote": (("fsspec", "s3fs"), "runs in an object store"),
+    "ray": (("ray",), "runs on a Ray cluster"),
+    "parquet": (("pyarrow",), "tables as Parquet"),
+    "pandas": (("pandas",), "runs, lists and layers as tables of pandas"),
+    "mlflow": (("mlflow",), "runs to MLflow"),
 }
+"""By name: the packages that an extra installs, and what they are for."""
 
 
 def missing_package(problem: ImportError, name: str | None = None) -> UnavailableError | None:
     """Return an error with the command that installs a package; ``None`` if no extra has it."""
     package = (name or problem.name or "").partition(".")[0]
-    extra = next((name for name, extra in EXTRAS.items() if package in extra.packages), None)
+    extra = next((name for name, (names, _) in EXTRAS.items() if package in names), None)
     if extra is None:
         return None
     absent = isinstance(problem, ModuleNotFoundError)
     return UnavailableError(
         f"the package {package} {'is not installed' if absent else 'cannot be imported'}",
-        facts={"it is for": EXTRAS[extra].adds, **({} if absent else {"reason": problem})},
+        facts={"it is for": EXTRAS[extra][1], **({} if absent else {"reason": problem})},
         fix=f"pip install 'trtbench[{extra}]'",
     )
 

@@ -177,11 +177,9 @@ def fastest_core(allowed: Collection[int], *, root: Path = CPUS) -> int:
 
     def speed(core: int) -> int:
         # The capacity, known on chips with small and large cores, else the clock.
-        for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
-            found = number_of(root / f"cpu{core}" / name)
-            if found is not None:
-                return found
-        return 0
+        names = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
+        found = (number_of(root / f"cpu{core}" / name) for name in names)
+        return next((each for each in found if each is not None), 0)
 
     return min(allowed, key=lambda core: (-speed(core), core))
 

@@ -81,10 +81,10 @@ def diagnose(say: Callable[[str], None] = lambda line: None) -> Diagnosis:
         detail = f"{error.message} ({facts})" if facts else error.message
         shown = [Check("trtbench.toml", "broken", detail, error.fix)]
     extras = []
-    for name, extra in EXTRAS.items():
-        whole = all(importlib.util.find_spec(each) for each in extra.packages)
+    for name, (packages, adds) in EXTRAS.items():
+        whole = all(map(importlib.util.find_spec, packages))
         fix = None if whole else f"pip install 'trtbench[{name}]'"
-        extras.append(Check(name, "ok" if whole else "missing", extra.adds, fix))
+        extras.append(Check(name, "ok" if whole else "missing", adds, fix))
     trtexec = programs.find_trtexec()
     tool = Check("trtexec", "ok", str(trtexec))
     if trtexec is None:
