@@ -121,6 +121,14 @@ def test_arithmetic_with_dimensions_stays_exact(tmp_path: Path) -> None:
     assert np.all(found == 2)  # in FP16, 4097 - 4095 would be 1 or 0
 
 
+def test_indices_in_a_floating_point_input_stay_exact(tmp_path: Path) -> None:
+    text = "net (float[n] x) => (float[n] y) {at = Cast<to = 7>(x) y = Gather(table, at)}"
+    path = models.save_text(tmp_path / "m.onnx", text, table=np.arange(5000.0) % 7)
+    made = saved(cast(load_onnx(path), precision="fp16").model, tmp_path / "c.onnx")
+    at = np.array([4097, 4099], np.float32)
+    assert outputs(made, x=at)["y"].tolist() == [4097 % 7, 4099 % 7]
+
+
 def test_an_empty_region_of_a_resize_becomes_none(tmp_path: Path) -> None:
     """ONNX Runtime's optimizer gathers from it in FP16: "indices element out of data bounds"."""
     text = "net (float[1, 1, 2, 2] x) => (float[1, 1, 4, 4] y) {y = Resize(x, roi, scales)}"

@@ -142,6 +142,7 @@ def _plan(
     types = tensor_types(model)
     held = matching_nodes(model, keep)
     stored = {tensor.name for tensor in model.graph.initializer}
+    given = {value.name for value in model.graph.input}
     shapes: set[str] = set()
     for node in model.graph.node:  # FP16 represents integers exactly only up to 2048
         # The first input of these is data; the others are shapes and indices.
@@ -153,6 +154,9 @@ def _plan(
             held.setdefault(node.name, "computes shapes")
         if derived or node.op_type in ("Shape", "Size"):
             shapes.update(node.output)
+        whole = types.get(node.output[0]) not in (FLOAT, *LOW) if node.op_type == "Cast" else False
+        if whole and node.input[0] in given:
+            held.setdefault(node.name, "makes integers of an input")
     beyond: dict[str, float] = {}
     for tensor in model.graph.initializer if low == FLOAT16 else ():
         if tensor.data_type == FLOAT:
@@ -274,8 +278,9 @@ def _rewrite(model: ModelProto, edges: Mapping[str, NodeTypes], *, low: int, kee
                 nodes.append(node)
         return casts[name, wanted]
 
+    exact = {n.input[0] for n in graph.node if n.op_type == "Cast" and n.name not in edges}
     for value in graph.input if not keep_io else ():
-        if value.type.tensor_type.elem_type == FLOAT and value.name not in weights:
+        if value.type.tensor_type.elem_type == FLOAT and value.name not in (exact | weights.keys()):
             value.type.tensor_type.elem_type = types[value.name] = low
             lowered.add(value.name)
     empty = {name for name, tensor in weights.items() if 0 in tensor.dims}
