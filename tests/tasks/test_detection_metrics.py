@@ -220,9 +220,9 @@ def test_suppression_as_torchvision_has_it(tmp_path: Path) -> None:
 
 def test_classes_stay_apart_wherever_their_boxes_are() -> None:
     """Boxes that are moved apart by class must not meet, left of the image and far from it."""
-    boxes = np.array([[-300.0, 0, -200, 100], [-300, 0, -200, 100], [-300, 0, -200, 100]])
+    boxes, scores = np.array([[-300.0, 0, -200, 100]] * 3), np.array([0.9, 0.8, 0.7])
     for shift in (0.0, 1e6):
         for classes in ([0, 1, 2], [0, 79, 40_000]):
-            kept = suppress(boxes + shift, np.array([0.9, 0.8, 0.7]), classes=np.array(classes))
+            kept = suppress(boxes + shift, scores, classes=np.array(classes), iou=0.7, most=3)
             assert kept.tolist() == [0, 1, 2]
-    assert suppress(boxes, np.array([0.9, 0.8, 0.7]), classes=np.array([3, 3, 3])).tolist() == [0]
+    assert suppress(boxes, scores, classes=np.full(3, 3), iou=0.7, most=3).tolist() == [0]
