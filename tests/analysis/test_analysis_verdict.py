@@ -31,7 +31,7 @@ from trtbench.analysis.verdict import (
 )
 from trtbench.core.results import Verdict
 from trtbench.core.run import Fact, Interval, Run
-from trtbench.core.samples import IterationTimes
+from trtbench.core.samples import Column, IterationTimes
 from trtbench.core.spec import TensorSpec
 from trtbench.report.sections.verdicts import undecided_reasons, verdict_table
 
@@ -189,6 +189,33 @@ def test_a_slower_tail_is_seen() -> None:
     slow_tail = [(a, np.where(b > np.quantile(b, 0.85), b * 1.5, b)) for a, b in pairs]
     assert tail_verdict(slow_tail, 0.95).kind == "slower"
     assert tail_verdict(pairs[:3], 0.99).kind == "unclear"
+
+
+def lone(random: np.random.Generator, *, stalls: float, drift: float) -> Column:
+    """Times of one of two processes: bursts of stalls hit it alone, and it drifts by itself."""
+    walk = np.cumsum(random.normal(scale=drift / 20, size=400)) + 0.004 * random.normal()
+    times = np.exp(walk + 0.003 * random.standard_exponential(400))
+    for begin in random.integers(400, size=random.poisson(stalls)):
+        times[begin : begin + random.geometric(1 / 40)] *= 1 + 0.1 * random.standard_exponential()
+    return times
+
+
+@pytest.mark.parametrize(("stalls", "drift"), [(3.0, 0.01), (0.0, 0.03), (0.0, 0.0)])
+def test_tails_of_two_equal_processes_never_differ(
+    monkeypatch: pytest.MonkeyPatch, stalls: float, drift: float
+) -> None:
+    """Of 100 verdicts; by chance, as bounded, 2 of 1000 may. Drift made 4 of 50 false before."""
+    monkeypatch.setattr("trtbench.analysis.verdict.REPEATS", 60)
+    random = np.random.default_rng(2)
+    found: Counter[str] = Counter()
+    for _ in range(50):
+        pairs = [
+            (lone(random, stalls=stalls, drift=drift), lone(random, stalls=stalls, drift=drift))
+            for _ in range(6)
+        ]
+        found.update(tail_verdict(pairs, q).kind for q in (0.9, 0.99))
+    assert found["slower"] + found["faster"] == 0, found
+    assert drift or found["same"] >= 80, "where nothing is wrong, that is said"
 
 
 def test_a_percentile_that_a_side_does_not_know_is_no_change() -> None:

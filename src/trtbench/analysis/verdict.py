@@ -192,14 +192,16 @@ def tail_verdict(
             reason = f"needs {max(lacking)} samples on each side, but has {samples}"
         unclear = Verdict(metric=metric, kind="unclear", reason=reason, design=design)
         return unclear.having(launches=count, launches_needed=launches)
-    # Each launch is divided by its baseline's median, which removes the machine's drift but not
-    # the effect.
+    # Both sides of a launch are divided by the mean of their medians, which removes the machine's
+    # drift but not the effect. By the baseline's alone, launches would spread the candidate only,
+    # and its tail would look longer.
     size = min(MAX_SAMPLES, *(len(column) for pair in pairs for column in pair))
     levelled = np.empty((2, count, size))
     for k, pair in enumerate(pairs):
+        level = math.sqrt(float(np.median(pair[0])) * float(np.median(pair[1])))
         for side, column in enumerate(pair):
             thinned = np.linspace(0, len(column) - 1, size).round().astype(np.int64)
-            levelled[side, k] = column[thinned] / float(np.median(pair[0]))
+            levelled[side, k] = column[thinned] / level
 
     def log_ratios(chosen: NDArray[np.int64]) -> Column:
         rows = (side[chosen].reshape(len(chosen), -1) for side in levelled)
@@ -209,8 +211,11 @@ def tail_verdict(
     draws = np.random.default_rng(0).integers(0, count, size=(REPEATS, count))
     step = max(1, 2_000_000 // levelled[0].size)
     drawn = [log_ratios(draws[begin : begin + step]) for begin in range(0, REPEATS, step)]
-    # The percentile bootstrap is too narrow with few launches: Student's t widens it.
+    # The percentile bootstrap is too narrow with few launches: Student's t widens it. If one launch
+    # has the whole tail, it is narrower still, and the launches' own ratios show how they differ.
     error = float(np.concatenate(drawn).std(ddof=1)) * math.sqrt(count / (count - 1))
+    before, after = np.log(np.quantile(levelled, q, axis=2))
+    error = max(error, float((after - before).std(ddof=1)) / math.sqrt(count))
     ratio = float(log_ratios(np.arange(count, dtype=np.int64)[None])[0])
     rough = distributions.Trimmed(ratio, error, count - 1, count)
     return judge(rough, metric=metric, design=design, margin=margin)
