@@ -51,13 +51,6 @@ class RankRow(Value, frozen=True, kw_only=True):
     disagree: float
 
 
-class TopClass(Value, frozen=True, kw_only=True):
-    """One class and its score in a ranking."""
-
-    label: int
-    score: float
-
-
 class ClassCheck(Value, frozen=True, kw_only=True):
     """Class scores compared with those of the reference."""
 
@@ -72,8 +65,6 @@ class ClassCheck(Value, frozen=True, kw_only=True):
     probabilities: bool  # whether the outputs already are probabilities; else softmax is applied
     mixed: bool
     ranks: tuple[RankRow, ...]
-    top_reference: tuple[TopClass, ...] = ()  # of the first input that has a ranking
-    top: tuple[TopClass, ...] = ()
 
 
 class WorstItem(Value, frozen=True, kw_only=True):
@@ -358,7 +349,6 @@ class ClassTally:
         self._jaccard = self._kl = self._kl_max = 0.0
         self._classes = self._items = self._ranked = 0
         self._are_probabilities = [True, True]
-        self._top: list[tuple[TopClass, ...]] = [(), ()]
 
     def add(self, reference: Floats, candidate: Floats) -> None:
         """Add the scores of the same items: [items, classes]."""
@@ -371,15 +361,6 @@ class ClassTally:
             return
         self._ranked += len(a)
         own, other = (ranking(each, RANKS) for each in (a, b))
-        if not any(self._top):  # without -Inf, which JSON cannot hold
-            self._top = [
-                tuple(
-                    TopClass(label=int(each), score=float(scores[each]))
-                    for each in order
-                    if np.isfinite(scores[each])
-                )
-                for scores, order in ((a[0], own[0]), (b[0], other[0]))
-            ]
         self._same.append(own == other)
         with np.errstate(invalid="ignore"):
             there = (np.take_along_axis(each, other, 1) for each in (a, b))
@@ -427,8 +408,6 @@ class ClassTally:
             probabilities=all(self._are_probabilities) and ranked > 0,
             mixed=self._are_probabilities[0] != self._are_probabilities[1],
             ranks=tuple(ranks),
-            top_reference=self._top[0],
-            top=self._top[1],
         )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trtbench.analysis.check import ClassCheck, OutputCheck
+from trtbench.analysis.check import OutputCheck, RankRow
 from trtbench.analysis.localize import precision_problem
 from trtbench.analysis.onnx_graph import describe_preparation
 from trtbench.analysis.scores import sqnr_from_rel_l2
@@ -441,42 +441,27 @@ def _output_blocks(check: OutputCheck) -> Iterator[doc.Block]:
 
 
 def _rank_tables(checked: Checked) -> Iterator[doc.Table]:
-    """Compare candidates by rank of classes, for the first input and over all inputs."""
-    outputs: dict[str, list[tuple[str, ClassCheck]]] = {}
+    """Compare candidates by rank of classes over all inputs."""
+    outputs: dict[str, list[tuple[str, tuple[RankRow, ...]]]] = {}
     for each in checked.candidates:
         for check in each.checks:
             if check.classes is not None and check.classes.unranked < check.classes.items:
-                side = (each.side.model.name, check.classes)
+                side = (each.side.model.name, check.classes.ranks)
                 outputs.setdefault(check.output, []).append(side)
 
-    def rank_column(rows: Sequence[Any], key: str, title: str, field: str, kind: str) -> doc.Column:
-        def read(place: int) -> Any:
-            return getattr(rows[place], field) if place < len(rows) else None
+    def read(place: int, field: str, row: Sequence[RankRow]) -> Any:
+        return getattr(row[place], field)
 
-        return doc.column(key, title, read, kind, fit="wrap")
-
-    rank = doc.column("rank", "Rank", lambda place: place + 1, "right")
     for number, (output, sides) in enumerate(outputs.items()):
-        first = sides[0][1]
-        # If some inputs have no best class, the first ranked inputs may differ.
-        if len(sides) > 1 and not any(each.unranked for _, each in sides):
-            reference = (checked.reference.model.name, first.top_reference)
-            columns = [rank]
-            for k, (name, top) in enumerate((reference, *((n, each.top) for n, each in sides))):
-                columns.append(rank_column(top, f"score_{k}", f"{name} score", "score", ".4g"))
-                columns.append(rank_column(top, f"class_{k}", f"{name} class", "label", "right"))
-            caption = f"Best classes of {output} of the first input: score and class side by side."
-            count = len(first.top_reference)
-            yield doc.table(f"top_{number}", range(count), columns, caption=caption)
-        columns = [rank]
-        for k, (name, classes) in enumerate(sides):
-            of = f"{name} " if len(sides) > 1 else ""
-            own, title = classes.ranks, f"{of}disagree"
-            columns.append(rank_column(own, f"mae_{k}", f"{of}MAE", "mae", ".3g"))
-            columns.append(rank_column(own, f"other_{k}", title, "disagree", "percent"))
+        columns = [doc.column("rank", "Rank", lambda row: row[0].rank, "right")]
+        for k, (name, _) in enumerate(sides):
+            of, get = f"{name} " if len(sides) > 1 else "", partial(read, k)
+            mae, other = partial(get, "mae"), partial(get, "disagree")
+            columns.append(doc.column(f"mae_{k}", f"{of}MAE", mae, ".3g", fit="wrap"))
+            columns.append(doc.column(f"other_{k}", f"{of}disagree", other, "percent", fit="wrap"))
         caption = f"Ranks of {output} over all inputs: mean score error, share of other classes."
-        count = min(len(each.ranks) for _, each in sides)
-        yield doc.table(f"ranks_{number}", range(count), columns, caption=caption)
+        rows = zip(*(ranks for _, ranks in sides), strict=False)
+        yield doc.table(f"ranks_{number}", rows, columns, caption=caption)
 
 
 def _format_number(value: float | None) -> str:
