@@ -121,35 +121,18 @@ def test_sides_are_those_that_the_exporter_wrote_down(written: str, say: Say) ->
         assert f"height {height}, width {width} ({why}; change" in say(*plan).err, plan
 
 
-def sequence_of(*shape: int) -> onnx.TypeProto:
-    return helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, list(shape)))
-
-
-def tensor(name: str, shape: list[int | str] | None, kind: int = FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def write(inputs: list[onnx.ValueInfoProto], nodes: list[onnx.NodeProto], *outputs: object) -> None:
-    graph = helper.make_graph(nodes, "odd", inputs, list(outputs))
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), M
-    )
-
-
-def write_no_tensors(kind: str) -> None:
-    if kind == "sequence":
-        taken, node, counted = sequence_of(2, 2), "SequenceLength", INT64
-    else:
-        taken = helper.make_optional_type_proto(sequence_of(2, 2))
-        node, counted = "OptionalHasElement", TensorProto.BOOL
-    made = helper.make_node(node, ["s"], ["o"])
-    write([helper.make_value_info("s", taken)], [made], tensor("o", [], counted))
-
-
-@pytest.mark.parametrize("kind", ["sequence", "optional"])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("sequence", "(seq(float[2, 2]) s) => (int64 o) { o = SequenceLength (s) }"),
+        ("optional", "(optional(seq(float[2, 2])) s) => (bool o) { o = OptionalHasElement (s) }"),
+    ],
+)
 @pytest.mark.parametrize("name", ["bench", "run", "profile", "check", "quantize"])
-def test_inputs_that_are_no_tensors_are_refused_alike(name: str, kind: str, say: Say) -> None:
-    write_no_tensors(kind)
+def test_inputs_that_are_no_tensors_are_refused_alike(
+    name: str, kind: str, text: str, say: Say
+) -> None:
+    save_text(M, f"net {text}", check=False)
     said = say(*VERBS.get(name, ("bench", M, *QUICK)))
     assert (said.status, said.out) == (1, "")
     assert "error: the model has inputs that are not tensors" in said.err
@@ -159,12 +142,9 @@ def test_inputs_that_are_no_tensors_are_refused_alike(name: str, kind: str, say:
 
 def test_outputs_that_are_no_tensors_are_measured_with_the_rest(say: Say) -> None:
     """Classifiers of other libraries give a sequence of maps beside their labels."""
-    nodes = [
-        helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1),
-        helper.make_node("Identity", ["x"], ["o"]),
-    ]
-    parts = helper.make_value_info("parts", sequence_of(1, 1))
-    write([tensor("x", ["N", 4])], nodes, parts, tensor("o", None))
+    text = "parts = SplitToSequence <axis = 1> (x) o = Identity (x)"
+    text = f"net (float[N, 4] x) => (seq(float[1, 1]) parts, float[] o) {{ {text} }}"
+    save_text(M, text, check=False)
     assert measured_shapes(say, M) == [(1, 4)]
     record = Store(Path("store")).load("last").record  # type: ignore[union-attr]
     assert [each.name for each in record.outputs] == ["o"]
@@ -173,8 +153,8 @@ def test_outputs_that_are_no_tensors_are_measured_with_the_rest(say: Say) -> Non
 
 
 def test_a_model_without_a_rank_takes_the_shape_it_is_given(say: Say) -> None:
-    node = helper.make_node("Transpose", ["x"], ["o"], perm=[1, 0])
-    write([tensor("x", None)], [node], tensor("o", None))
+    text = "net (float[] x) => (float[] o) { o = Transpose <perm = [1, 0]> (x) }"
+    save_text(M, text, check=False)
     said = say("bench", M, *QUICK)
     assert (said.status, "--shape x:" in said.err) == (1, True)
     assert measured_shapes(say, M, "--shape", "x:3x5") == [(3, 5)]
