@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import trtbench.host.early_context  # starts before the slow imports
 import trtbench.one_thread  # noqa: F401 - before the first import of numpy
@@ -192,13 +191,9 @@ def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> jobs.Rep
     return jobs.ReportedError(kind="bug", message=repr(problem), stage=stage)
 
 
-def exit_at_once(status: int) -> NoReturn:
-    """Exit without clean-up: all is on disk; unloading native libraries is slow and may crash."""
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
     with contextlib.suppress(OSError):  # the disk of the log may be full
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(status)
-
-
-if __name__ == "__main__":
-    exit_at_once(main(sys.argv[1:]))
+    os._exit(status)  # all is on disk; unloading native libraries is slow and may crash

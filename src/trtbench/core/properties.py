@@ -90,12 +90,6 @@ def arguments_of(record: AnyRecord) -> dict[str, str]:
     }
 
 
-def is_set_by_arguments(record: AnyRecord, name: str) -> bool:
-    """Whether arguments passed on to a program, not trtbench's flags, change a setting."""
-    given = {word.partition("=")[0] for word in record.spec.extra_args}
-    return not given.isdisjoint(SETTING_FLAGS.get(name, ()))
-
-
 def gap_of(record: AnyRecord) -> float:
     """Return the mean pause between queries in seconds."""
     ran = setting_of(record, "gap_s")
@@ -476,8 +470,3 @@ def history_settings(record: RunRecord, *, without: Iterable[str]) -> str:
         each.series_text(record) for each in PROPERTIES if each.history and each.name not in left
     )
     return ", ".join(filter(None, texts))
-
-
-def request_same_series(one: RunSpec, other: RunSpec) -> bool:
-    fields = {name for each in PROPERTIES if each.history for name in each.asked}
-    return all(getattr(one, name) == getattr(other, name) for name in fields)

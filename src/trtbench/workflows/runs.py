@@ -13,7 +13,7 @@ from trtbench.analysis import history
 from trtbench.compare.compare import Asked, stored_run
 from trtbench.core.errors import TrtbenchError, UsageError
 from trtbench.core.plugins import optional_library
-from trtbench.core.properties import request_same_series
+from trtbench.core.properties import PROPERTIES
 from trtbench.core.results import ShortView
 from trtbench.core.run import UNDATED, FailedRun, RunRecord, batch_that_ran, notebook_page
 from trtbench.host.machine import read_environment
@@ -178,6 +178,7 @@ def _comparable_series(
     [(spec, _)] = asked.engines([asked.side_in_turn(candidate, (-1, 2))])
     batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None)
     here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
+    fields = {name for each in PROPERTIES if each.history for name in each.asked}
     entries = []
     for entry in store.index.find(model=spec.model.name, runtime=spec.runtime, kind="run"):
         record = _record(entry, store) if entry.model == spec.model.name else None
@@ -185,7 +186,7 @@ def _comparable_series(
             record is not None
             and (None in (batch, entry.batch) or batch == entry.batch)
             and record.environment.kind == here
-            and request_same_series(record.spec, spec)
+            and all(getattr(record.spec, name) == getattr(spec, name) for name in fields)
         ):
             entries.append(entry)
     groups = _group_by_series(entries, store, {})

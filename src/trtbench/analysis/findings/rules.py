@@ -536,6 +536,7 @@ def contradictions(record: RunRecord) -> list[tuple[str, str, str | None]]:
     """List settings that differ from what ran: name, request, and what ran if it is known."""
     spec = record.spec
     checked = [each.name for each in properties.PROPERTIES if each.checked]
+    passed_on = {word.partition("=")[0] for word in spec.extra_args}  # to a program, by the user
     ran = {tensor.name: "x".join(map(str, tensor.shape)) for tensor in record.inputs}
     found: list[tuple[str, Scalar, Scalar]] = [
         ("batch", spec.batch, record.batch),
@@ -549,7 +550,7 @@ def contradictions(record: RunRecord) -> list[tuple[str, str, str | None]]:
             value = None  # without transfers both are the same but for the CUDA graph
         if key == "cuda_graph":  # a failed capture has a rule of its own
             value = False if value == "off" else None
-        if not properties.is_set_by_arguments(record, key):
+        if passed_on.isdisjoint(properties.SETTING_FLAGS.get(key, ())):
             found.append((key, value, known_value(record.conditions.get(key))))
     options = mask_values(spec.options)
     found += [(key, value, properties.options_of(record)[key]) for key, value in options.items()]
