@@ -238,7 +238,7 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun
         spec=_spec(draft, log, conditions, stated),
         environment=_environment(draft, log, stated),
         tags=tuple(stated.request.tags),
-        stage="measure" if log.inputs or log.outputs or log.averages else stage,
+        stage="measure" if log.inputs or log.outputs or log.average_lines else stage,
         reason=reason,
         log_tail=log.last_lines,
     )
@@ -578,7 +578,7 @@ def _notes(draft: Draft, array: TimesArray | None, log: LogRun) -> Iterator[str]
         yield f"trtexec ended: {log.outcome}"
     summary = log.summary
     if summary is not None and summary.derived:
-        groups = len(log.averages)
+        groups = len(log.average_lines)
         lines = counted(groups, "line")
         yield f"trtexec printed {lines} of averages and no summary: means are over those"
         if groups > 1 and len(summary.metrics["GPU Compute Time"]) > 1:

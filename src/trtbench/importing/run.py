@@ -145,11 +145,17 @@ def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None
         encoding = encoding_of(stream.read(HEAD_BYTES)) or "utf-8"
         stream.seek(0)
         if as_in_file and encoding.startswith("utf-8"):
+            plain = text is not None and not text.masked
+            if plain and (begin, end) == (0, sys.maxsize):
+                shutil.copyfileobj(stream, written)
+                return
             lines = (line for chunk in stream for line in chunk.splitlines(keepends=True))
             wanted = itertools.islice(lines, begin, end)
             while block := b"".join(itertools.islice(wanted, 1000)):
-                kept = mask_lines(block.decode("utf-8", "surrogateescape"), but="[V]")
-                written.write(kept.encode("utf-8", "surrogateescape"))
+                if not plain:
+                    kept = mask_lines(block.decode("utf-8", "surrogateescape"), but="[V]")
+                    block = kept.encode("utf-8", "surrogateescape")
+                written.write(block)
             return
         for line in itertools.islice(read_text(stream)[0], begin, end):
             if line != HARD_BREAK:
@@ -365,7 +371,7 @@ def _in_archive(
                 if isinstance(run, LogRun) and run.first_stamp is not None and run.summary:
                     # Build servers archive the log of a job, and again the log of each step.
                     stamps = (run.first_stamp, run.last_stamp)
-                    identity = (run.command, *stamps, repr(run.summary), repr(run.averages))
+                    identity = (run.command, *stamps, repr(run.summary), run.average_lines)
                     first = known.setdefault(identity, name)
                     if first != name:
                         reason = f"the same run is in {first.rpartition('/')[2]}"

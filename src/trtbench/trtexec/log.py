@@ -137,13 +137,13 @@ _CHANGING = re.compile(
 _COLOUR, _LEVEL = re.compile(r"\x1b\[[0-9;]*m"), re.compile(r"\[[VIWEF]\](?: |$)")
 
 
-def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool]:
-    """Return the lines of a log, and whether their numbers are those of the file."""
+def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool, bool]:
+    """Return the lines of a log, whether their numbers are those of the file, and if any is cut."""
     if isinstance(source, str):
         source = source.encode("utf-8", "surrogatepass")
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
     if is_packed(stream):
-        return _decompressed_lines(stream), False
+        return _decompressed_lines(stream), False, True
     start = stream.tell()
     head = stream.read(HEAD)
     encoding = encoding_of(head) or "utf-8"
@@ -156,7 +156,7 @@ def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool]:
         whole = head + stream.read(LARGEST_DOCUMENT)
         found = _text_in_json(whole.decode(encoding, "replace").lstrip("\ufeff"))
         if found is not None:
-            return _split_lines(found), False
+            return _split_lines(found), False, True
 
     def reread() -> Iterator[str]:
         stream.seek(start)
@@ -164,8 +164,8 @@ def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool]:
 
     programs = _find_programs(reread)
     if programs is None:
-        return reread(), True
-    return _lines_by_program(reread, *programs), len(programs[0]) == 1
+        return reread(), True, False
+    return _lines_by_program(reread, *programs), len(programs[0]) == 1, True
 
 
 def _decompressed_lines(stream: BinaryIO) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _decoded_lines(stream: BinaryIO, encoding: str) -> Iterator[str]:
             text = _COLOUR.sub("", text)
         cut = text.rfind("\n") + 1
         yield from _split_lines(text[:cut])
-        rest = text[cut:][:LONGEST_LINE]
+        rest = text[cut:][: LONGEST_LINE + 1]
     yield from _split_lines(rest + decoder.decode(b"", True))
 
 
@@ -416,8 +416,6 @@ _SHELL = re.compile(r"\s(?:\d?>{1,2}&?\s?\S|\||&&|;|2>&1|&\s*$)|`|\s#\s")
 
 def lines_from_line(line: str) -> Iterable[str]:
     """Return the log lines in a line: those in a JSON record or table row, else the line."""
-    if line[20:23] == "] [":
-        return (line,)  # starts with a time stamp of trtexec
     text = line.strip()
     if text[:1] == "{" and text[-1:] == "}" and '"' in text:
         found = _json_value(text)
@@ -454,10 +452,11 @@ class Prefixes:
         """Return a line split into level, time stamp and text."""
         match = _STAMPED.search(text, 0, LONGEST_PREFIX)
         if match is not None:
-            begin, level, stamp = match.start(), match[3], match[1]
+            begin, end = match.span()
+            stamp, of_library, level = match.groups()
             if begin:
                 self._learn_prefix(text, begin)
-            library, rest = match[2] is not None, text[match.end() :]
+            library, rest = of_library is not None, text[end:]
             if begin and rest[-1:] in ("'", '"') and rest.count(rest[-1]) % 2:
                 rest = rest[:-1]  # the quotes enclose the prefix and the line
         else:
@@ -536,8 +535,7 @@ class CommandLines:
         return text[: cut.start()].strip() if cut else text
 
 
-_LONGEST_TITLE, _LONGEST_KNOWN = 100, 250
-_LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
+_LONGEST_TITLE = 100
 _HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
 _PROFILE = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
 _WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
@@ -606,14 +604,21 @@ _OUTCOMES = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
 
 def read_log(data: BinaryIO | bytes | str, *, where: str) -> log_values.LogText:
     """Return every run in a text of any kind, which may be none."""
-    lines, as_in_file = read_text(data)
     reader = _LogReader(where=where)
+    lines, as_in_file, reader.masked = read_text(data)
     at = 0
     for at, raw in enumerate(lines, start=1):
-        for line in lines_from_line(raw):
-            reader.add(clean(line), at)
+        begun = raw[20:23] == "] ["  # with a time stamp of trtexec
+        found = [clean(raw)] if begun else [*map(clean, lines_from_line(raw))]
+        for line in found:
+            reader.add(line, at)
+        if found != [raw] and found != [raw.rstrip(_CLOSING)]:
+            reader.masked = True  # what was left out has not been searched
     reader.next_run(at + 1)
-    return log_values.LogText(tuple(reader.runs), at, as_in_file)
+    return log_values.LogText(tuple(reader.runs), at, as_in_file, reader.masked)
+
+
+_NEVER, _NOT_PLAIN = "\0", (" ", "\t", "[")
 
 
 class _LogReader:
@@ -626,8 +631,9 @@ class _LogReader:
         self.prefixes, self.commands = Prefixes(), CommandLines()
         self.text_start: int | None = None  # first line of other text after the last run's numbers
         self.title: str | None = None
-        self.cut = self.fenced = self.below = self.several = False
+        self.cut = self.fenced = self.below = self.several = self.masked = False
         self.heading_at = 0
+        self.steady = _NEVER  # how the next line begins if it is one of many alike
         self.devices: dict[int, str] = {}  # devices that headings name, by the level of the heading
         self.devices_above: set[str] = set()  # named above the first numbers, for the whole text
         self.waiting: list[tuple[LogLine, str, int]] = []
@@ -640,29 +646,43 @@ class _LogReader:
             self.prefixes, self.commands = Prefixes(), CommandLines()
             return
         if "&&&& " in raw:
+            self.masked |= may_hold_secret(raw)
             raw = mask(raw)
             banner = banner_from_text(raw)
             if banner is not None:
                 self._add_banner(banner, raw, at)
                 return
+        current = self.current
+        if raw.startswith(self.steady) and not may_hold_secret(raw):
+            # As most lines: nothing of what follows applies to a line in a list of such.
+            text = raw[26:] if raw[25:26] == " " else raw[25:]
+            word = text.partition(" ")[0]
+            plain = word == "Average" or word not in _MAY_START_RUN
+            if plain and "," not in text and text[:1] not in _NOT_PLAIN:
+                current.last.append(raw[: log_values.LONGEST_KEPT])
+                current.add_text(text, has_level=True)
+                current.last_line = at
+                self.steady = self.steady if current.outcome is None else _NEVER
+                return
         line = self.prefixes.line(raw)
-        # Short lines that start with a time stamp of trtexec often repeat: their check is cached.
-        begun = line.stamped and raw[20:21] == "]" and len(raw) - len(line.text) <= _LONGEST_STAMP
-        known = begun and len(raw) <= _LONGEST_KNOWN
-        if line.level != "V" and (_has_secret(line.text) if known else may_hold_secret(raw)):
+        if line.level != "V" and may_hold_secret(raw):
+            self.masked = True
             raw = mask(raw)
             line = self.prefixes.line(raw)
-        if line.text[:1] in ("", " ", "\t") and (behind := _ANCHOR.match(line.text)):
-            line = line._replace(text=line.text[behind.end(1) :])  # indented after its prefix
+        text = line.text
+        if text[:1] in (" ", "\t") and (behind := _ANCHOR.match(text)):
+            text = text[behind.end(1) :]  # indented after its prefix
+            line = line._replace(text=text)
         rest_of_cut = self.cut and not line.level
-        self.cut = line.text.rstrip() in _CUT_LABELS
+        self.cut = len(text) < _LONGEST_TITLE and text.rstrip() in _CUT_LABELS
         if self.cut or rest_of_cut:
-            self.current.summary.block = None
+            current.summary.block = None
             return
-        if "," in line.text and line.level != "V" and _DECIMAL.search(line.text):
-            line = line._replace(text=_DECIMAL.sub(".", line.text))
-        own = self.current.summary.printed and self.current.continues_summary(line)
-        if self.current.starts_new_run(line) or (own and self._waiting_start() is not None):
+        if "," in text and line.level != "V" and _DECIMAL.search(text):
+            text = _DECIMAL.sub(".", text)
+            line = line._replace(text=text)
+        own = current.summary.printed and current.continues_summary(line)
+        if current.starts_new_run(line) or (own and self._waiting_start() is not None):
             # Lines that wait, from a text on or from what is printed first, are of the next run.
             begin = min(self.text_start or at, self._waiting_start() or at)
             self._keep_waiting(begin)
@@ -670,23 +690,27 @@ class _LogReader:
             self.next_run(begin)
             self.waiting = moved
             self._keep_waiting()
-        elif not own and not line.level and self._add_unmarked(line.text, at):
+        elif not own and not line.level and self._add_unmarked(text, at):
             return
-        titled = (self.text_start or self.title) and not self.current.is_finished
-        if titled and (line.level or self.current.summary.takes(line.text)):
-            self._assign_title()
         current = self.current
-        open_table = current.mode is not None and current.outcome is None and not current.closed
-        over = current.is_finished and not open_table and not line.text.startswith("=== ")
-        if over and not own:  # after the numbers: a line may be of the next run
-            self.waiting.append((line, raw, at))
-            if len(self.waiting) > MOST_WAITING:
-                self._keep_waiting()
-            return
+        if current.is_finished:
+            open_table = current.mode is not None and current.outcome is None and not current.closed
+            # After the numbers: a line may be of the next run.
+            if not own and not open_table and not text.startswith("=== "):
+                self.waiting.append((line, raw, at))
+                if len(self.waiting) > MOST_WAITING:
+                    self._keep_waiting()
+                return
+        elif (self.text_start or self.title) and (line.level or current.summary.takes(text)):
+            self._assign_title()
         if self.waiting:
             self._keep_waiting()
-        self.current.add(line, raw)
-        self.current.last_line = at
+        current.add(line, raw)
+        current.last_line = at
+        text_above = self.text_start or self.title or current.has_summary_heading
+        older = current.summary.is_legacy
+        steady = raw[20:25] == "] [I]" and not (text_above or older or current.is_finished)
+        self.steady = raw[:25] if steady and line.stamp == raw[1:20] else _NEVER
 
     def _keep_waiting(self, until: int | None = None) -> None:
         """Add lines that wait, or those before a line, to the current run."""
@@ -807,7 +831,6 @@ class _LogReader:
         return False
 
 
-_has_secret = functools.lru_cache(maxsize=4096)(may_hold_secret)
 _compiled = functools.lru_cache(maxsize=1000)(re.compile)
 _AS_READ = (
     "where", "line", "last_line", "version", "title", "device", "first_stamp", "last_stamp",
@@ -848,7 +871,7 @@ class _RunReader:
     @property
     def is_finished(self) -> bool:
         """Whether the run has its numbers, so that the text that follows is not about it."""
-        return bool(self.outcome) or self.closed or self.summary.printed
+        return self.outcome is not None or self.closed or self.summary.printed
 
     @property
     def is_of_trtexec(self) -> bool:
@@ -859,7 +882,8 @@ class _RunReader:
         if self.banner or self.sections or others or summary.metrics or self.messages.found:
             return True
         pair = len(summary.averages) > 1 or len(summary.totals) > 1
-        return pair or any(each.host_ms or each.percentile for each in summary.averages)
+        averages = log_values.averages_from_lines(summary.averages[:1])
+        return pair or any(each.host_ms or each.percentile for each in averages)
 
     def add_banner(self, banner: Banner) -> None:
         """Add a ``RUNNING`` banner, or the banner that ends the run."""
@@ -887,8 +911,7 @@ class _RunReader:
                 return False
             done = ended and self.banner is None and not line.level
             # TensorRT 3 to 6 list options first, before averages.
-            legacy = bool(summary.averages) and summary.averages[0].legacy
-            again = legacy and text.partition(":")[0].strip() in _LEGACY_FIRST
+            again = summary.is_legacy and text.partition(":")[0].strip() in _LEGACY_FIRST
             return bool(done and text.strip()) or again
         over = ended or self.closed or self.has_summary_heading
         if word == "===":
@@ -910,7 +933,7 @@ class _RunReader:
         if text.startswith("Average over"):
             return ended or self.closed or summary.printed
         if ended or self.closed:
-            return log_values.SummaryCollector().add(text)
+            return log_values.is_summary_line(text)
         return summary.repeats(text)
 
     def add(self, line: LogLine, raw: str) -> None:
@@ -933,13 +956,16 @@ class _RunReader:
             return
         if level == "I":
             self.messages.last_key = None  # the next line does not continue a message
-        text = line.text
-        if not text.strip():
-            self.mode = None if level else self.mode
+        if line.library and line.text.strip():
+            self.trace.add_phase(line.text)
+            self.facts.add(line.text, library=True)
             return
-        if line.library:
-            self.trace.add_phase(text)
-            self.facts.add(text, library=True)
+        self.add_text(line.text, has_level=bool(level))
+
+    def add_text(self, text: str, *, has_level: bool) -> None:
+        """Add what trtexec itself printed."""
+        if not text.strip():
+            self.mode = None if has_level else self.mode
             return
         header = _HEADER.match(text) if text.startswith("=== ") else None
         if header:
@@ -949,16 +975,16 @@ class _RunReader:
                 self.evidence, self.mode = True, "profile"
                 self.profile = log_values.ProfileCollector(iterations=int(profile[1]))
             elif name.endswith(" Options") or name == "Device Information":
-                self.evidence, self.mode, self.section_stamped = True, "section", bool(level)
+                self.evidence, self.mode, self.section_stamped = True, "section", has_level
                 self.sections.append((name, []))
             elif name.startswith("Explanations"):
                 self.mode = "prose"
             else:
-                self.mode = "help" if name == "Help" and not level else None
+                self.mode = "help" if name == "Help" and not has_level else None
             return
         if self.mode == "profile" and self.profile is not None and self.profile.add(text):
             return
-        if self.mode == "section" and bool(level) == self.section_stamped:
+        if self.mode == "section" and has_level == self.section_stamped:
             if text[0] not in _FIRST_AFTER_OPTIONS or not text.startswith(_AFTER_OPTIONS):
                 self._add_option(text)
                 return
@@ -1034,7 +1060,7 @@ class _RunReader:
             inputs=tuple(self.facts.tensors["input"]),
             outputs=tuple(self.facts.tensors["output"]),
             **self.counts,
-            averages=tuple(self.summary.averages),
+            average_lines=tuple(self.summary.averages),
             summary=self.summary.summary(),
             profile=self.profile.profile() if self.profile else None,
             messages=tuple(self.messages.found.values()),

@@ -4,6 +4,7 @@ import functools
 import math
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from trtbench.core.samples import LayerProfile, LayerTime
@@ -162,7 +163,7 @@ class LogRun(Value, frozen=True, kw_only=True):
     warmup_queries: int | None = None
     queries: int | None = None
     trace_s: float | None = None
-    averages: tuple[TraceAverage, ...] = ()
+    average_lines: tuple[str, ...] = ()
     summary: PerformanceSummary | None = None
     tf32_stated: bool = False
     profile: LayerProfile | None = None
@@ -180,6 +181,10 @@ class LogRun(Value, frozen=True, kw_only=True):
             return self.summary.generation
         known = self.tool == "trtexec" and self.command and not self.pasted_command
         return 7 if known and self.sections else None
+
+    @property
+    def averages(self) -> tuple[TraceAverage, ...]:
+        return averages_from_lines(self.average_lines)
 
     def section(self, name: str) -> LogSection | None:
         return next((each for each in self.sections if each.name == name), None)
@@ -211,6 +216,7 @@ class LogText(NamedTuple):
     lines: int
     as_in_file: bool = True
     """Whether line numbers are those of the file; not in notebooks and interleaved logs."""
+    masked: bool = True  # whether some lines, but for verbose ones, may hold secrets
 
 
 @functools.lru_cache(maxsize=4096)
@@ -459,6 +465,13 @@ KNOWN_MESSAGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 """Code, parts of the text and meaning of warnings and errors; the first match wins."""
 
 
+@functools.lru_cache(maxsize=256)
+def _code_and_meaning(text: str) -> tuple[str | None, str | None]:
+    known = (each for each in KNOWN_MESSAGES if any(piece in text for piece in each[1]))
+    code, _, meaning = next(known, (None, (), None))
+    return code, meaning
+
+
 class MessageCollector:
     """Collects warnings and errors in order of appearance, and counts repeated ones."""
 
@@ -480,8 +493,7 @@ class MessageCollector:
             self.found[self.last_key] = same.having(count=same.count + 1)
         # Maximum number of different messages; repeated ones are still counted.
         elif len(self.found) < 1000:
-            known = (each for each in KNOWN_MESSAGES if any(piece in text for piece in each[1]))
-            code, _, meaning = next(known, (None, (), None))
+            code, meaning = _code_and_meaning(text)
             new = LogMessage(level=level, text=text, code=code, meaning=meaning)
             self.found[self.last_key] = new
 
@@ -540,7 +552,7 @@ class SummaryCollector:
     def __init__(self) -> None:
         self.totals: dict[str, float] = {}
         self.metrics: dict[str, dict[str, float]] = {}
-        self.averages: list[TraceAverage] = []
+        self.averages: list[str] = []  # their lines, read only if there is no summary
         self.block: str | None = None
         self.above: tuple[str, str] | None = None  # label and text of statistics that may go on
 
@@ -549,8 +561,15 @@ class SummaryCollector:
         """Whether a performance summary was printed, not only averages."""
         return bool(self.metrics or self.totals)
 
+    @property
+    def is_legacy(self) -> bool:
+        """Whether its averages are those of TensorRT 3 to 6."""
+        return bool(self.averages) and self.averages[0].startswith("Average over")
+
     def takes(self, text: str) -> bool:
         """Whether a line is part of a summary, here or on its own."""
+        if is_summary_line(text) or (self.block is None and self.above is None):
+            return is_summary_line(text)
         other = SummaryCollector()
         other.block, other.above = self.block, self.above
         other.metrics = {k: dict(v) for k, v in self.metrics.items()}
@@ -561,8 +580,7 @@ class SummaryCollector:
         heading = _block_of(text)
         if heading is not None:
             return heading in self.metrics
-        other = SummaryCollector()
-        other.add(text)
+        other, _ = _alone(text)
         has_metric = not self.metrics.keys().isdisjoint(other.metrics)
         return has_metric or not self.totals.keys().isdisjoint(other.totals)
 
@@ -576,19 +594,11 @@ class SummaryCollector:
                 self.metrics[label] |= _statistics(self.above[1])
                 return True
         if text.startswith("Average o"):
-            trace = _TRACE.match(text)
-            match = trace or _AVERAGE.match(text)
-            gpu = number(match[2]) if match else None
-            if match is None or gpu is None:
+            match = _TRACE.match(text) or _AVERAGE.match(text)
+            if match is None or number(match[2]) is None:
                 return False
-            host, last = number(match[3]), number(match[5])
-            more: dict[str, Any] = {"end_to_end_ms": number(match[4]), "enqueue_ms": last}
-            if not trace:
-                percent = f"{match[4]}%" if match[4] else None
-                more = {"percentile": percent, "percentile_ms": last, "legacy": True}
-            line = TraceAverage(runs=int(match[1]), gpu_ms=gpu, host_ms=host, **more)
             if len(self.averages) < MOST_AVERAGES:
-                self.averages.append(line)
+                self.averages.append(text)
             return True
         block = _block_of(text)
         if block is not None:
@@ -636,8 +646,9 @@ class SummaryCollector:
             )
         if not self.averages:
             return None
-        legacy = [line for line in self.averages if line.legacy]
-        lines = legacy or self.averages
+        every = averages_from_lines(self.averages)
+        legacy = [line for line in every if line.legacy]
+        lines = legacy or every
         named = {"GPU Compute Time": "gpu_ms", "Latency": "host_ms"}
         named |= {"End-to-End Host Latency": "end_to_end_ms", "Enqueue Time": "enqueue_ms"}
         if legacy:  # the wall time of a call without copies
@@ -660,6 +671,34 @@ class SummaryCollector:
         }
         generation = None if not legacy else 6 if "Host" in metrics else 4
         return PerformanceSummary(metrics=metrics, derived=True, generation=generation)
+
+
+def averages_from_lines(lines: Iterable[str]) -> tuple[TraceAverage, ...]:
+    found = []
+    for text in lines:
+        trace = _TRACE.match(text)
+        match = trace or _AVERAGE.match(text)
+        gpu = number(match[2]) if match else None
+        if match is None or gpu is None:
+            continue
+        host, last = number(match[3]), number(match[5])
+        more: dict[str, Any] = {"end_to_end_ms": number(match[4]), "enqueue_ms": last}
+        if not trace:
+            percent = f"{match[4]}%" if match[4] else None
+            more = {"percentile": percent, "percentile_ms": last, "legacy": True}
+        found.append(TraceAverage(runs=int(match[1]), gpu_ms=gpu, host_ms=host, **more))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=16)
+def _alone(text: str) -> tuple[SummaryCollector, bool]:
+    collector = SummaryCollector()
+    return collector, collector.add(text)
+
+
+def is_summary_line(text: str) -> bool:
+    """Whether a line is part of a summary, whatever stands above it."""
+    return _alone(text)[1]
 
 
 @functools.lru_cache(maxsize=16)
