@@ -1,6 +1,7 @@
 """Logs of strangers: what stands in them is read as numbers and words, kept without secrets."""
 
 import gzip
+import json
 import lzma
 import random
 import time
@@ -28,7 +29,14 @@ def hostile_logs() -> dict[str, bytes]:
     error = logs.lines(f"{ESCAPE}{PAGE} cannot reach s3://k:{SECRET}@bucket", level="E")
     failed = logs.text([logs.banner("RUNNING", command=COMMAND), *error,
                         logs.banner("FAILED", command=COMMAND)])  # fmt: skip
+    # Where only a part of each line is read.
+    plain = [f"{line} " for line in logs.log_10().replace("net.onnx", "parts.onnx").splitlines()]
+    link = f"\x1b]8;;https://host/?token={SECRET}\x07"
+    records = (json.dumps({"log": line, "token": SECRET}) for line in plain)
     return {
+        "records.log": "\n".join(records).encode(),
+        "links.log": "\n".join(link + line for line in plain).encode(),
+        "prefixes.log": "\n".join(f"token={SECRET} {line}" for line in plain).encode(),
         "announced.log": announced.encode(),
         "wide.log": announced.encode("utf-16"),
         "packed.log.gz": gzip.compress(announced.replace("=net", "=packed").encode()),
@@ -47,7 +55,7 @@ def test_secrets_of_whoever_made_a_log_go_no_further(tmp_path: Path) -> None:
     said = [run("import", str(files), *store)]
     said += [run("inspect", str(path)) for path in files.iterdir()]
     runs = [path.name for path in (tmp_path / "store/runs").iterdir()]
-    assert len(runs) == 7
+    assert len(runs) == 10
     said.append(run("report", *runs, "-o", str(tmp_path / "report"), *store))
     said.append(run("site", "-o", str(tmp_path / "site"), *store))
     said += [run("runs", "show", each, *store) for each in runs]

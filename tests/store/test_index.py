@@ -81,6 +81,27 @@ def test_a_newer_index_is_refused(world):
     assert caught.value.facts["its version"] == "99"
 
 
+def open_and_list(world):
+    assert {entry.id for entry in world.open().index.find()} == {"r1", "r2", "elsewhere"}
+
+
+@pytest.mark.process
+def test_an_index_of_an_earlier_version_is_brought_forward_by_one_of_several_processes(world):
+    store = world.open()
+    for name in ("r1", "r2"):
+        records.add(store, records.record(name, tags=("kept",)))
+    store.add(records.record("elsewhere"), path=world.folder / "on-another-machine")
+    tell(world.url, "UPDATE trtbench_schema SET version = 1")
+    tell(world.url, "UPDATE runs SET batch = NULL")
+    tell(world.url, "ALTER TABLE runs DROP COLUMN dated_by")
+    tell(world.url, "ALTER TABLE runs ADD COLUMN former INTEGER NOT NULL DEFAULT 1")
+    run_all(*[(open_and_list, world)] * 4)
+    assert world.open().repairs == []
+    assert [entry.batch for entry in world.open().index.find(tag="kept")] == [1, 1]
+    with pytest.raises(sa.exc.DBAPIError, match="former"):
+        ask(world.url, "SELECT former FROM runs")
+
+
 def test_filters(world):
     store = world.open()
     records.add(store, records.record("r1", model="ResNet50.onnx", tags=("x", "y")))

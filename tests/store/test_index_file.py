@@ -1,7 +1,6 @@
 """The index as a file: damage, copies, and places where none can be."""
 
 import shutil
-import sqlite3
 
 import pytest
 import records
@@ -24,15 +23,6 @@ def test_a_damaged_index_is_put_aside_and_made_anew(tmp_path, data):
     (aside,) = tmp_path.glob("index.sqlite.damaged-*")
     assert aside.read_bytes() == data
     assert Store(tmp_path).repairs == []
-
-
-def test_an_index_of_an_earlier_version_is_made_anew(tmp_path):
-    records.add(Store(tmp_path), records.record("r1"))
-    with sqlite3.connect(tmp_path / "index.sqlite") as connection:
-        connection.execute("UPDATE trtbench_schema SET version = 1")
-    again = Store(tmp_path)
-    assert [entry.id for entry in again.index.find()] == ["r1"]
-    assert "the index was of an earlier version" in again.repairs[0]
 
 
 def test_a_store_can_be_moved_and_copied(tmp_path):

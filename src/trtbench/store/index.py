@@ -39,7 +39,6 @@ _LOCKS = zlib.crc32(b"trtbench")
 _CHUNK = 500  # entries per statement: databases limit the parameters of one statement
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
             "could not decode", "codec can't decode")  # fmt: skip
-_EARLIER = "of an earlier version"
 _READ_ONLY = ("readonly", "read-only", "unable to open database file", "disk is full")
 
 
@@ -121,7 +120,7 @@ class Index:
     """One database of entries; safe for several processes and machines at once."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self.url, self.was_earlier = url, False
         self._engine = engine_from_url(url)
         if url.startswith("sqlite"):
             self._check_plain()
@@ -142,21 +141,17 @@ class Index:
                 _TABLES.create_all(connection)
                 connection.execute(_VERSION.insert().values(version=SCHEMA))
             elif version < SCHEMA:
-                raise sqlite3.DatabaseError(f"the index is malformed: {_EARLIER}")
+                entries = _entries(connection, sa.text("SELECT * FROM runs ORDER BY created"))
+                _TABLES.drop_all(connection)
+                _TABLES.create_all(connection)
+                connection.execute(_VERSION.insert().values(version=SCHEMA))
+                _put_all(connection, entries)
+                self.was_earlier = True
 
     def put_all(self, entries: Iterable[Entry]) -> None:
         """Add or replace entries, all or none; new ones are numbered in this order."""
         with self._transaction(write=True) as connection:
-            found = connection.execute(sa.select(sa.func.max(_NUMBER))).scalar()
-            last = found if isinstance(found, int) else 0
-            waiting = list({entry.id: entry for entry in entries}.values())
-            for start in range(0, len(waiting), _CHUNK):
-                part = waiting[start : start + _CHUNK]
-                known = _run_numbers(connection, [entry.id for entry in part])
-                for entry in part:
-                    last += entry.id not in known
-                    known.setdefault(entry.id, last)
-                _put(connection, part, known)
+            _put_all(connection, entries)
 
     def check_intact(self) -> None:
         """Raise if the index is damaged, or lacks a table or a column."""
@@ -298,6 +293,19 @@ def _run_numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
     return {str(name): number if isinstance(number, int) else 0 for name, number in found}
 
 
+def _put_all(connection: Connection, entries: Iterable[Entry]) -> None:
+    found = connection.execute(sa.select(sa.func.max(_NUMBER))).scalar()
+    last = found if isinstance(found, int) else 0
+    waiting = list({entry.id: entry for entry in entries}.values())
+    for start in range(0, len(waiting), _CHUNK):
+        part = waiting[start : start + _CHUNK]
+        known = _run_numbers(connection, [entry.id for entry in part])
+        for entry in part:
+            last += entry.id not in known
+            known.setdefault(entry.id, last)
+        _put(connection, part, known)
+
+
 def _put(connection: Connection, entries: Sequence[Entry], numbers: Mapping[str, int]) -> None:
     """Write entries; first their rows, which locks them, then their tags."""
     names = [column.name for column in RUNS.columns if column.name not in _NOT_IN_ENTRY]
@@ -330,7 +338,7 @@ def _storable(value: object) -> object:
     return clean_line(value) if isinstance(value, str) else value
 
 
-def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> list[Entry]:
+def _entries(connection: Connection, query: sa.Executable) -> list[Entry]:
     rows = [dict(row) for row in connection.execute(query).mappings()]
     ids = [row["id"] for row in rows]
     tags: dict[str, tuple[str, ...]] = {}
@@ -349,14 +357,16 @@ def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> li
 
 
 def open_index(place: Place) -> tuple[Index, str | None]:
-    """Open an index; the text says why an index was replaced, and is ``None`` otherwise.
+    """Open an index; the text says why its runs shall be read again, and is ``None`` otherwise.
 
-    A damaged file is renamed, never deleted. A read-only store without an index gets one in memory,
-    so that it can be read.
+    The tables of an earlier version are made anew with their entries, since the directories of some
+    runs may be on other machines. A damaged file is renamed, never deleted. A read-only store
+    without an index gets one in memory, so that it can be read.
     """
     file = Path(place.url.removeprefix("sqlite:///"))
     try:
-        return _opened(place, file), None
+        index = _opened(place, file)
+        return index, "the index was of an earlier version" if index.was_earlier else None
     except ReadOnlyIndexError:
         if place.index_folder is None or (file.exists() and file.stat().st_size):
             raise
@@ -366,11 +376,10 @@ def open_index(place: Place) -> tuple[Index, str | None]:
     with writing(file), exclusive(file.parent):
         try:
             return _opened(place, file), None  # another process has replaced it meanwhile
-        except DamagedIndexError as problem:
-            state = _EARLIER if _EARLIER in str(problem.facts) else "damaged"
+        except DamagedIndexError:
             backup = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
             file.rename(backup)
-        return _opened(place, file), f"the index was {state}; it is kept as {backup.name}"
+        return _opened(place, file), f"the index was damaged; it is kept as {backup.name}"
 
 
 def _opened(place: Place, file: Path) -> Index:

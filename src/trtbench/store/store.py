@@ -99,19 +99,20 @@ class Store:
                 self.repairs += [replaced] if replaced is not None else []
                 # Listing shared storage is slow, and left to reindex.
                 if adopt and self._remote is None:
-                    self.repairs += self._add_missing(index)
+                    self.repairs += self._add_missing(index, again=replaced is not None)
                 self._index = index
                 for line in self.repairs if self._notify else ():
                     self._notify(line)  # type: ignore[misc]
             return self._index
 
-    def _add_missing(self, index: Index) -> list[str]:
-        """Add run directories that the index lacks; returns lines that say what was added."""
+    def _add_missing(self, index: Index, *, again: bool) -> list[str]:
+        """Add run directories that the index lacks, or all; returns lines on what was added."""
         try:
             names = {each.name for each in os.scandir(self.runs) if not each.name.startswith(".")}
         except OSError:
             return []
-        missing = [self.runs / each for each in sorted(names - index.ids())]
+        known = index.ids()
+        missing = [self.runs / each for each in sorted(names if again else names - known)]
         folders = [each for each in missing if os.access(each / directories.RECORD, os.F_OK)]
         if not folders:
             return []
@@ -120,7 +121,7 @@ class Store:
             index.put_all(found.values())
         except directories.ReadOnlyIndexError:
             return [f"{len(folders)} runs are missing from the index, which is read-only"]
-        added = len(found.keys() - damaged.keys())
+        added = len(found.keys() - damaged.keys() - known)
         lines = [f"{counted(added, 'missing run')} added to the index"] if added else []
         return lines + [f"{each} cannot be read: {reason}" for each, reason in damaged.items()]
 
