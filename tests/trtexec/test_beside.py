@@ -57,7 +57,7 @@ def test_nine_cells_are_nine_runs(pasted: Path) -> None:
 
 def test_an_indented_log_without_a_summary_has_its_averages(pasted: Path) -> None:
     (run,) = read_pasted(pasted, "tx2_trt71_indented_cut.md").runs
-    assert (run.outcome, run.major, len(run.averages)) == ("cut", 7, 4)
+    assert (run.outcome, run.major, len(run.average_lines)) == ("cut", 7, 4)
     assert run.summary.derived
 
 

@@ -22,7 +22,6 @@ from trtbench.core.samples import DURATIONS, AnyArray, Column, IterationTimes
 from trtbench.core.spec import Value
 
 QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
-_QUANTILES = {f"p{100 * q:g}": q for q in QUANTILES}
 SAMPLE_LEVEL = 0.95
 MIN_EFFECTIVE = 30  # effective samples needed for an interval within a launch
 WITHIN_LAUNCH = "95 % for this launch only, effective samples counted; another launch may differ"
@@ -463,10 +462,7 @@ def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
 
 def reported_headline(record: RunRecord) -> Reported | None:
     """Return the printed headline statistic of a run; TensorRT 5 and 6 only print means."""
-    return _headline(_reported_columns(record))
-
-
-def _headline(every: dict[str, dict[str, float]]) -> Reported | None:
+    every = _reported_columns(record)
     printed = {column: every.get(column, {}) for column in DURATIONS}
     # Without medians, the column with the most statistics is the headline.
     by_size = sorted(DURATIONS, key=lambda column: -len(printed[column]))
@@ -546,9 +542,9 @@ def summarize(
 
 def summary_from_run(run: Run) -> Summary:
     """Return all statistics of a run: from its samples, else as printed."""
-    record, rate, found = run.record, reported_rate(run.record), _reported_columns(run.record)
-    head = _headline(found)
+    record, rate, head = run.record, reported_rate(run.record), reported_headline(run.record)
     if not len(run.times) and (head is not None or rate is not None):
+        found = _reported_columns(record)
         return Summary(
             columns=tuple(
                 _reported_column(name, found[name], record) for name in DURATIONS if name in found
@@ -561,7 +557,7 @@ def summary_from_run(run: Run) -> Summary:
             throughput_from=None if rate is None else "as printed",
             reported=True,
         )
-    summary, finer = summary_from_samples(run), found.get("enqueue", {})
+    summary, finer = summary_from_samples(run), reported_statistics(record, "enqueue")
     if "median" not in finer:
         return summary
     columns = list(summary.columns)
@@ -595,7 +591,7 @@ def _reported_column(name: str, values: dict[str, float], record: RunRecord) -> 
         count=int(count) if isinstance(count, (int, float)) else 0,
         **named,
         cov=named["std"] / named["mean"] if named["mean"] else math.nan,
-        quantiles=tuple(Quantile(q=q, value=printed.get(key)) for key, q in _QUANTILES.items()),
+        quantiles=tuple(Quantile(q=q, value=printed.get(f"p{100 * q:g}")) for q in QUANTILES),
         median_interval=None,
         reported=True,
     )

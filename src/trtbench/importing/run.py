@@ -93,9 +93,7 @@ def identities_in(store: Store) -> dict[str, str]:
     return found
 
 
-def _store(
-    made: Run | FailedRun, draft: Draft, identity: str, *, store: Store, pictures: bool
-) -> Run | FailedRun:
+def _store(made: Run | FailedRun, draft: Draft, *, store: Store, pictures: bool) -> Run | FailedRun:
     """Write a run with all its files, and add it to the index."""
     target, kept = store.directory(made.id), made
     if isinstance(made, Run):
@@ -112,7 +110,7 @@ def _store(
         }
         for slot, part in draft.parts.items()
     ]
-    origin = {"sha256": identity, "sources": sources}
+    origin = {"sha256": identity_of(draft), "sources": sources}
     with store.new_run(made.id) as folder, writing(folder):
         for slot, part in draft.parts.items():
             path = part.file.path
@@ -282,7 +280,7 @@ def _import(
             try:
                 log, identity = making.log_of(draft), identity_of(draft)
                 warnings += [f"{first.file.shown}: {x}" for x in stated.warnings(draft, log)]
-                found, run = _make(draft, log, identity, stated, target, known.get(identity))
+                found, run = _make(draft, log, stated, target, known.get(identity))
                 made.append(found)
                 if run is not None and request.output is not None and not request.dry_run:
                     sources = {part.file.path.resolve() for part in draft.parts.values()}
@@ -391,12 +389,7 @@ def _in_archive(
 
 
 def _make(
-    draft: Draft,
-    log: LogRun,
-    identity: str,
-    stated: making.Stated,
-    store: Store | None,
-    known: str | None,
+    draft: Draft, log: LogRun, stated: making.Stated, store: Store | None, known: str | None
 ) -> tuple[Imported, Run | None]:
     """Make one run and store it, unless it was imported before."""
     run_id = NOT_KEPT
@@ -409,7 +402,7 @@ def _make(
     make = making.failure_from_draft if draft.failed else making.run_from_draft
     run: Run | FailedRun = make(draft, stated, run_id=run_id, log=log)
     if store is not None and known is None:
-        run = _store(run, draft, identity, store=store, pictures=stated.request.pictures)
+        run = _store(run, draft, store=store, pictures=stated.request.pictures)
     samples, median, of = 0, None, None
     if isinstance(run, Run):
         samples, of = len(run.times), run.times.headline

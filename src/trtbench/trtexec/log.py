@@ -882,8 +882,7 @@ class _RunReader:
         if self.banner or self.sections or others or summary.metrics or self.messages.found:
             return True
         pair = len(summary.averages) > 1 or len(summary.totals) > 1
-        averages = log_values.averages_from_lines(summary.averages[:1])
-        return pair or any(each.host_ms or each.percentile for each in averages)
+        return pair or any("ost " in each for each in summary.averages)  # host latency or walltime
 
     def add_banner(self, banner: Banner) -> None:
         """Add a ``RUNNING`` banner, or the banner that ends the run."""
@@ -933,7 +932,7 @@ class _RunReader:
         if text.startswith("Average over"):
             return ended or self.closed or summary.printed
         if ended or self.closed:
-            return log_values.is_summary_line(text)
+            return log_values.alone(text)[1]
         return summary.repeats(text)
 
     def add(self, line: LogLine, raw: str) -> None:

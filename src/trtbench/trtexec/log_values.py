@@ -2,9 +2,9 @@
 
 import functools
 import math
+import operator
 import re
 import sys
-from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from trtbench.core.samples import LayerProfile, LayerTime
@@ -89,19 +89,6 @@ class PerformanceSummary(Value, frozen=True, kw_only=True):
     generation: int | None = None  # the major version, where the wording identifies it
 
 
-class TraceAverage(Value, frozen=True, kw_only=True):
-    """One ``Average on N runs`` line, or ``Average over N runs`` of TensorRT 3 to 6."""
-
-    runs: int
-    gpu_ms: float
-    host_ms: float | None = None
-    end_to_end_ms: float | None = None
-    enqueue_ms: float | None = None
-    percentile: str | None = None
-    percentile_ms: float | None = None
-    legacy: bool = False  # whether TensorRT 3 to 6 printed it, which time the call without copies
-
-
 class BuildFacts(Value, frozen=True, kw_only=True):
     """Times and sizes of building and loading an engine; ``None`` was not printed."""
 
@@ -179,10 +166,6 @@ class LogRun(Value, frozen=True, kw_only=True):
         known = self.tool == "trtexec" and self.command and not self.pasted_command
         return 7 if known and self.sections else None
 
-    @property
-    def averages(self) -> tuple[TraceAverage, ...]:
-        return averages_from_lines(self.average_lines)
-
     def section(self, name: str) -> LogSection | None:
         return next((each for each in self.sections if each.name == name), None)
 
@@ -206,7 +189,7 @@ class LogRun(Value, frozen=True, kw_only=True):
     @property
     def flags(self) -> dict[str, str]:
         """The values of the flags of the command; empty for a flag without one."""
-        return _flags(self.command or "")
+        return dict(word.partition("=")[::2] for word in self.arguments)
 
 
 class LogText(NamedTuple):
@@ -233,11 +216,6 @@ def _arguments(command: str) -> tuple[str, ...]:
         else:
             words += (word.replace('"', "").replace("'", "") for word in bare.split())
     return tuple(word for word in words if word)
-
-
-@functools.lru_cache(maxsize=4096)
-def _flags(command: str) -> dict[str, str]:
-    return dict(word.partition("=")[::2] for word in _arguments(command))
 
 
 LONGEST_KEPT = 4000
@@ -573,8 +551,8 @@ class SummaryCollector:
 
     def takes(self, text: str) -> bool:
         """Whether a line is part of a summary, here or on its own."""
-        if is_summary_line(text) or (self.block is None and self.above is None):
-            return is_summary_line(text)
+        if alone(text)[1] or (self.block is None and self.above is None):
+            return alone(text)[1]
         other = SummaryCollector()
         other.block, other.above = self.block, self.above
         other.metrics = {k: dict(v) for k, v in self.metrics.items()}
@@ -585,7 +563,7 @@ class SummaryCollector:
         heading = _block_of(text)
         if heading is not None:
             return heading in self.metrics
-        other, _ = _alone(text)
+        other, _ = alone(text)
         has_metric = not self.metrics.keys().isdisjoint(other.metrics)
         return has_metric or not self.totals.keys().isdisjoint(other.totals)
 
@@ -651,59 +629,38 @@ class SummaryCollector:
             )
         if not self.averages:
             return None
-        every = averages_from_lines(self.averages)
-        legacy = [line for line in every if line.legacy]
+        every = [x for x in (_TRACE.match(y) or _AVERAGE.match(y) for y in self.averages) if x]
+        legacy = [match for match in every if match.re is _AVERAGE]
         lines = legacy or every
-        named = {"GPU Compute Time": "gpu_ms", "Latency": "host_ms"}
-        named |= {"End-to-End Host Latency": "end_to_end_ms", "Enqueue Time": "enqueue_ms"}
+        labels = ("GPU Compute Time", "Latency", "End-to-End Host Latency", "Enqueue Time")
         if legacy:  # the wall time of a call without copies
-            named = {"GPU Compute Time": "gpu_ms", "Host": "host_ms"}
-        runs = sum(line.runs for line in lines) or 1
+            labels = ("GPU Compute Time", "Host")
+        counts = [int(match[1]) for match in lines]
         metrics: dict[str, dict[str, float]] = {}
-        for label, field in named.items():
-            values = [getattr(line, field) for line in lines]
-            if None in values:
+        for group, label in enumerate(labels, start=2):
+            values = [number(match[group]) for match in lines]
+            known = [value for value in values if value is not None]
+            if len(known) < len(lines):
                 continue
-            mean_ms = values[0]  # a single average exactly as printed
+            mean_ms = known[0]  # a single average exactly as printed
             if len(lines) > 1:
-                mean_ms = sum(v * line.runs for v, line in zip(values, lines, strict=True)) / runs
+                mean_ms = sum(map(operator.mul, known, counts)) / (sum(counts) or 1)
             metrics[label] = {"mean": mean_ms}
         # The largest of several groups is an upper bound for all calls.
         metrics["GPU Compute Time"] |= {
-            label: max(x.percentile_ms or 0.0 for x in lines if x.percentile == label)
-            for label in dict.fromkeys(line.percentile for line in lines)
-            if label
+            f"{percent}%": max(number(x[5]) or 0.0 for x in legacy if x[4] == percent)
+            for percent in dict.fromkeys(match[4] for match in legacy)
+            if percent
         }
         generation = None if not legacy else 6 if "Host" in metrics else 4
         return PerformanceSummary(metrics=metrics, derived=True, generation=generation)
 
 
-def averages_from_lines(lines: Iterable[str]) -> tuple[TraceAverage, ...]:
-    found = []
-    for text in lines:
-        trace = _TRACE.match(text)
-        match = trace or _AVERAGE.match(text)
-        gpu = number(match[2]) if match else None
-        if match is None or gpu is None:
-            continue
-        host, last = number(match[3]), number(match[5])
-        more: dict[str, Any] = {"end_to_end_ms": number(match[4]), "enqueue_ms": last}
-        if not trace:
-            percent = f"{match[4]}%" if match[4] else None
-            more = {"percentile": percent, "percentile_ms": last, "legacy": True}
-        found.append(TraceAverage(runs=int(match[1]), gpu_ms=gpu, host_ms=host, **more))
-    return tuple(found)
-
-
 @functools.lru_cache(maxsize=16)
-def _alone(text: str) -> tuple[SummaryCollector, bool]:
+def alone(text: str) -> tuple[SummaryCollector, bool]:
+    """Return what a line says whatever stands above it, and whether it is part of a summary."""
     collector = SummaryCollector()
     return collector, collector.add(text)
-
-
-def is_summary_line(text: str) -> bool:
-    """Whether a line is part of a summary, whatever stands above it."""
-    return _alone(text)[1]
 
 
 @functools.lru_cache(maxsize=16)
