@@ -632,9 +632,9 @@ class SummaryCollector:
         every = [x for x in (_TRACE.match(y) or _AVERAGE.match(y) for y in self.averages) if x]
         legacy = [match for match in every if match.re is _AVERAGE]
         lines = legacy or every
-        labels = ("GPU Compute Time", "Latency", "End-to-End Host Latency", "Enqueue Time")
+        labels = ["GPU Compute Time", "Latency", "End-to-End Host Latency", "Enqueue Time"]
         if legacy:  # the wall time of a call without copies
-            labels = ("GPU Compute Time", "Host")
+            labels = ["GPU Compute Time", "Host"]
         counts = [int(match[1]) for match in lines]
         metrics: dict[str, dict[str, float]] = {}
         for group, label in enumerate(labels, start=2):
