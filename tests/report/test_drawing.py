@@ -13,7 +13,7 @@ from layer_sets import conv, fp16_chain, int8_chain, other, table
 
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.layers.join import join_layers
-from trtbench.layers.table import BOX_H, BOX_W, LayerTable, place_layers
+from trtbench.layers.table import BOX_H, BOX_W, LayerTable, layer_labels, place_layers
 from trtbench.report.engine_svg import svg_from_engine
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -47,6 +47,27 @@ def test_every_layer_has_a_place_of_its_own(engine: LayerTable) -> None:
 def test_a_long_engine_is_an_area_not_a_line() -> None:
     placed = place_layers(branches(300))
     assert 0.5 < placed.width / placed.height < 4
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("/model/neck/{0}/block2/conv1/Conv_12 + /model/neck/{0}/block2/act/Relu",
+         "…/neck/1/block2/conv1/Conv_12 + Relu"),
+        ("layer{0}.0.conv2.weight + QuantizeLinear_26 + Conv_28 + Add_36 + Relu_37",
+         "layer1.0.conv…Conv_28 + Add_36 + Relu_37"),
+        ("Reformatting CopyNode for Input Tensor {0} to /model/neck/{0}/block2/conv1/Conv_12",
+         "reformat: …/neck/1/block2/conv1/Conv_12"),
+        ("{{ForeignNode[/model/{0}/attention/MatMul.../model/9/mlp/output/Add]}}",
+         "Myelin /model/…/MatMul...…/output/Add"),
+    ],
+)  # fmt: skip
+def test_labels_keep_the_operators_and_differ(name: str, short: str) -> None:
+    assert layer_labels([name.format(1)]) == [short]
+    for length in (27, 40):
+        many = layer_labels([name.format(each) for each in range(1, 30)], length=length)
+        assert len(set(many)) == len(many)
+        assert max(map(len, many)) <= length
 
 
 def test_layers_that_run_no_kernel_are_bridged() -> None:

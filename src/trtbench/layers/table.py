@@ -13,6 +13,7 @@ import numpy as np
 from trtbench.core.errors import UsageError, refuse_unknown
 from trtbench.core.run import Run, gpu_of, precision_of
 from trtbench.core.spec import Value
+from trtbench.core.units import shortened
 
 Role = Literal["compute", "reformat", "cast", "quantize", "copy", "constant", "nothing"]
 """``reformat`` changes the layout of a tensor, ``cast`` its floating-point type, ``quantize`` to or
@@ -146,6 +147,41 @@ def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...
         return ()
     begin, end = sorted((places[first], places[last]))
     return tuple(order[begin : end + 1])
+
+
+def layer_labels(names: Sequence[str], *, length: int = 40) -> list[str]:
+    """Shorten names of layers so that operators stay; labels that are equal are numbered."""
+    found, seen = [], Counter[str]()
+    for name in names:
+        label = _label(name, length)
+        seen[label] += 1
+        end = f" ({seen[label]})"
+        found.append(label if seen[label] == 1 else _label(name, length - len(end)) + end)
+    return found
+
+
+def _label(name: str, length: int) -> str:
+    name = " ".join(name.split())
+    if len(name) <= length:
+        return name
+    if target := target_of_reformat(name):
+        return f"reformat: {_label(target[0], length - 10)}"
+    if both := myelin_ends(name):
+        return "Myelin " + "...".join(_label(each, (length - 10) // 2) for each in both)
+    parts = name.split(" + ")
+    nodes = [x for x in parts if not _CONSTANT.search(x) and "QuantizeLinear" not in x] or parts
+    ends = [each.split("/")[-1] for each in nodes]
+    while len(" + ".join(ends)) > length - 2 and len(ends) > 1:  # operators in the middle go first
+        del ends[len(ends) // 2]
+    shown, folders = " + ".join(ends), nodes[0].split("/")[:-1]
+    if len(shown) > length - 2:
+        return shortened(shown, length=length)
+    best = f"{'' if folders else name[: length - 1 - len(shown)]}…{shown}"
+    for count in range(len(folders)):  # as many of the last folders as fit, and the first
+        for start in ([], folders[: 2 if name.startswith("/") else 1]):
+            label = "/".join((*start, "…", *folders[len(folders) - count :], shown))
+            best = label if len(label) <= length else best
+    return best
 
 
 def block_of(name: str, *, depth: int = 1) -> str:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from trtbench.core.safety import clean_line, clean_text
 from trtbench.core.units import text_from_bytes, text_from_duration, text_from_share
+from trtbench.layers import table as tables
 from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, Layer, LayerTable, place_layers
 from trtbench.report.charts import OTHER, PAPER, ROLES
 from trtbench.report.renderers.html import asset
@@ -43,10 +44,11 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
         return _heat(layer.share / hottest if hottest else 0.0)
 
     parts = [_edge(placed.corners[begin], placed.corners[end]) for begin, end in placed.edges]
-    for index, (x, y) in placed.corners.items():
+    drawn = [clean_line(table.layers[index].name) for index in placed.corners]
+    labels = tables.layer_labels(drawn, length=27)
+    for (index, corner), label in zip(placed.corners.items(), labels, strict=True):
         layer = table.layers[index]
-        colours = [fill(layer, by) for by in order]
-        parts.append(_box(layer, x, y, f"L{index}", colours))
+        parts.append(_box(layer, corner, label, [fill(layer, by) for by in order]))
     seen = dict.fromkeys(layer.precision for layer in table.layers if layer.precision)
     legends = {
         "time": [("no time", _heat(0)), (f"{text_from_share(hottest)} of total", _heat(1))],
@@ -78,8 +80,9 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
     )
 
 
-def _box(layer: Layer, x: float, y: float, key: str, colours: list[str]) -> str:
+def _box(layer: Layer, corner: tuple[float, float], label: str, colours: list[str]) -> str:
     """Draw one layer in the first colour; a click shows the facts in its title."""
+    x, y = corner
     time = text_from_duration(layer.time_s) if layer.time_s is not None else None
     share = text_from_share(layer.share) if layer.share is not None else None
     role = layer.role if layer.role != "compute" else None
@@ -106,14 +109,12 @@ def _box(layer: Layer, x: float, y: float, key: str, colours: list[str]) -> str:
     facts = clean_text("\n".join(lines), keep="\n")
     red, green, blue = (int(colours[0][place : place + 2], 16) for place in (1, 3, 5))
     light = ' class="light"' if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else ""
-    name = clean_line(layer.name)
-    name = name if len(name) <= 27 else f"{name[:12]}…{name[-14:]}"  # to fit the box
     words = " · ".join(filter(None, (time, share, layer.precision or role)))
     return (
-        f'<g class="layer" id="{key}" data-colours="{" ".join(colours)}">'
+        f'<g class="layer" id="L{layer.index}" data-colours="{" ".join(colours)}">'
         f"<title>{escape(facts)}</title>"
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX_W:g}" height="{BOX_H:g}" fill="{colours[0]}"/>'
-        f'<text x="{x + 6:.1f}" y="{y + 14:.1f}"{light}>{escape(name)}</text>'
+        f'<text x="{x + 6:.1f}" y="{y + 14:.1f}"{light}>{escape(label)}</text>'
         f'<text x="{x + 6:.1f}" y="{y + 28:.1f}"{light}>{escape(words)}</text></g>'
     )
 

@@ -106,7 +106,7 @@ def layers_figure(
     chart = Bars(
         Axis(f"{statistic} time per inference", unit, low=0),
         "Layer",
-        tuple(shortened(layer.name, length=40) for layer in shown),
+        tuple(tables.layer_labels([layer.name for layer in shown])),
         (bar_group("layer", "layer", values, scale=scale, labels=labels),),
     )
     caption = f"Sum over all {text_from_count(len(ordered))} layers: {text_from_duration(total)}."
