@@ -327,43 +327,28 @@ class Trt:
         return SimpleNamespace(deserialize_cuda_engine=deserialize)
 
 
-class Engine:
-    num_io_tensors = 2
-
+class Engine(SimpleNamespace):
     def __init__(self, trt: Trt) -> None:
-        self._trt = trt
-        self.num_optimization_profiles = len(trt.profiles)
+        super().__init__(
+            _trt=trt,
+            num_io_tensors=2,
+            num_optimization_profiles=len(trt.profiles),
+            get_tensor_name=lambda index: ("x", "y")[index],
+            get_tensor_mode=lambda name: TensorIOMode.INPUT if name == "x" else TensorIOMode.OUTPUT,
+            get_tensor_dtype=lambda name: trt.dtype,
+            get_tensor_location=lambda name: TensorLocation.DEVICE,
+            get_tensor_vectorized_dim=lambda name: -1,
+            get_tensor_components_per_element=lambda name: 1,
+            get_tensor_profile_shape=lambda name, profile: trt.profiles[profile],
+            create_runtime_config=SimpleNamespace,
+        )
         if trt.largest_profile:  # as from TensorRT 10.3 on
             self.device_memory_size_v2 = trt.largest_profile
         else:
             self.device_memory_size = trt.activation
 
-    def get_tensor_name(self, index):
-        return ("x", "y")[index]
-
-    def get_tensor_mode(self, name):
-        return TensorIOMode.INPUT if name == "x" else TensorIOMode.OUTPUT
-
-    def get_tensor_dtype(self, name):
-        return self._trt.dtype
-
     def get_tensor_shape(self, name):
         return self._trt.shape
-
-    def get_tensor_location(self, name):
-        return TensorLocation.DEVICE
-
-    def get_tensor_vectorized_dim(self, name):
-        return -1
-
-    def get_tensor_components_per_element(self, name):
-        return 1
-
-    def get_tensor_profile_shape(self, name, profile):
-        return self._trt.profiles[profile]
-
-    def create_runtime_config(self):
-        return SimpleNamespace()
 
     def create_execution_context(self, config=None):
         context = Context(self._trt)
