@@ -33,7 +33,7 @@ from trtbench.models.identity import raise_if_changed
 from trtbench.models.torch_models import is_library_model
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.requests.execution import Event, Execution
-from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields, TurnFields
+from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields
 from trtbench.requests.run_spec import side_spec, value_of_side
 from trtbench.requests.settings import Config
 from trtbench.runtimes import device_of
@@ -158,16 +158,22 @@ class Asked:
         first, second = pair
         if not isinstance(first, Run) and not isinstance(second, Run):
             return self.measure_in_turn(turns.Sides.of(*self.engines([first, second])))
+        runs = [side if isinstance(side, Run) else self.measure_alone(side) for side in pair]
+        return self.compare_runs(runs[0], runs[1])
 
-        def measured(side: Planned) -> Run:
-            if isinstance(side, Run):
-                return side
-            [(spec, python)] = self.engines([side])
-            return run_bench(
-                spec, store=self.store, execution=replace(self.execution, python=python)
-            )
+    def measure_alone(self, side: turns.Side, *, profile: bool = False) -> Run:
+        [(spec, python)] = self.engines([side])
+        own = replace(self.execution, python=python)
+        return run_bench(spec.having(profile=profile), store=self.store, execution=own)
 
-        return compare_runs(measured(first), measured(second), self.request, store=self.store)
+    def compare_runs(self, first: Run, second: Run, mode: str = "stored runs") -> Compared:
+        """Compare two runs with the margin and the accepted differences of the request."""
+        margin, accept = self.request.margin_part, self.request.accept
+        found = comparison_from_runs(first, second, margin=margin, accept=accept, store=self.store)
+        moved = judge.interference(first, second)
+        return Compared(
+            baseline=first, candidate=second, comparison=found, mode=mode, interference=moved
+        )
 
     def measure_in_turn(
         self, sides: turns.Sides, measure: Callable[[turns.Duet], None] | None = None
@@ -185,7 +191,7 @@ class Asked:
                     text = f"the launches so far are kept: runs {runs}"
                     execution.listen(Event(kind="note", text=text))
                 raise
-            return compare_runs(*duet.store_runs(), request, mode=duet.mode)
+            return self.compare_runs(*duet.store_runs(), duet.mode)
 
         return execution.executor.do(measure_here, partial(self._measure_remotely, sides))
 
@@ -210,7 +216,7 @@ class Asked:
         with self.store.scratch() as folder:
             send_job(job, folder, self.execution)
             runs = [self._store_run(folder / str(n), spec) for n, spec in enumerate(own.both)]
-        return compare_runs(runs[0], runs[1], self.request, mode=mode)
+        return self.compare_runs(runs[0], runs[1], mode)
 
     def _store_run(self, source: Path, spec: RunSpec) -> Run:
         record = directory.read_record(source)
@@ -231,24 +237,6 @@ def stored_run(name: str, store: Store) -> Run | None:
     if is_library_model(name) or path.is_file() or (path.suffix and absent):
         return None
     return directory.demand_finished(store.load(name))
-
-
-def compare_runs(
-    baseline: Run,
-    candidate: Run,
-    request: TurnFields,
-    *,
-    store: Store | None = None,
-    mode: str = "stored runs",
-) -> Compared:
-    """Compare two runs with the margin and the accepted differences of a request."""
-    comparison = comparison_from_runs(
-        baseline, candidate, margin=request.margin_part, accept=request.accept, store=store
-    )
-    moved = judge.interference(baseline, candidate)
-    return Compared(
-        baseline=baseline, candidate=candidate, comparison=comparison, mode=mode, interference=moved
-    )
 
 
 def comparison_from_runs(

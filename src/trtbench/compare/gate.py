@@ -9,7 +9,7 @@ from typing import Any
 from trtbench.analysis import gate as gates
 from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.verdict import incomparable
-from trtbench.compare.compare import Asked, Planned, compare_runs, stored_run
+from trtbench.compare.compare import Asked, Planned, stored_run
 from trtbench.compare.turns import WARMUP, Duet, Sides, headline_verdict
 from trtbench.core.codec import json_from_value
 from trtbench.core.errors import UsageError, writing
@@ -19,7 +19,6 @@ from trtbench.core.run import Run
 from trtbench.core.safety import read_settings
 from trtbench.core.spec import conditions_of_stored
 from trtbench.host.files import refuse_planted, write_output
-from trtbench.measure.bench import run_bench
 from trtbench.measure.model_facts import LARGEST_COPIED_BYTES, keep_model, kept_model
 from trtbench.models.identity import model_ref
 from trtbench.report.renderers.md import markdown
@@ -124,9 +123,8 @@ def _measure_once(
     wants_layers = any(rule.relation == "expect" for rule in rules)
 
     def bench(launches: int) -> Run:
-        [(spec, python)] = asked.engines([asked.side_alone(candidate, (-1, 2), launches)])
-        own = replace(execution, python=python)
-        return run_bench(spec.having(profile=wants_layers), store=store, execution=own)
+        side = asked.side_alone(candidate, (-1, 2), launches)
+        return asked.measure_alone(side, profile=wants_layers)
 
     def measure_until_clear(duet: Duet) -> None:
         """Add launches while a slowdown rule is unclear and there is time for more."""
@@ -177,7 +175,7 @@ def _measure_once(
         profiled = bench(1) if wants_layers else None
     run = run or bench(request.launches or ALONE_LAUNCHES)
     if sides is None and baseline is not None:
-        compared = compare_runs(baseline, run, request, store=store)
+        compared = asked.compare_runs(baseline, run)
     both = {"candidate": run}
     if compared is not None:
         both["baseline"] = compared.baseline
