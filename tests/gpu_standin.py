@@ -120,7 +120,6 @@ class Cudart:
             multiProcessorCount=4,
             totalGlobalMem=self.memory,
             l2CacheSize=1 << 20,
-            integrated=0,
         )
 
     def cudaMemGetInfo(self):

@@ -409,8 +409,9 @@ def errors(bench: Bench) -> None:
 
 HOG = """
 import sys, time
+from contextlib import closing
 from trtbench.host.cuda import open_cuda
-with open_cuda() as cuda:
+with closing(open_cuda()) as cuda:
     cuda.malloc(cuda.memory()[0] - (int(sys.argv[1]) << 20))
     print("ready", flush=True)
     time.sleep(60)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_every_phase_of_a_pipeline_is_there(engine: Path, tmp_path: Path) -> Non
 
 def test_memory_is_given_back(engine: Path) -> None:
     free = []
-    with open_cuda() as cuda:
+    with closing(open_cuda()) as cuda:
         for _ in range(7):
             session = tensorrt.open_session(spec_of(engine, batch=2))
             session.bind({"x": np.zeros((2, 64, 112, 112), np.float32)})

@@ -1,5 +1,7 @@
 """The door to CUDA: return codes, freeing, and what it costs; a stand-in answers."""
 
+from contextlib import closing
+
 import pytest
 
 from gpu_standin import Code, Cudart
@@ -10,7 +12,7 @@ from trtbench.host.cuda import Cuda, CudaError, cuda_problem, open_cuda
 @pytest.mark.parametrize("name", ["cudaEventRecord", "cudaMemcpyAsync", "cudaEventSynchronize"])
 def test_a_failing_call_is_named(name: str) -> None:
     api = Cudart()
-    with Cuda(api) as cuda:
+    with closing(Cuda(api)) as cuda:
         stream, event, there, here = cuda.stream(), cuda.event(), cuda.malloc(4), cuda.pinned(4)
         calls = {
             "cudaEventRecord": cuda.record(event, stream),
@@ -28,7 +30,7 @@ def test_a_failing_call_is_named(name: str) -> None:
 @pytest.mark.parametrize(("spin", "flag"), [(True, 1), (False, 0)])
 def test_waiting_is_settled_before_the_context_exists(spin: bool, flag: int) -> None:
     api = Cudart()
-    with Cuda(api, spin=spin) as cuda:
+    with closing(Cuda(api, spin=spin)) as cuda:
         assert api.flags == (flag, 1)
         assert api.calls.index("cudaInitDevice") < api.calls.index("cudaSetDevice")
         assert cuda.event().blocking is not spin

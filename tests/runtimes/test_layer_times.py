@@ -13,7 +13,7 @@ from trtbench.core.spec import RunSpec
 from trtbench.host.cupti import counters_of
 from trtbench.runtimes import _trt_session, tensorrt
 from trtbench.runtimes._trt_session import rows_from_kernels, with_counters
-from trtbench.trtexec.exports import profile_from_json, profile_json
+from trtbench.trtexec.exports import profile_json, profiles_from_json
 
 # Events before the first layer and after each; three kernels, of which two overlap in a graph.
 NAMES, EVENTS = ("constant", "conv", "relu"), (10, 11, 14, 16)
@@ -56,7 +56,7 @@ def test_layers_are_timed_and_counted_by_kernels_where_cupti_is(
     monkeypatch.setattr(_trt_session, "counters_of", counters_of)
     asked = spec.having(profile=True, cuda_graph="off")
     outcome, _ = tensorrt.bench(asked, folder=tmp_path, stage=lambda name: None)
-    found = profile_from_json(profile_json(outcome.layers), where="a file").layers
+    found = profiles_from_json(profile_json(outcome.layers), where="a file")[0].layers
     told = {name: outcome.evidence.get(name) for name in ("layer_times", "counters")}
     if "records" in problem:
         assert told == {"layer_times": f"profiler: {problem}", "counters": None}

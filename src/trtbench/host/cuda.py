@@ -44,11 +44,10 @@ class DeviceFacts(Value, frozen=True, kw_only=True):
     name: str
     compute_capability: str
     l2_bytes: int
-    integrated: bool
 
 
 class Cuda:
-    """One device and everything created on it; close it, or use it in a ``with`` statement."""
+    """One device and everything created on it, until it is closed."""
 
     def __init__(self, api: ModuleType, *, device: int = 0, spin: bool = False) -> None:
         self._api = api
@@ -72,12 +71,6 @@ class Cuda:
         # How the host waits must be set before the context is created.
         self.call("cudaInitDevice", device, SPIN if spin else 0, FLAGS_ARE_VALID)
         self.call("cudaSetDevice", device)
-
-    def __enter__(self) -> Cuda:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Free everything in reverse order; errors of a broken device are ignored."""
@@ -203,7 +196,6 @@ class Cuda:
             name=name.rstrip("\0"),
             compute_capability=f"{found.major}.{found.minor}",
             l2_bytes=int(found.l2CacheSize),
-            integrated=bool(found.integrated),
         )
 
     def _fail(self, name: str, code: SupportsInt) -> NoReturn:
