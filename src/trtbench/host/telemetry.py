@@ -120,11 +120,9 @@ class NvmlSource:
         return min((b - a for a, b in pairwise(changes)), default=None)
 
     def _reasons(self) -> int | None:
-        for kind in ("Event", "Throttle"):  # the names in newer and in older drivers
-            answer = self._device.ask(f"nvmlDeviceGetCurrentClocks{kind}Reasons")
-            if answer is not None:
-                return int(answer)
-        return None
+        kinds = ("Event", "Throttle")  # the names in newer and in older drivers
+        answers = (self._device.ask(f"nvmlDeviceGetCurrentClocks{kind}Reasons") for kind in kinds)
+        return next((int(each) for each in answers if each is not None), None)
 
     def _energy(self) -> float | None:
         return nvml.scaled(self._device.ask("nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
