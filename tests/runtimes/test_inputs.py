@@ -48,6 +48,7 @@ def test_floats_vary_and_are_not_zeros(dtype):
     assert np.isfinite(values).all()
     assert 0 <= values.min() < 0.1 < 0.9 < values.max() <= 1
     assert (values == 0).mean() < 0.01
+    assert isinstance(draw("x", dtype), np.ndarray), "ONNX Runtime takes no numbers of numpy"
 
 
 def test_integers_and_booleans_get_what_their_names_suggest():

@@ -447,7 +447,7 @@ def _draw(tensor: TensorSpec, value: str | None, *, seed: int) -> NDArray[np.gen
             if dtype.kind == "c":
                 drawn = drawn + 1j * generator.random(shape)
             numbers = ends[0] + drawn * (ends[1] - ends[0])
-    array = numbers.astype(dtype).reshape(shape)
+    array = np.asarray(numbers, dtype).reshape(shape)  # also of a scalar
     # The upper half of a float32 is a bfloat16, as raw bits.
     return array if tensor.dtype != "bfloat16" else (array.view(np.uint32) >> 16).astype(np.uint16)
 
