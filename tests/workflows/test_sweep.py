@@ -127,8 +127,11 @@ def test_what_was_made_is_kept_for_the_next_sweep(tmp_path, store, config):
     sweep(asked, tmp_path / "two", store, config)
     assert Cache(store).find(step) == made  # not made again: the same time stands in it
     file = Cache(store).folder(step) / str(made.file)
-    file.write_bytes(file.read_bytes() + b"x")  # damaged: made again
+    file.write_bytes(file.read_bytes() + b"x")  # damaged: made again, but not measured again
     assert Cache(store).find(step) is None
+    sweep(asked, tmp_path / "two", store, config)
+    assert Cache(store).find(step) is not None
+    assert len(runs_of(tmp_path / "two")) == 1
 
 
 def test_a_case_that_fails_is_a_row_and_is_not_repeated(tmp_path, store, config):

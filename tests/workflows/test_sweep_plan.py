@@ -10,7 +10,7 @@ from sweeps import SHORT, matrix, runs_of
 import models
 import trtbench
 from models import conv_model, tiny_model
-from trtbench.convert.steps import Cache, data_hash
+from trtbench.convert.steps import data_hash
 from trtbench.core.errors import UsageError
 from trtbench.requests.execution import Execution
 from trtbench.requests.settings import Config
@@ -85,6 +85,18 @@ def test_an_unknown_runtime_is_an_error_and_in_a_preset_a_row(tmp_path, config):
     plan = plan_sweep(asked, config=config, lenient=True)
     assert list(plan.refused) == [0]
     assert "onnxruntim" in plan.refused[0]
+
+
+def test_a_sweep_of_engines_alone_uses_cuda_graphs(tmp_path: Path, config: Config) -> None:
+    model = conv_model(tmp_path / "net.onnx")
+    for runtimes, options, graph in (
+        (("tensorrt", "tensorrt-rtx"), {}, "auto"),
+        (("tensorrt",), {"cuda_graph": ("off",)}, "off"),
+        (("onnxruntime", "tensorrt"), {}, None),
+    ):
+        asked = sweep_matrix.Matrix(models=(str(model),), runtime=runtimes, options=options)
+        plan = plan_sweep(asked, config=config, elsewhere=True)
+        assert {each.case.settings.get("cuda_graph") for each in plan.cases} == {graph}
 
 
 def test_no_two_models_are_called_alike() -> None:
@@ -164,18 +176,6 @@ def test_a_run_that_was_lost_is_measured_again_and_said(folder: Path, how: str) 
     again = go_on(folder)  # the old line is still in the journal
     assert again.journal.notes == found.journal.notes
     assert len(runs_of(folder)) == 3
-
-
-def test_a_lost_step_is_done_again(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
-    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1], precision=["fp16"])
-    start_sweep(asked, tmp_path / "out", store=store)
-    go_on(tmp_path / "out")
-    shutil.rmtree(store.root / "steps")
-    found = go_on(tmp_path / "out")
-    (step,) = found.plan.steps.values()
-    assert Cache(store).find(step) is not None
-    assert len(runs_of(tmp_path / "out")) == 1
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from trtbench.core.results import Artefact
 from trtbench.core.run import Environment, Scalar
 from trtbench.core.safety import mask, mask_values, mask_words
 from trtbench.core.spec import BuildSpec, ModelRef, ShapeProfile
-from trtbench.core.units import text_from_shape
+from trtbench.core.units import text_from_long_time, text_from_shape
 from trtbench.host.files import make_folder, scratch_directory, write_whole
 from trtbench.host.locks import hold
 from trtbench.host.tensorrt import preparation_of_scales
@@ -49,7 +49,6 @@ Shapes = Mapping[str, Sequence[int]]
 
 PATIENCE_S = 6 * 3600.0
 """Large networks at a high optimization level take hours; a longer build is taken to hang."""
-FIRST = " (no estimate yet: first build of this model here)"
 REPORTS = 0.05  # a builder that is further tells how far it is
 LOG, GRAPH = ".build.log", ".graph.json"
 _STAGES = {
@@ -285,23 +284,29 @@ def with_estimate(
     rest_s: float = 0.0,
     name: str = "",
 ) -> Execution:
-    """Return the execution of a build that says how long it still takes, and the rest after it.
+    """Return the execution of a build that says how long it takes, and the rest after it.
 
     That follows from how long such builds took, or else from what the builder reports.
     """
-    began = time.monotonic()
+    began, last = time.monotonic(), Event(kind="stage", text="starting")
 
     def listen(event: Event) -> None:
-        if event.kind == "stage":
-            spent_s, part = time.monotonic() - began, event.done or 0.0
-            left_s = None if usual_s is None else max(0.0, usual_s - spent_s)
-            if left_s is None and part > REPORTS:
-                left_s = spent_s * (1 - part) / part
-            text = f"{name}{event.text}{FIRST if left_s is None else ''}"
-            event = event.having(text=text, seconds=left_s, rest_s=rest_s)
+        nonlocal last
+        if event.kind in ("stage", "tick"):
+            last = event if event.kind == "stage" else last
+            spent_s, part = time.monotonic() - began, last.done or 0.0
+            whole_s = usual_s if usual_s is not None or part <= REPORTS else spent_s / part
+            left_s = None if whole_s is None else max(0.0, whole_s - spent_s)
+            text = f"{name}{last.text} ({text_of_progress(spent_s, whole_s)})"
+            event = last.having(text=text, seconds=left_s, rest_s=rest_s)
         execution.listen(event)
 
     return replace(execution, python=python, listen=listen)
+
+
+def text_of_progress(spent_s: float, whole_s: float | None) -> str:
+    told = ", no estimate yet" if whole_s is None else f" of about {text_from_long_time(whole_s)}"
+    return text_from_long_time(spent_s) + told
 
 
 def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:

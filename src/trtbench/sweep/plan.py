@@ -458,6 +458,16 @@ def _runtimes(matrix: Matrix, model: str) -> tuple[str, ...]:
     return tuple(fit) or (usual,)
 
 
+def _with_graphs(matrix: Matrix) -> Matrix:
+    """Return a matrix of engines alone with CUDA graphs, as ``bench`` advises and compare does."""
+    names = {name for model in matrix.models for name in _runtimes(matrix, model)}
+    known = [RUNTIMES.load(name) for name in names & {*RUNTIMES.names()}]
+    alike = all(each.EXECUTES_ENGINES and each.open_session for each in known)
+    if not known or not alike or {"cuda_graph", "protocol"} & {*matrix.options}:
+        return matrix
+    return matrix.having(options={**matrix.options, "cuda_graph": ("auto",)})
+
+
 def plan_sweep(
     matrix: Matrix,
     *,
@@ -481,6 +491,8 @@ def plan_sweep(
         raise UsageError(
             "the sweep has no models", fix=matrix.note or "trtbench sweep model.onnx --batch 1,8"
         )
+    if only is None:
+        matrix = _with_graphs(matrix)
     cases = matrices.cases_from_matrix(
         matrix, runtimes_of=partial(_runtimes, matrix), builds=BUILDERS.names()
     )

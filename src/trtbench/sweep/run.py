@@ -25,7 +25,7 @@ from trtbench.accuracy.evaluate import run_evaluation, scores_of, write_evaluati
 from trtbench.analysis.findings import SEVERITIES, findings_from_run
 from trtbench.analysis.onnx_graph import RANDOM_DATA
 from trtbench.analysis.summary import summary_from_run
-from trtbench.convert.build import build_spec, run_build
+from trtbench.convert.build import build_spec, run_build, text_of_progress
 from trtbench.convert.calibration import resolved_items
 from trtbench.convert.conversions import VIA, run_export, run_quantize
 from trtbench.convert.steps import Cache, Step, StepResult, digest, step_result
@@ -170,8 +170,9 @@ class Sweep:
             if len(known) == len(ahead) > 0:
                 left_s, rest_s = max(0.0, known[0] - (now - self._since)), sum(known[1:])
             elif ahead:
-                rest_s = sum(known)  # of a first step of its kind, the time so far is shown
+                rest_s = sum(known)
             text = f"[{self.done}/{self.total}] {self._doing or 'finishing'}"
+            text += f" ({text_of_progress(now - self._since, ahead[0])})" if self._left else ""
             self._execution.listen(Event(kind="stage", text=text, seconds=left_s, rest_s=rest_s))
 
     def prepare(self) -> None:
@@ -358,7 +359,7 @@ class Sweep:
             execution = replace(execution, python=python, run_id=run_id)
             return run_bench(spec, store=self._store, execution=execution)
         self.plan.refuse_changed(case.model)
-        arguments, files = case_arguments(self.outline.matrix, case, run_id)
+        arguments, files = case_arguments(self.plan.matrix, case, run_id)
         options = {key: str(value) for key, value in case.prefixed("opt.").items()}
         device, machine = (
             None if (value := case.settings.get(key)) is None else str(value)

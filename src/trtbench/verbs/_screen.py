@@ -142,8 +142,6 @@ class ProgressDisplay:
         if left_s is not None:
             how = "at most" if stage.at_most else "about"
             text = f"{how} {text_from_long_time(left_s)} left · {text}"
-        elif stage.rest_s is not None and self._bar is None:  # a bar has a clock
-            text = f"{text_from_long_time(now - begun)} so far · {text}"
         if self._bar is not None:
             if self._drawn is None:
                 self._drawn = self._bar
