@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_a_graph_that_one_side_lacks_is_left_out_on_both(tmp_path: Path) -> None
 def test_a_burst_is_timed_without_its_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock().install(monkeypatch)
     api = Cudart()
-    with Cuda(api) as cuda:
+    with closing(Cuda(api)) as cuda:
         stream = cuda.stream()
         done: list[int] = []
 
