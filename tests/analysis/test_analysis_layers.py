@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 from layer_sets import (
@@ -31,13 +30,6 @@ from trtbench.layers import table as tables
 from trtbench.layers.cost import gpu_peaks, peak_of, with_rates
 from trtbench.layers.join import count_layer_types, join_layers, type_from_tactic
 from trtbench.workflows.engines import EngineSource, select_layers
-
-Known = TypeVar("Known", diff.Reconciliation, diff.Why)
-
-
-def known(found: Known | None) -> Known:
-    assert found is not None
-    return found
 
 
 def convs(*names: str, dims: tuple[tuple[int, ...], ...]) -> tables.LayerTable:
@@ -253,7 +245,7 @@ def test_layers_and_gpu_time_are_reconciled_part_by_part() -> None:
     ):
         busy_s = None if busy_us is None else busy_us * 1e-6
         seen = tables.EngineFacts(gpu_s=gpu_us * 1e-6, kernel_busy_s=busy_s)
-        found = known(diff.reconcile(int8_chain(), seen))
+        found = diff.reconcile(int8_chain(), seen)
         parts = {each.name: each.seconds * 1e6 for each in found.parts}
         assert parts == pytest.approx(expected, abs=1e-6)
 
@@ -284,7 +276,7 @@ def test_a_fusion_that_changed_is_one_piece_of_work() -> None:
     assert len(found.changes) == 1
     assert "fusion" in found.changes[0].changed
     assert found.changes[0].delta_s == pytest.approx(3e-6)
-    assert known(diff.why(table(fused, [11]), apart)).causes[0].code == "fusion"
+    assert diff.why(table(fused, [11]), apart).causes[0].code == "fusion"
 
 
 def test_a_foreign_node_is_aligned_by_the_nodes_it_swallowed() -> None:
@@ -356,7 +348,7 @@ def test_layers_meet_their_own_however_fused_and_named(
 
 
 def test_why_names_the_layer_that_interrupts_int8() -> None:
-    found = known(diff.why(fp16_chain(), int8_chain(), candidate=tables.EngineFacts(asked="int8")))
+    found = diff.why(fp16_chain(), int8_chain(), candidate=tables.EngineFacts(asked="int8"))
     # The convolutions got twice as fast, so 25 + 4 µs could be expected; it takes 43.
     assert found.gain == pytest.approx(2)
     assert found.expected_s == pytest.approx(29e-6)
@@ -372,7 +364,7 @@ def test_why_names_the_layer_that_interrupts_int8() -> None:
 
 def test_causes_never_explain_more_than_there_is() -> None:
     for a, b in ((fp16_chain(), int8_chain()), (int8_chain(), fp16_chain())):
-        found = known(diff.why(a, b))
+        found = diff.why(a, b)
         explained = math.fsum(each.explains_s for each in found.causes)
         assert explained <= max(0.0, found.shortfall_s) + 1e-12
         assert explained + found.unexplained_s == pytest.approx(max(0.0, found.shortfall_s))
@@ -391,7 +383,7 @@ def test_layers_left_in_a_wider_type_are_a_cause_in_seconds() -> None:
         ],
         [5, 10, 4, 20],
     )  # fmt: skip
-    found = known(diff.why(fp16_chain(), half, candidate=tables.EngineFacts(asked="int8")))
+    found = diff.why(fp16_chain(), half, candidate=tables.EngineFacts(asked="int8"))
     cause = found.causes[0]
     assert (cause.code, cause.layers) == ("precision", ("/c/Conv",))
     assert cause.seconds == pytest.approx(10e-6)  # 20 µs, and 10 if it had gained as the others
@@ -400,7 +392,7 @@ def test_layers_left_in_a_wider_type_are_a_cause_in_seconds() -> None:
 def test_a_slow_host_is_a_cause_too() -> None:
     a = tables.EngineFacts(gpu="G", gpu_s=54e-6, enqueue_s=1e-6)
     b = tables.EngineFacts(gpu="G", gpu_s=108e-6, enqueue_s=99e-6)
-    (cause,) = known(diff.why(fp16_chain(), fp16_chain(), baseline=a, candidate=b)).causes
+    (cause,) = diff.why(fp16_chain(), fp16_chain(), baseline=a, candidate=b).causes
     assert (cause.code, cause.seconds) == ("enqueue", pytest.approx(54e-6))
 
 

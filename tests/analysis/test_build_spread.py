@@ -62,7 +62,6 @@ def test_equal_builds_look_different_as_seldom_as_the_level_says() -> None:
 
 def test_builds_that_spread_are_called_different() -> None:
     spread = spread_from_draws(draws(np.random.default_rng(2), count=5, between=0.06, within=0.001))
-    assert spread is not None
     assert latency_aspect(spread).same is False
     assert spread.p is not None
     assert spread.p < 0.001

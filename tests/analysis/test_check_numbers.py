@@ -126,7 +126,6 @@ def test_every_sample_of_every_batch_counts_for_the_ranks() -> None:
     reference = rng.standard_normal((64, 20))
     candidate = reference + 0.3 * rng.standard_normal(reference.shape)
     classes = checked(reference, candidate, size=16).classes
-    assert classes is not None
     a, b = (np.argsort(-each, axis=1, kind="stable") for each in (reference, candidate))
     for row in classes.ranks:
         assert row.disagree == pytest.approx((a[:, row.rank - 1] != b[:, row.rank - 1]).mean())

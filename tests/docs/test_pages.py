@@ -21,8 +21,6 @@ HOW_TO = sorted((DOCS / "howto").glob("*.md"))
 def tool(name: str) -> ModuleType:
     """Import a program from tools/."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpu_standin import plan_bytes
-from trtbench.core.run import FailedRun, Run, RunRecord
-from trtbench.report.document import Cell, Table
+from trtbench.core.run import Run
+from trtbench.report.document import Table
 from trtbench.report.sections.latency import make
 from trtbench.store.directory import read_record, read_run
 from waiting import wait_for
@@ -101,7 +101,6 @@ def test_clocks_are_given_back_after_a_run(machine: Machine) -> None:
     assert "protocol serve (CUDA graph, clocks locked)" in out
     assert machine.noted() == ["lock 1500 1500", "reset"]
     record = read_record(machine.folder / "run")
-    assert isinstance(record, RunRecord)
     assert record.conditions["clocks_locked"].value is True
     assert record.facts["sm_clock_before_hz"] == 1.5e9
 
@@ -130,7 +129,6 @@ def test_clocks_are_given_back_however_a_run_ends(
     wait_for(lambda: machine.noted() == ["lock 1200 1200", "reset"])
     if victim == "worker":
         record = read_record(machine.folder / "run")
-        assert isinstance(record, FailedRun)
         assert record.signal == "SIGKILL"
 
 
@@ -141,7 +139,6 @@ def test_a_cuda_error_in_mid_run_is_a_recorded_failure(machine: Machine) -> None
     assert "illegal memory access" in err
     assert "Traceback" not in err.split("error:")[-1]
     record = read_record(machine.folder / "run")
-    assert isinstance(record, FailedRun)
     assert record.stage == "measure"
 
 
@@ -172,6 +169,5 @@ def energy_in_the_report(run: Run) -> float | None:
     blocks = [block for section in make([run]) for block in section.blocks]
     table = next(each for each in blocks if isinstance(each, Table) and each.id == "telemetry")
     cell = table.rows[0][-1]
-    assert isinstance(cell, Cell)
     assert isinstance(cell.value, float)
     return cell.value

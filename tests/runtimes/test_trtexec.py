@@ -57,7 +57,6 @@ def test_a_run_keeps_what_trtexec_wrote_and_said(version: str, trtexec: Any) -> 
     columns = read_times(data, where="t", warmup_ms=50)[0].columns
     assert times.headline == "latency"
     assert times.latency is not None
-    assert times.gpu is not None
     assert len(times) == len(columns["computeMs"])
     assert times.gpu.max() * 1e3 == pytest.approx(columns["computeMs"].max())
     assert outcome.facts.wall_s is not None

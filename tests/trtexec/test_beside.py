@@ -85,7 +85,6 @@ def test_8_6_log_and_times(beside: Path, name: str) -> None:
     folder = beside / "h200__trtexec-8.6.0"
     (run,) = read_log((folder / f"{name}.log").read_bytes(), where=name).runs
     (array,) = read_times((folder / f"{name}.times.json").read_bytes(), where=name)
-    assert run.summary is not None
     assert run.queries == len(array)
     check_times(array.columns, run.summary.metrics, warmup_ms=500)
 
@@ -96,7 +95,6 @@ def test_7_1_log_and_times(beside: Path, index: int) -> None:
     run = read_log(next(folder.glob("raw_*")).read_bytes(), where="raw").runs[index]
     times = read_times(next(folder.glob("times_*")).read_bytes(), where="times", warmup_ms=200)
     array, batch = times[index], int(run.option("Batch") or 0)
-    assert run.summary is not None
     assert run.warmup_queries == array.warmup_rows * batch
     check_times(array.columns, run.summary.metrics, warmup_ms=200)
 
@@ -111,7 +109,5 @@ def test_every_metadata_file_with_times(beside: Path) -> None:
     for path, times in pairs:
         run = conditions.log_from_metadata(json.loads(path.read_bytes()), where=path.name)
         warmup = re.search(r"\+ (\d+)ms", run.option("Duration") or "")
-        assert warmup is not None
-        assert run.summary is not None
         (array,) = read_times(times.read_bytes(), where=path.name)
         check_times(array.columns, run.summary.metrics, warmup_ms=float(warmup[1]))

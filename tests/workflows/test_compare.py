@@ -132,8 +132,6 @@ def test_a_slower_model_is_called_slower_in_every_design(
 def test_both_sides_are_kept_as_runs_whose_rows_pair(duet: tuple[Compared, Store]) -> None:
     found, store = duet
     first, second = store.load(found.baseline.id), store.load(found.candidate.id)
-    assert isinstance(first, Run)
-    assert isinstance(second, Run)
     assert len(first.times) == len(second.times) == 4 * 30
     assert pair_design(first, second) == "duet"
     assert first.times.host is not None
@@ -203,7 +201,6 @@ def test_times_in_turn_are_held_against_times_alone_in_the_store_too(
     assert found.comparison.verdicts[0].kind == "slower"
     first, second = (store.load(run.id) for run in (found.baseline, found.candidate))
     assert isinstance(first, Run)
-    assert isinstance(second, Run)
     # As if the slower side had been the faster one, whenever it ran alone.
     launches = tuple(
         each.having(alone_s=tuple(s / 1000 for s in each.alone_s))

@@ -67,7 +67,6 @@ def written(tmp_path: Path) -> Path:
 def test_files_of_a_run_hold_the_printed_numbers(written: Path, store: Store) -> None:
     found = only(bring(written, store=store))
     run, folder = stored(found, store), toolkit_files(found, store)
-    assert run.path is not None
     kept = {"files.json", "import.json", "run.json", "samples.npz", "trtexec_stdout.log"}
     assert {path.name for path in run.path.iterdir()} == kept  # the others are made when asked for
     assert not (folder / "times.json").exists()  # there are no samples
