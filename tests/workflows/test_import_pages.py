@@ -122,14 +122,35 @@ def test_which_one_of_a_list_of_commands_was_run_is_unknown(tmp_path: Path, stor
     assert "items_per_s" in run.facts
 
 
-def test_a_name_is_the_heading_above_a_summary_and_no_part_of_a_sentence(
+NAMES = {
+    "## net a": "net a",
+    "### Performance of the FP16 engine on Orin": "Performance of the FP16 engine on Orin",
+    "yolov5s fp16 batch 8": "yolov5s fp16 batch 8",
+    "**Results for ResNet-50:**": "Results for ResNet-50",
+    "- INT8": "INT8",
+    "<summary>vit_base log</summary>": "vit_base log",
+    "baseline:": "baseline",
+}
+NO_NAMES = (
+    "it reached batch_size(16)=758.4052633325275fps on my machine",
+    "Here are the results for ResNet-50", "I ran yolov5s on my Orin and got:", "Hello everyone",
+    "As you can see, INT8 is faster.", "## How fast is it on the Orin?", "Hi all,", "Any idea?",
+    "This is the output of the engine that I built\nyesterday for yolov8n", "x = model(y)",
+    "$ cd build", "sudo nvpmodel -m 0", "python3 export.py", "root@nano:~/trt# ls", "import torch",
+    "model | fps", "1. Build the engine with FP16", "https://example.com/net50", "12:30:01 INFO ok",
+    "在Orin上运行yolov5s的结果如下：", "Das Modell läuft auf dem Orin mit FP16",
+    "J'ai mesuré resnet50 avec TensorRT sur la carte", "Note that the TF32 option was on",
+)  # fmt: skip
+
+
+def test_a_name_is_the_heading_above_a_summary_and_no_sentence(
     tmp_path: Path, store: Store
 ) -> None:
-    sentence = "it reached batch_size(16)=758.4052633325275fps on my machine"
-    page = "\n\n".join(("## net a", summary(0), sentence, summary(1), "## net b", summary(2)))
+    wanted = NAMES | dict.fromkeys(NO_NAMES)
+    page = "\n\n".join(f"{line}\n\n{summary(place)}" for place, line in enumerate(wanted))
     found = runs_of(page, tmp_path, store)
-    names = [each.spec.model.name for each in found]
-    assert names == ["page: net a", "page", "page: net b"]
+    names = [each.spec.model.name.removeprefix("page").removeprefix(": ") for each in found]
+    assert names == [name or "" for name in wanted.values()]
     assert not any("items_per_s" in each.facts for each in found)  # the batch is unknown
 
 

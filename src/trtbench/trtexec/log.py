@@ -546,8 +546,15 @@ _DECIMAL = re.compile(
 )
 """A decimal comma: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
-_VALUE = re.compile(r"[=:]\s*[\d.]+\s*(?:fps|FPS|ms|qps|%|s)?\b")
-"""A number in a sentence, which is no name of what was measured."""
+_NO_NAME = re.compile(
+    r"[=:]\s*[\d.]+\s*(?:fps|FPS|ms|qps|%|s)?\b|(?<!\d)[.!?;] +\w"
+    r"|[.!?,;\u2026\u3002\uff01\uff1f\u3001]\W*$"
+    r"|[|={}$@]|\w\(|://|\d:\d\d|(?:^|\s)--?\w|\.(?:py|sh|cpp|cu)\b"
+    r"|^(?:sudo|cd|export|docker|python3?|pip3?|c?make|cat|ls|git|wget|echo|source|import|from)\s"
+)
+"""What no name of a measurement has: values, ends of sentences, code, commands, addresses."""
+_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|(?:(?![\u3040-\u9fff\uac00-\ud7a3])[\w./+-])+")
+_NAMING = re.compile(r".*\d|.+[A-Z]|.*\w_\w|\w+-\w")  # as in ResNet-50, yolov5s, INT8, vit_base
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s")
 _DEVICE = re.compile(
     r"\b(?:NVIDIA )?(?:(?i:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)(?: (?:Nano|NX))?)"
@@ -602,6 +609,19 @@ _OUTCOMES: dict[str, log_values.Outcome]
 _OUTCOMES = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
 
 
+def _title_in(text: str, *, heading: bool) -> str | None:
+    """Return the name that a line gives to the numbers below; sentences and code give none."""
+    bare = re.sub(r"</?\w[^>]*>", "", text[: 4 * _LONGEST_TITLE])
+    title = _MARKUP.sub("", bare)
+    words = _WORD.findall(title)
+    named = [word for word in words if _NAMING.match(word)]
+    if not words or _NO_NAME.search(bare.strip("#*`>~ \t")) or len(title) > _LONGEST_TITLE:
+        return None
+    label = named or (bare.rstrip(" *").endswith((":", "\uff1a")) and len(words) < 3)
+    most = 6 if heading else 2  # other words; a sentence has more
+    return title if len(words) - len(named) <= most and (heading or label) else None
+
+
 def read_log(data: BinaryIO | bytes | str, *, where: str) -> log_values.LogText:
     """Return every run in a text of any kind, which may be none."""
     reader = _LogReader(where=where)
@@ -631,7 +651,7 @@ class _LogReader:
         self.prefixes, self.commands = Prefixes(), CommandLines()
         self.text_start: int | None = None  # first line of other text after the last run's numbers
         self.title: str | None = None
-        self.cut = self.fenced = self.below = self.several = self.masked = False
+        self.cut = self.fenced = self.below = self.several = self.masked = self.prose = False
         self.heading_at = 0
         self.steady = _NEVER  # how the next line begins if it is one of many alike
         self.devices: dict[int, str] = {}  # devices that headings name, by the level of the heading
@@ -812,7 +832,7 @@ class _LogReader:
             self.heading_at = at
             self._take_command_below()
         if _FENCE.match(text):
-            self.fenced = not self.fenced
+            self.fenced, self.prose = not self.fenced, False
             current.closed = current.closed or (current.summary.printed and not current.banner)
             if current.mode == "section":
                 current.mode = None
@@ -825,9 +845,9 @@ class _LogReader:
         if (current.is_finished or not current.started) and (
             self.title is None or text.startswith("#")
         ):
-            named = not _VALUE.search(text) and not text.lstrip().startswith(("|", "==="))
-            title = _MARKUP.sub("", text[: 4 * _LONGEST_TITLE])[:_LONGEST_TITLE]
-            self.title = (named and title) or self.title
+            heading = not self.fenced and _HEADING.match(text) is not None
+            title = None if self.prose and not heading else _title_in(text, heading=heading)
+            self.title, self.prose = title or self.title, title is None and bool(text.strip())
         return False
 
 
