@@ -155,6 +155,24 @@ def test_a_name_is_the_heading_above_a_summary_and_no_sentence(
 
 
 @pytest.mark.parametrize(
+    ("line", "device"),
+    [("On RTX 3090:", "RTX 3090"), ("2. jetson orin nx yolov8n", "jetson orin nx"),
+     ("An RTX 3090 would be much faster than that.", None), ("", "Jetson Nano"),
+     ("The Jetson Nano was at its limit there.", "Jetson Nano")],
+)  # fmt: skip
+def test_a_label_between_summaries_names_the_device_of_the_next_and_a_sentence_none(
+    line: str, device: str | None, tmp_path: Path, store: Store
+) -> None:
+    command = "trtexec --onnx=a.onnx --int8 --batch=2\noutput"
+    page = f"# Jetson Nano\n\n{summary(0)}\n\n{line}\n\n{command}\n\n{summary(1)}"
+    first, second = runs_of(page, tmp_path, store)
+    names = [each.environment.gpus[0].name if each.environment.gpus else None
+             for each in (first, second)]  # fmt: skip
+    assert names == ["Jetson Nano", device]
+    assert second.conditions["precision"].value == "fp32+int8"  # "output" is no option
+
+
+@pytest.mark.parametrize(
     "prefix",
     ["> ", "- ", "[I] ", f"[{DAYS[0]}-05:06:07] [I] ", "", "trt: ", "bench-1 | ", "[pod/a/main] ",
      "May 06 07:08:09 orin trtexec[12]: ", "2024-05-06T07:08:09.1234567Z ", "run.log:12:"],

@@ -62,7 +62,8 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
     elif major is not None and not loads:
         tf32 = Fact(value=True) if run.tf32_stated else _implied(True)
     precision = UNKNOWN
-    legacy = run.section("Options")  # of TensorRT 5 and 6
+    older = run.summary is None or run.summary.generation is not None
+    legacy = run.section("Options") if older else None  # of TensorRT 5 and 6
     if printed is not None and not loads:
         precision = Fact(value=printed.lower())
     elif legacy is not None and not (legacy.get("loadEngine") or legacy.get("engine")):

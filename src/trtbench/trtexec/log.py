@@ -555,7 +555,7 @@ _NO_NAME = re.compile(
 """What no name of a measurement has: values, ends of sentences, code, commands, addresses."""
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|(?:(?![\u3040-\u9fff\uac00-\ud7a3])[\w./+-])+")
 _NAMING = re.compile(r".*\d|.+[A-Z]|.*\w_\w|\w+-\w")  # as in ResNet-50, yolov5s, INT8, vit_base
-_HEADING = re.compile(r"\s{0,3}(#{1,6})\s")
+_HEADING, _LABEL = re.compile(r"\s{0,3}(#{1,6})\s"), 7
 _DEVICE = re.compile(
     r"\b(?:NVIDIA )?(?:(?i:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)(?: (?:Nano|NX))?)"
     r"|(?i:(?:GeForce |Quadro )?(?:RTX|GTX) ?A?\d{3,4}(?: ?(?:Ti|SUPER|Laptop GPU|Ada))*)"
@@ -570,10 +570,13 @@ _CRASH = re.compile(
     r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
     r"|Bus error|Traceback|SIG[A-Z]{3,5}|exit(?:ed with)? (?:code|status) [1-9]"
 )
-_LEGACY = frozenset((
+_LEGACY_FLAGS = frozenset(
+    ("fp16", "int8", "verbose", "useSpinWait", "hostTime", "safe", "allowGPUFallback")
+)
+_LEGACY = _LEGACY_FLAGS.union((
     "avgRuns", "batch", "calib", "deploy", "device", "engine", "iterations", "loadEngine",
     "model", "onnx", "output", "percentile", "saveEngine", "uff", "uffInput", "useDLACore",
-    "workspace", "fp16", "int8", "verbose", "useSpinWait", "hostTime", "safe", "allowGPUFallback",
+    "workspace",
 ))  # fmt: skip
 """Options that TensorRT 5 and 6 list without a heading."""
 _LEGACY_FIRST = frozenset({"deploy", "onnx", "uff", "engine", "loadEngine"})
@@ -613,7 +616,7 @@ def _title_in(text: str, *, heading: bool) -> str | None:
     """Return the name that a line gives to the numbers below; sentences and code give none."""
     bare = re.sub(r"</?\w[^>]*>", "", text[: 4 * _LONGEST_TITLE])
     title = _MARKUP.sub("", bare)
-    words = _WORD.findall(title)
+    words = _WORD.findall(_DEVICE.sub("T4", title))  # a device is one word
     named = [word for word in words if _NAMING.match(word)]
     if not words or _NO_NAME.search(bare.strip("#*`>~ \t")) or len(title) > _LONGEST_TITLE:
         return None
@@ -654,7 +657,7 @@ class _LogReader:
         self.cut = self.fenced = self.below = self.several = self.masked = self.prose = False
         self.heading_at = 0
         self.steady = _NEVER  # how the next line begins if it is one of many alike
-        self.devices: dict[int, str] = {}  # devices that headings name, by the level of the heading
+        self.devices: dict[int, str | None] = {}  # that headings name, by level, or a label below
         self.devices_above: set[str] = set()  # named above the first numbers, for the whole text
         self.waiting: list[tuple[LogLine, str, int]] = []
         """Lines after the numbers of a run, which belong to the next if that has numbers too."""
@@ -778,14 +781,18 @@ class _LogReader:
         """Remember the device that a heading, or the text above all numbers, names."""
         heading = _HEADING.match(text)
         above = not self.runs and not self.current.is_finished
-        found = _DEVICE.findall(text[:LONGEST_PREFIX]) if heading or above else ()
-        names = {" ".join(each.split()) for each in found}
+        names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
+        known = self._device() or ""
         if heading:
             level = len(heading[1])
             above_it = {k: name for k, name in self.devices.items() if k < level}
             self.devices = above_it | ({level: names.pop()} if len(names) == 1 else {})
-        else:
+        elif above:
             self.devices_above |= names
+        elif len(names) == 1 and _title_in(text, heading=False):
+            self.devices[_LABEL] = names.pop()
+        elif any(name not in known and known not in name for name in names):
+            self.devices[_LABEL] = None  # of a sentence: it may be a comparison
         if not self.current.is_finished:
             self.current.device = self._device()
 
@@ -1047,10 +1054,11 @@ class _RunReader:
         elif text.startswith("TF32 is enabled by default"):
             self.tf32_stated = True
         elif not (self.summary.averages or self.summary.printed):
-            label, _, value = text.partition(":")
-            if label.strip() in _LEGACY and not self.sections:
+            label, colon, value = text.partition(":")
+            is_option = label.strip() in (_LEGACY if colon else _LEGACY_FLAGS)
+            if is_option and not self.sections:
                 self.sections.append(("Options", []))
-            if label.strip() in _LEGACY and self.sections[-1][0] == "Options":
+            if is_option and self.sections[-1][0] == "Options":
                 self.sections[-1][1].append((label.strip(), value.strip()))
 
     def run(self) -> log_values.LogRun:
