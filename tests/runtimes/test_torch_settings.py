@@ -112,8 +112,9 @@ def test_a_program_takes_its_own_shape_and_no_other() -> None:
 def test_shapes_that_nothing_tells_are_asked_for(
     tensor: tuple[Any, ...], changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=message) as caught:
         runtime.inputs_of(loaded(tensor), spec(**changes))
+    assert "224x224" not in (caught.value.fix or "")
 
 
 def test_types_follow_the_user_and_half_weights() -> None:

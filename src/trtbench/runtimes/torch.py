@@ -266,7 +266,7 @@ def inputs_of(loaded: torch_models.LoadedModel, spec: RunSpec) -> tuple[TensorSp
     else:
         tensors = list(loaded.inputs)
         if any(not each.shape or None in each.shape[1:] for each in tensors):
-            names = " ".join(f"--shape {tensor.name}:1x3x224x224" for tensor in tensors)
+            names = " ".join(f"--shape {tensor.name}:SIZExSIZE" for tensor in tensors)
             raise errors.UsageError("the shapes of the model's inputs are not known", fix=names)
     half = _switch(spec, "half")
     dtypes = [word for word in spec.options.get("dtypes", "").split(",") if word]
