@@ -137,6 +137,14 @@ def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) ->
     assert sidecar.unverified is None
 
 
+def test_a_state_with_its_items_further_back_is_calibrated_item_by_item(tmp_path: Path) -> None:
+    text = """net (float[n, 3] x, float[2, n, 4] state) => (float[n, 8] y) {
+        h = MatMul(x, w) last = Gather<axis = 0>(state, one) y = Concat<axis = 1>(h, last)
+    }"""
+    model = models.save_text(tmp_path / "m.onnx", text, w=np.ones((3, 4)), one=1, check=False)
+    assert quantize(model, "int8", data="random", items=8).changed["MatMul"] == 1
+
+
 def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job(
     tmp_path: Path,
 ) -> None:

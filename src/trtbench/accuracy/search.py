@@ -628,7 +628,7 @@ class Trials:
     metric: str
     ends: float
     held: Comparison | None = None  # on items that the search does not see
-    on_trial: Callable[[], None] | None = None
+    on_trial: Callable[[], None] = lambda: None
     known: dict[Restored, dict[str, float]] = field(default_factory=dict)
     switched: dict[Restored, dict[str, float]] = field(default_factory=dict)
 
@@ -646,12 +646,8 @@ class Trials:
         if chosen not in self.known:
             session = self.comparison.session(self.restored_model(chosen))
             self.known[chosen] = self.comparison.numbers(session)
-            self._report()
-        return self.known[chosen]
-
-    def _report(self) -> None:
-        if self.on_trial is not None:
             self.on_trial()
+        return self.known[chosen]
 
     def claim(self, chosen: Restored) -> Numbers:
         """Return the numbers of a model on held-out items, if there are any."""
@@ -669,7 +665,7 @@ class Trials:
                 return None
             switches = {f"{SWITCH}{n}": np.array(n in chosen) for n in range(len(self.groups))}
             self.switched[chosen] = self.ranking.numbers(self._all, **switches)
-            self._report()
+            self.on_trial()
         return self._loss(self.switched[chosen])
 
     def _loss(self, numbers: Mapping[str, float]) -> Loss:

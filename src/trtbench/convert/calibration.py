@@ -58,8 +58,12 @@ class Items:
 
 
 def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: int = 8) -> int:
-    """Return the batch of a model: its fixed one, else the requested one."""
-    fixed = model_inputs.fixed_batch(inputs)
+    """Return the batch of a model: its fixed one, else the requested one.
+
+    It is 1 where an input has its items further back, such as the state of an LSTM.
+    """
+    further_back = any(map(model_inputs.batch_place, inputs))
+    fixed = 1 if further_back else model_inputs.fixed_batch(inputs)
     if fixed is None:
         return requested or default
     if requested is not None and requested != fixed:

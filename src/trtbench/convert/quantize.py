@@ -58,7 +58,10 @@ def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     if not changed:
         raise InputError(
             "nothing was quantized",
-            facts={"operators": " ".join(spec.operators) or "chosen by the quantizer"},
+            facts={
+                "operators": " ".join(spec.operators) or "chosen by the quantizer",
+                **_control_flow(model),
+            },
             fix="name the operators to quantize, such as --op MatMul; ModelOpt does not quantize "
             "small convolutions and products",
         )
@@ -75,7 +78,7 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     if not made.changed:
         raise InputError(
             "there is nothing to cast: no node of the model computes in FP32",
-            facts={"model": spec.model.path},
+            facts={"model": spec.model.path, **_control_flow(made.model)},
             fix="use it as it is; trtbench inspect shows its types",
         )
     stage("save")
@@ -90,6 +93,11 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
         notes=(raised,) if after != before else (),
         stand_in=STAND_IN,
     )
+
+
+def _control_flow(model: ModelProto) -> dict[str, str]:
+    found = {n.op_type for n in model.graph.node if any(True for _ in onnx_model.subgraphs(n))}
+    return {"left as it is": f"the body of {' and '.join(sorted(found))}"} if found else {}
 
 
 def _finish(model: ModelProto, spec: QuantSpec) -> None:
