@@ -108,10 +108,12 @@ class Chosen(Value, frozen=True, kw_only=True):
     """The rows that meet a condition, the best first."""
 
     rows: tuple[SweepRow, ...]
+    where: str
+    by: str
     unknown: dict[str, int] = {}  # unknown quantities, and the number of rows left out for it
 
 
-def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items") -> Chosen:
+def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str) -> Chosen:
     """Return the rows that meet a condition, the best ``by`` a quantity first."""
     unknown: dict[str, int] = {}
     met = []
@@ -131,7 +133,8 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items")
         value = quantities_of(row).get(by)
         return (False, better * value) if isinstance(value, int | float) else (True, 0.0)
 
-    return Chosen(rows=tuple(sorted(met, key=order)), unknown=unknown)
+    best = tuple(sorted(met, key=order))
+    return Chosen(rows=best, where=condition.text, by=by, unknown=unknown)
 
 
 def compares_only_models(rows: Sequence[tuple[str, str]]) -> bool:

@@ -164,13 +164,13 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     results, folder = found.results, found.folder
     formats = () if view.format == "none" else words_from_text(view.format)
     paths = write_results(results, folder, title=found.title, formats=formats)
-    where, best, chosen = request.where or "", request.best, None
-    if where:
+    best, chosen = request.best, None
+    if request.where:
         names = quantities(results.rows)
         unknown = f"--best {best} is not a quantity"
         refuse_unknown(best, names, unknown, listed="quantities", flag="--best")
-        condition = condition_from_text(where, names=names, kinds=kinds(names))
-        chosen, where = choose(results.rows, condition, by=best), condition.text
+        condition = condition_from_text(request.where, names=names, kinds=kinds(names))
+        chosen = choose(results.rows, condition, by=best)
     if view.as_json:
         document = msgspec.json.decode(json_from_rows(results.rows, title=folder.name))
         document |= {"folder": str(folder)}
@@ -178,7 +178,7 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
             document |= {"chosen": [row.runs for row in chosen.rows], "unknown": chosen.unknown}
         print_json(document)
     else:
-        draw(document_from_sweep(results.rows, chosen=chosen, where=where, by=best))
+        draw(document_from_sweep(results.rows, chosen=chosen))
     pictures = [path for path in paths if path.suffix == ".png"]
     shown = f"; {len(pictures)} pictures in {pictures[0].parent.name}/" if pictures else ""
     say(f"wrote {len(paths)} files to {folder}; start with {paths[0].name}{shown}")

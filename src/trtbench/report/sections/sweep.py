@@ -302,14 +302,9 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
 
 
 def document_from_sweep(
-    rows: Sequence[SweepRow],
-    *,
-    title: str = "",
-    chosen: Chosen | None = None,
-    where: str = "",
-    by: str = "",
+    rows: Sequence[SweepRow], *, title: str = "", chosen: Chosen | None = None
 ) -> doc.Document:
-    """Describe the cases of a sweep by model, and those that meet the condition ``where``."""
+    """Describe the cases of a sweep by model, and those that meet a condition."""
     whole, sections = compares_models(rows), list[doc.Section | None]()
     for number, model in enumerate([""] if whole else dict.fromkeys(row.model for row in rows)):
         own = [row for row in rows if whole or row.model == model]
@@ -320,12 +315,12 @@ def document_from_sweep(
         blocks: list[doc.Block] = []
         if chosen.rows:
             blocks.append(doc.table("chosen", chosen.rows, _case_columns(chosen.rows, True)))
-            blocks.append(doc.Text(f"best by {by}: {_case_name(chosen.rows[0])}", "good"))
+            blocks.append(doc.Text(f"best by {chosen.by}: {_case_name(chosen.rows[0])}", "good"))
         for name, number in chosen.unknown.items():
             how = "it needs longer runs" if name[:1] == "p" else "accuracies need --data"
             blocks.append(doc.Text(f"{name} is unknown for {number} rows: {how}", "unclear"))
         measured = sum(row.reason is None for row in rows)
-        words = f"where {where}: {len(chosen.rows)} of {measured}"
+        words = f"where {chosen.where}: {len(chosen.rows)} of {measured}"
         sections.append(doc.Section("chosen", words, tuple(blocks)))
     return doc.Document(title=title, sections=tuple(each for each in sections if each))
 
