@@ -366,11 +366,6 @@ def mask(text: str) -> str:
     return text
 
 
-def mask_lines(text: str, *, but: str) -> str:
-    """Mask a text line by line; a line with ``but`` near its beginning is left as it is."""
-    return "\n".join(line if but in line[:200] else mask(line) for line in text.split("\n"))
-
-
 def mask_words(words: Sequence[str]) -> list[str]:
     """Mask secrets in the words of a command, also a value that follows its flag."""
     is_flag = re.compile(rf"-{{1,2}}{_WORD}", re.I).fullmatch

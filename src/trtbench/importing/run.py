@@ -19,7 +19,7 @@ from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, UsageError, writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, RunRecord
-from trtbench.core.safety import mask, mask_lines, read_bytes
+from trtbench.core.safety import mask, read_bytes
 from trtbench.core.units import counted
 from trtbench.formats.toolkit import SERIES_ROWS, write_toolkit_files
 from trtbench.host.files import write_bytes
@@ -153,7 +153,8 @@ def _copy_text(source: Path, target: Path, part: FilePart | None = None) -> None
             wanted = itertools.islice(lines, begin, end)
             while block := b"".join(itertools.islice(wanted, 1000)):
                 if not plain:
-                    kept = mask_lines(block.decode("utf-8", "surrogateescape"), but="[V]")
+                    found = block.decode("utf-8", "surrogateescape").split("\n")
+                    kept = "\n".join(x if "[V]" in x[:200] else mask(x) for x in found)
                     block = kept.encode("utf-8", "surrogateescape")
                 written.write(block)
             return

@@ -348,8 +348,7 @@ class LogLine(NamedTuple):
     level: str
     library: bool
     text: str
-    stamped: bool
-    stamp: str = ""
+    stamp: str
 
 
 class Banner(NamedTuple):
@@ -466,7 +465,7 @@ class Prefixes:
             rest = rest[bare.end() :] if bare else rest
         if level and rest.startswith("[TRT]"):
             library, rest = True, rest[6:]
-        return LogLine(level, library, rest, match is not None, stamp)
+        return LogLine(level, library, rest, stamp)
 
     def without(self, text: str) -> str:
         """Return a line without its prefix, for lines without a time stamp of trtexec."""
@@ -969,7 +968,7 @@ class _RunReader:
             self.last.append(raw[: log_values.LONGEST_KEPT])
         if self.outcome is not None:
             return
-        if line.stamped:
+        if line.stamp:
             self.evidence = self.evidence or not line.library
             self.first_stamp = self.first_stamp or line.stamp
             self.last_stamp = line.stamp
