@@ -111,6 +111,8 @@ def profiled(built: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
         asked = ("--precision", precision) if precision else ()
         built(model, folder / f"{name}.engine", *asked)
         trtbench("profile", f"{name}.engine", *QUICK, "--tag", name, folder=folder)
+    graph = ("--cuda-graph", "on", "--tag", "graph")
+    trtbench("profile", "int8.engine", *QUICK, *graph, folder=folder)
     return folder
 
 
@@ -131,9 +133,10 @@ def test_layers_tell_the_type_that_computes(profiled: Path) -> None:
     assert sum(row["share"] for row in found["layers"] if row["share"]) == pytest.approx(1)
 
 
-def test_layers_are_reconciled_with_the_gpu_time_to_the_last_part(profiled: Path) -> None:
+@pytest.mark.parametrize("tag", ["int8", "graph"])
+def test_layers_are_reconciled_with_the_gpu_time_to_the_last_part(profiled: Path, tag: str) -> None:
     """By kernels, or the profiled pass as a whole: every part is measured and nothing is left."""
-    found = document("profile", "tag:int8", folder=profiled)
+    found = document("profile", f"tag:{tag}", folder=profiled)
     sums, by_kernels = found["reconciliation"], found["facts"]["kernel_busy_s"] is not None
     parts = {part["name"]: part["seconds"] for part in sums["parts"]}
     assert by_kernels == (find_spec("cupti") is not None)

@@ -37,6 +37,7 @@ class Recorder:
         self._work: list[Work] = []
         self._events: list[int] = []
         self._api.activity_register_callbacks(lambda: (8 << 20, 0), self._take)
+        self.record(lambda: None, events=True)  # CUPTI begins now
 
     def record(
         self, run: Callable[[], object], *, events: bool = False

@@ -542,14 +542,19 @@ class TrtSession(_session.Session):
         ``queries`` runs them with TensorRT's profiler, and ``rows`` tells the layers of the last.
         """
         unit, recorder = self._units[0], Recorder()
-        work, _ = recorder.record(lambda: [*self._repeat(unit, unit.enqueue())])
+        # A graph of its own: CUPTI does not know the nodes of graphs captured before it began.
+        run = self._cuda.capture(unit.stream, unit.plain()) if unit.launch else unit.plain()
+        for _ in range(_session.WARMUP):
+            self._run(unit, run)
+        work, _ = recorder.record(lambda: [*self._repeat(unit, run)])
         slow = queries()
         next(slow)  # the first query with a profiler may do more
         names = [name for name, _ in rows()]
         profiled, events = recorder.record(lambda: next(slow), events=True)
         found = rows_from_kernels(work, profiled, events, names)
         if found is None:
-            raise RuntimeError("kernels do not fit to layers")
+            counts = f"{len(work)} and {len(profiled)} kernels, {len(events)} events, {len(names)}"
+            raise RuntimeError(f"kernels do not fit to layers: {counts} layers")
         self._layer_times = {"layer_times": "kernels", "kernel_busy_s": found[1]}
         profile = _session.profile_from_rows(found[0])
         try:
