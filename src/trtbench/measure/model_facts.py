@@ -15,9 +15,10 @@ from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.files import scratch_directory
 from trtbench.layers.join import computing_types, contradicting_types
 from trtbench.models import identity
+from trtbench.models.inputs import random_inputs
 from trtbench.models.onnx_model import read_onnx
 from trtbench.models.onnx_outline import outline_of
-from trtbench.runtimes._session import assumed_dimensions, check_random_types, resolve_shapes
+from trtbench.runtimes._session import resolve_shapes
 from trtbench.store.store import Store
 
 LARGEST_COUNTED_BYTES = 1 << 30
@@ -39,8 +40,8 @@ def assumed_of_model(spec: RunSpec) -> str | None:
     if spec.model.format != "onnx" or spec.inputs.source is not None:
         return None
     tensors = outline_of(Path(spec.model.path)).inputs
-    assumed = assumed_dimensions(tensors, spec)
-    check_random_types(tensors, spec)
+    assumed = resolve_shapes(tensors, spec).note
+    random_inputs([each.having(shape=(0,) * len(each.shape)) for each in tensors])
     return assumed
 
 

@@ -111,10 +111,12 @@ def with_assumed_shapes(
     sequences, if known; ``fixed`` are the sizes by input and dimension that operators require.
     """
 
-    def guess(tensor: TensorSpec, place: int) -> int | None:
+    def guess(tensor: TensorSpec, place: int) -> int:
         shape, dim = tensor.shape, tensor.shape[place]
-        if not is_open(dim) or tensor.usual:
-            return tensor.usual[place] if is_open(dim) else None
+        if isinstance(dim, int) and dim >= 0:
+            return dim
+        if tensor.usual:
+            return tensor.usual[place]
         name = dim if isinstance(dim, str) else ""
         audio = _AUDIO.search(tensor.name) or _AUDIO.search(name)
         longest = length or (AUDIO if audio and place == len(shape) - 1 else SEQUENCE)
@@ -131,43 +133,15 @@ def with_assumed_shapes(
             return (sides or (IMAGE, IMAGE))[place - first] if place - first in (0, 1) else 3
         return longest
 
-    guesses = [[guess(each, at) for at in range(len(each.shape))] for each in tensors]
-    named: dict[str, int] = {}
-    for summed in (False, True):  # a sum comes after its parts
-        for tensor, row in zip(tensors, guesses, strict=True):
-            for dim, guessed in zip(tensor.shape, row, strict=True):
-                if isinstance(dim, str) and bool(_SUM.fullmatch(dim)) == summed:
-                    size = _value(dim, named) or guessed
-                    named |= {} if size is None else {dim: size}
+    sizes = [[(dim, guess(each, at)) for at, dim in enumerate(each.shape)] for each in tensors]
+    texts = [(dim, size) for row in sizes for dim, size in row if isinstance(dim, str)]
+    named: dict[Dim, int] = {}
+    for dim, size in sorted(texts, key=lambda pair: len(_parts(pair[0]))):  # sums after their parts
+        named[dim] = _value(dim, named) or size
     return tuple(
-        tensor.having(
-            shape=tuple(
-                (_value(dim, named) if isinstance(dim, str) else guessed) or dim
-                for dim, guessed in zip(tensor.shape, row, strict=True)
-            ),
-            usual=(),
-        )
-        for tensor, row in zip(tensors, guesses, strict=True)
+        tensor.having(shape=tuple(named.get(dim, size) for dim, size in row), usual=())
+        for tensor, row in zip(tensors, sizes, strict=True)
     )
-
-
-def with_same_dims(
-    declared: Sequence[TensorSpec], given: Sequence[TensorSpec]
-) -> tuple[TensorSpec, ...]:
-    """Return inputs whose dynamic dimensions have the sizes given for equal names."""
-    known = {
-        dim: size
-        for was, now in zip(declared, given, strict=True)
-        for dim, size in zip(was.shape, now.shape, strict=False)
-        if isinstance(dim, str) and isinstance(size, int)
-    }
-
-    def filled(dim: Dim) -> Dim:  # a sum of which only some parts are known stays a sum
-        if not isinstance(dim, str):
-            return dim
-        return _value(dim, known) or " + ".join(str(known.get(part, part)) for part in _parts(dim))
-
-    return tuple(each.having(shape=tuple(map(filled, each.shape))) for each in given)
 
 
 def with_given_shapes(
@@ -192,7 +166,19 @@ def with_given_shapes(
         elif batch is not None and each.shape and is_open(each.shape[place]):
             each = each.having(shape=(*each.shape[:place], batch, *each.shape[place + 1 :]))
         given.append(each)
-    return with_same_dims(tensors, given)
+    known: dict[Dim, int] = {
+        dim: size
+        for was, now in zip(tensors, given, strict=True)
+        for dim, size in zip(was.shape, now.shape, strict=False)
+        if isinstance(dim, str) and isinstance(size, int)
+    }
+
+    def filled(dim: Dim) -> Dim:  # a sum of which only some parts are known stays a sum
+        if not isinstance(dim, str):
+            return dim
+        return _value(dim, known) or " + ".join(str(known.get(part, part)) for part in _parts(dim))
+
+    return tuple(each.having(shape=tuple(map(filled, each.shape))) for each in given)
 
 
 def assumption(
@@ -275,10 +261,8 @@ def with_sizes(tensor: TensorSpec, given: Sequence[int] = ()) -> str:
     return f"{tensor.name}:{'x'.join(dims)}"
 
 
-def _value(dim: Dim, known: Mapping[str, int]) -> int | None:
+def _value(dim: str, known: Mapping[Dim, int]) -> int | None:
     """Return the size of a named dimension, or of a sum if all its parts are known."""
-    if not isinstance(dim, str):
-        return dim
     parts = [int(part) if part.isdecimal() else known.get(part) for part in _parts(dim)]
     found = [part for part in parts if part is not None]
     return known.get(dim, sum(found) if len(found) == len(parts) else None)
@@ -405,7 +389,11 @@ def random_inputs(
     ``values`` are the values of single inputs, as in ``--input``; others are random.
     """
     known = {**usual_values(tensors), **(values or {})}
-    return {each.name: _draw(each, known.get(each.name), seed=seed) for each in tensors}
+    try:
+        return {each.name: _draw(each, known.get(each.name), seed=seed) for each in tensors}
+    except (ValueError, TypeError) as problem:
+        message = f"random inputs cannot be made: {problem}"
+        raise InputError(message, fix="--data data.npz") from None
 
 
 def _draw(tensor: TensorSpec, value: str | None, *, seed: int) -> NDArray[np.generic]:

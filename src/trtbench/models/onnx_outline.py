@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trtbench.core.errors import InputError
-from trtbench.core.spec import MAP, OPTIONAL, SEQUENCE, SPARSE, TensorSpec, Value
+from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, TensorSpec, Value
 
 _VARINT, _EIGHT, _BYTES, _GROUP, _GROUP_END, _FOUR = 0, 1, 2, 3, 4, 5
 
@@ -37,14 +37,13 @@ _MESSAGES: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "tensor": {1: ("dims", ""), 2: ("type", ""), 8: ("name", ""), 13: ("external", "entry")},
     "entry": {1: ("key", ""), 2: ("value", "")},
     "value": {1: ("name", ""), 2: ("type", "type")},
-    "type": {1: ("tensor", "tensor type"), 4: ("other", ""), 5: ("other", ""), 8: ("other", ""),
-             9: ("other", "")},
+    "type": {1: ("tensor", "tensor type"), 4: (SEQUENCE, ""), 5: (MAP, ""), 8: (SPARSE, ""),
+             9: (OPTIONAL, "")},
     "tensor type": {1: ("type", ""), 2: ("shape", "shape")},
     "shape": {1: ("dims", "dim")},
     "dim": {1: ("number", ""), 2: ("name", "")},
 }  # fmt: skip
 """Fields of each message to read, with the type of a nested message; others are skipped."""
-_NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}  # fields of a type other than tensors
 
 DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
@@ -226,9 +225,7 @@ def _read(data: memoryview, kind: str = "model", left: int = 300) -> _Message:
         name, inner = known.get(field, ("", ""))
         if not name:
             continue
-        if kind == "type" and field in _NO_TENSORS:
-            found[name].append(_NO_TENSORS[field])
-        elif not inner:
+        if not inner:
             found[name].append(value)
         elif not isinstance(value, int):
             found[name].append(_read(value, inner, left - 1))
@@ -339,7 +336,7 @@ class _Graph:
     def _inputs(self, value: _Message) -> Iterator[TensorSpec]:
         name = "".join(_texts(value, "name"))
         for kind in value["type"]:
-            for other in kind["other"]:
+            for other in filter(kind.get, NO_TENSORS):
                 yield TensorSpec(name=name, dtype=other, shape=())
             for tensor in kind["tensor"]:
                 number = _number(tensor, "type")

@@ -139,12 +139,13 @@ def resolve_inputs(
     Arrays of a file are cut to the batch, so that one file of items serves every batch size.
     ``limits`` are upper limits of random integers, if the session knows them.
     """
-    _check_inputs(tensors, spec)
     if spec.inputs.source is None:
         settled = resolve_shapes(tensors, spec)
         rows = {name: rows_as_value(count) for name, count in (limits or {}).items()}
         settled = settled.having(values={**settled.values, **rows, **spec.inputs.values})
-        return settled.tensors, _random_arrays(settled, spec), settled.notes
+        arrays = random_inputs(settled.tensors, seed=spec.inputs.seed, values=settled.values)
+        return settled.tensors, arrays, settled.notes
+    _check_inputs(tensors, spec)
     resolved = with_given_shapes(tensors, spec.shapes, batch=spec.batch)
     if spec.inputs.task is not None:
         arrays = image_readers[0](spec, resolved)
@@ -169,15 +170,8 @@ def resolve_inputs(
 
 def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
     """Return the shapes of dynamic inputs for a batch; raises if no input can have this batch."""
-    _check_inputs(tensors, spec)
     found = shapes_of(resolve_shapes(tensors, spec).tensors)
     return {each.name: found[each.name] for each in tensors if not each.is_static}
-
-
-def assumed_dimensions(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
-    """Return a text that names the dimensions without a given value, and their assumed values."""
-    _check_inputs(tensors, spec)
-    return resolve_shapes(tensors, spec).note
 
 
 def items_per_query(
@@ -213,12 +207,6 @@ def items_per_query(
     return {} if items is None else {"items_per_query": items}
 
 
-def check_random_types(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
-    """Raise if random inputs of these types cannot be drawn; draws only empty arrays."""
-    empty = tuple(t.having(shape=(0,) * len(t.shape)) for t in tensors)
-    _random_arrays(Settled(tensors=empty, values={}, note=None), spec)
-
-
 def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     refuse_other_than_tensors(tensors)
     refuse_unknown_inputs({**spec.inputs.values, **spec.shapes}, [each.name for each in tensors])
@@ -240,7 +228,11 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
 
 
 def resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> Settled:
-    """Return tensors with all shapes known: as given, else such that the model runs on them."""
+    """Return tensors with all shapes known: as given, else such that the model runs on them.
+
+    Raises if the model has no such inputs, or if no input can have the batch.
+    """
+    _check_inputs(tensors, spec)
     given = with_given_shapes(tensors, spec.shapes, batch=spec.batch)
     return settle(given, spec.model, values=spec.inputs.values)
 
@@ -256,15 +248,6 @@ def check_batch_possible(tensors: Sequence[TensorSpec], *, batch: int | None) ->
         facts={"requested": f"--batch {batch}", "shape": text_from_shape(tensor.shape)},
         fix=f"--batch {fixed}, or export the model with a dynamic batch",
     )
-
-
-def _random_arrays(settled: Settled, spec: RunSpec) -> Arrays:
-    try:
-        return random_inputs(settled.tensors, seed=spec.inputs.seed, values=settled.values)
-    except (ValueError, TypeError) as problem:
-        raise InputError(
-            f"random inputs cannot be made: {problem}", fix="--data data.npz"
-        ) from None
 
 
 def inputs_error(

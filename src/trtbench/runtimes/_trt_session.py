@@ -817,7 +817,7 @@ class TrtSession(_session.Session):
             try:
                 # Seed of the inputs for checking a graph, which must differ from the measured ones.
                 array = random_inputs((tensor,), seed=1_000_003)[port.name]
-            except (ValueError, TypeError):  # no random values of this type: unchanged
+            except errors.InputError:  # no random values of this type: unchanged
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
 

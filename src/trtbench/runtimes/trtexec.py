@@ -19,7 +19,7 @@ from trtbench.core.units import text_from_shape
 from trtbench.host import process as programs
 from trtbench.models.identity import record_of_engine
 from trtbench.models.onnx_outline import UNKNOWN_TYPE, outline_of
-from trtbench.runtimes._session import assumed_dimensions, items_per_query, shapes_of_batch
+from trtbench.runtimes._session import items_per_query, resolve_shapes, shapes_of_batch
 from trtbench.trtexec import conditions
 from trtbench.trtexec.command import bench_command, check_run
 from trtbench.trtexec.exports import graph_from_json, profiles_from_json
@@ -219,7 +219,7 @@ def _outcome(
     notes = []
     if spec.model.format == "onnx":
         notes.append("trtexec built an engine from the ONNX file for this run and did not keep it")
-        assumed = assumed_dimensions(declared, spec)
+        assumed = resolve_shapes(declared, spec).note
         notes += [assumed] if assumed else []
     if spec.batch is not None and not declared:
         notes.append(f"batch {spec.batch} was not passed on: the shapes of the engine decide")
