@@ -45,7 +45,7 @@ from trtbench.tasks._feed import TaskJudge, open_feed
 from trtbench.tasks.contract import DataSource
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
     from onnxruntime import InferenceSession
 
 BATCH = 8
@@ -95,9 +95,8 @@ class Part:
     tensor: str  # the boundary in the reference
     match: str  # the same boundary in the candidate
     reads: tuple[str, ...]  # boundaries of the reference that it is computed from
-    nodes: tuple[str, ...]  # nodes of the reference
-    places: tuple[int, ...]  # indices of these nodes in the reference's graph
-    theirs: tuple[str, ...]  # the corresponding nodes of the candidate
+    nodes: tuple[NodeProto, ...]  # of the reference
+    theirs: tuple[NodeProto, ...]  # the corresponding nodes of the candidate
     type: str | None  # the low type the candidate computes it in; ``None``: no low type
 
 
@@ -111,11 +110,7 @@ class Graph:
         inputs = [v for v in model.graph.input if v.name not in self.stored]
         self.inputs = [value.name for value in inputs]
         kinds = {value.name: value.type.tensor_type for value in inputs}
-        self.ranks = {
-            name: len(kind.shape.dim) if kind.HasField("shape") else None
-            for name, kind in kinds.items()
-        }
-        """Number of dimensions of each input; ``None`` if unknown."""
+        self.ranks = {n: len(k.shape.dim) for n, k in kinds.items() if k.HasField("shape")}
         self.outputs = [value.name for value in model.graph.output]
         self.producers: dict[str, int] = {}
         self.readers: dict[str, list[int]] = defaultdict(list)
@@ -145,21 +140,22 @@ class Graph:
         for name in (name for node in self.nodes for name in node.output):
             if name not in self.active or self.types.get(name) not in FLOATING:
                 continue
-            readers = [self.nodes[index] for index in self.readers.get(name, [])]
-            follower = readers[0] if len(readers) == 1 else None
-            if name in self.outputs:
-                found.append(name)
-            elif follower is None:
-                found += [name] if readers else []  # an unread tensor is no boundary
-            elif follower.op_type in FOLLOWERS:
-                found += [] if follower.input[0] == name else [name]
-            elif follower.op_type not in _WITH_CONSTANT or any(
-                each in self.active for each in follower.input if each != name
-            ):
+            readers = self.readers.get(name, [])
+            fused = len(readers) == 1 and self._follows(self.nodes[readers[0]], name)
+            if name in self.outputs or (readers and not fused):
                 found.append(name)
         return found
 
-    def nodes_computing(self, tensor: str, stop: Collection[str]) -> tuple[list[int], list[str]]:
+    def _follows(self, node: NodeProto, name: str) -> bool:
+        """Return whether the only node that reads a tensor is fused with the one before it."""
+        if node.op_type in FOLLOWERS:
+            return name == str(node.input[0])
+        others = (each in self.active for each in node.input if each != name)
+        return node.op_type in _WITH_CONSTANT and not any(others)
+
+    def nodes_computing(
+        self, tensor: str, stop: Collection[str]
+    ) -> tuple[list[NodeProto], list[str]]:
         """Return the nodes that compute a tensor from the tensors ``stop``, and those they read."""
         waiting, seen = [tensor], set[int]()
         reads: list[str] = []
@@ -170,7 +166,7 @@ class Graph:
             seen.add(index)
             for each in onnx_model.names_read(self.nodes[index]):
                 (reads if each in stop or each in self.inputs else waiting).append(each)
-        return sorted(seen), list(dict.fromkeys(reads))
+        return [self.nodes[index] for index in sorted(seen)], list(dict.fromkeys(reads))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,9 +216,8 @@ def divide_graphs(reference: Graph, candidate: Graph) -> GraphPair:
     floats = {casts.FLOAT, *casts.LOW}
     parts = []
     for tensor, match in matches.items():
-        places, reads = reference.nodes_computing(tensor, matches)
-        others = [candidate.nodes[i] for i in candidate.nodes_computing(match, theirs)[0]]
-        nodes = [reference.nodes[index] for index in places]
+        nodes, reads = reference.nodes_computing(tensor, matches)
+        others, _ = candidate.nodes_computing(match, theirs)
         # The lowest type they compute in: that of Q/DQ nodes, else that of tensors.
         kinds: Counter[str] = Counter()
         for node in (node for node in others if node.op_type in _QDQ):
@@ -244,8 +239,7 @@ def divide_graphs(reference: Graph, candidate: Graph) -> GraphPair:
         named = (weighted or computing or nodes)[0]
         part = Part(
             node=named.name, op=named.op_type, position=reference.producers[tensor], tensor=tensor,
-            match=match, reads=tuple(reads), nodes=tuple(node.name for node in nodes),
-            places=tuple(places), theirs=tuple(node.name for node in others), type=low,
+            match=match, reads=tuple(reads), nodes=tuple(nodes), theirs=tuple(others), type=low,
         )  # fmt: skip
         parts.append(part)
     return GraphPair(
@@ -270,6 +264,28 @@ def _pair_tensors(reference: Graph, candidate: Graph, what: str) -> dict[str, st
     return pairs
 
 
+def _copied(
+    nodes: Iterable[NodeProto], graph: Graph, suffix: str,
+    read: Callable[[str], str], made: Callable[[str], str],
+) -> tuple[list[NodeProto], list[TensorProto]]:  # fmt: skip
+    """Copy nodes of a graph under new names of tensors, and the weights they read."""
+    weights: dict[str, TensorProto] = {}
+
+    def new_name(name: str) -> str:
+        if name in graph.stored and name not in weights:
+            weights[name] = copy.deepcopy(graph.stored[name])
+            weights[name].name = name + suffix
+        return weights[name].name if name in weights else name and read(name)
+
+    copies = [copy.deepcopy(node) for node in nodes]
+    for node in copies:
+        node.input[:] = map(new_name, node.input)
+        for body in onnx_model.subgraphs(node):
+            casts.rename_reads(body, new_name)
+        node.output[:] = [name and made(name) for name in node.output]
+    return copies, [*weights.values()]
+
+
 def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
     """Return the candidate with these parts computed as in the reference.
 
@@ -278,54 +294,35 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
     from onnx import helper
 
     reference, candidate = pair.reference, pair.candidate
-    made, tensors = copy.deepcopy(candidate.model), {part.tensor for part in chosen}
-    replaced = {pair.matches[tensor] for tensor in tensors}
-    nodes: dict[str, NodeProto] = {}  # copied or inserted, by name
-    stored: set[str] = set()
+    made, matches = copy.deepcopy(candidate.model), {part.tensor: part.match for part in chosen}
+    inserted: dict[str, NodeProto] = {}  # casts, by the tensors they make
 
-    def cast(source: str, target: str, kind: int) -> None:
-        name = f"{target}_cast"
-        node = helper.make_node("Cast", [source], [target], name=name, to=kind)
-        nodes.setdefault(name, node)
+    def cast(source: str, target: str, kind: int) -> str:
+        inserted[target] = helper.make_node("Cast", [source], [target], f"{target}_cast", to=kind)
+        return target
 
     def output_name(tensor: str) -> str:
         """Return the name of a copied node's output: the candidate's if the types agree."""
-        match = pair.matches.get(tensor)
-        if tensor in tensors and match is not None:
-            same = candidate.types.get(match) == reference.types.get(tensor)
-            return match if same else tensor + KEPT
-        return tensor + KEPT
+        match = matches.get(tensor)
+        same = candidate.types.get(match or "") == reference.types.get(tensor)
+        return match if match and same else tensor + KEPT
 
     def input_name(tensor: str) -> str:
         """Return the name of a copied node's input, after a cast if the types differ."""
-        if tensor in reference.stored:
-            if tensor not in stored:
-                stored.add(tensor)
-                weight = made.graph.initializer.add()
-                weight.CopyFrom(reference.stored[tensor])
-                weight.name = tensor + KEPT
-            return tensor + KEPT
         match = pair.matches.get(tensor)
-        if match is None or tensor in tensors:
+        if match is None or tensor in matches:
             return output_name(tensor)
         wanted = reference.types.get(tensor, casts.FLOAT)
-        if candidate.types.get(match) == wanted:
-            return match
-        cast(match, match + KEPT, wanted)
-        return match + KEPT
+        same = candidate.types.get(match) == wanted
+        return match if same else cast(match, match + KEPT, wanted)
 
-    for part in chosen:
-        for node in (reference.nodes[index] for index in part.places):
-            if node.name in nodes:
-                continue
-            own = nodes[node.name] = copy.deepcopy(node)
-            own.input[:] = [input_name(name) if name else "" for name in node.input]
-            for body in onnx_model.subgraphs(own):
-                casts.rename_reads(body, input_name)
-            own.output[:] = [output_name(name) if name else "" for name in node.output]
-        if reference.types.get(part.tensor) != candidate.types.get(part.match):
-            cast(part.tensor + KEPT, part.match, candidate.types[part.match])
-    return _with_producers(made, nodes.values(), replaced)
+    ours = {node.name: node for part in chosen for node in part.nodes}
+    nodes, weights = _copied(ours.values(), reference, KEPT, input_name, output_name)
+    made.graph.initializer.extend(weights)
+    for tensor, match in matches.items():
+        if output_name(tensor) != match:
+            cast(tensor + KEPT, match, candidate.types[match])
+    return _with_producers(made, [*nodes, *inserted.values()], matches.values())
 
 
 def _with_producers(
@@ -347,11 +344,7 @@ def _with_producers(
     casts.drop_unused(made.graph)
     onnx_model.sort_nodes(made.graph)
     del made.graph.value_info[:]
-    taken: set[str] = set()
-    for node in made.graph.node:
-        while node.name in taken:
-            node.name += KEPT
-        taken.add(node.name)
+    casts.name_nodes(made)
     return made
 
 
@@ -360,7 +353,7 @@ def switched_model(pair: GraphPair, groups: Sequence[Sequence[Part]]) -> ModelPr
 
     It gives the outputs of every model of ``restore_parts`` without loading any of them.
     """
-    from onnx import GraphProto, TensorProto, helper
+    from onnx import TensorProto, helper
 
     reference, candidate = (
         Graph(casts.stand_in(g.model)) for g in (pair.reference, pair.candidate)
@@ -370,28 +363,15 @@ def switched_model(pair: GraphPair, groups: Sequence[Sequence[Part]]) -> ModelPr
 
     def computing(graph: Graph, tensor: str, outer: Mapping[str, str], kind: int) -> GraphProto:
         """Return the nodes that compute a tensor, as a body that reads the boundaries outside."""
-        stored: dict[str, TensorProto] = {}
-
-        def new_name(name: str) -> str:
-            if name in outer or not name:
-                return outer.get(name, "")
-            if name in graph.stored and name not in stored:
-                stored[name] = TensorProto()
-                stored[name].CopyFrom(graph.stored[name])
-                stored[name].name = name + INSIDE
-            return name + INSIDE
-
-        nodes = [copy.deepcopy(graph.nodes[n]) for n in graph.nodes_computing(tensor, outer)[0]]
-        for node in nodes:
-            node.input[:] = map(new_name, node.input)
-            for body in onnx_model.subgraphs(node):
-                casts.rename_reads(body, new_name)
-            node.output[:] = [name and name + INSIDE for name in node.output]
+        nodes, weights = _copied(
+            graph.nodes_computing(tensor, outer)[0], graph, INSIDE,
+            lambda name: outer.get(name, name + INSIDE), lambda name: name + INSIDE,
+        )  # fmt: skip
         made = tensor + INSIDE
         if graph.types.get(tensor) != kind:
             nodes.append(helper.make_node("Cast", [made], [made := f"{made}_cast"], to=kind))
         output = helper.make_tensor_value_info(made, kind, None)
-        return helper.make_graph(nodes, "part", [], [output], [*stored.values()])
+        return helper.make_graph(nodes, "part", [], [output], weights)
 
     theirs = {match: match for match in pair.matches.values()}
     rounded = {name for name in theirs if f"{name}_rounded" in candidate.producers}
@@ -428,10 +408,8 @@ def rename_inlined_tensors(model: ModelProto) -> ModelProto:
     for value in (*graph.value_info, *graph.initializer, *graph.output):
         value.name = new_name(value.name)
     for node in graph.node:
-        node.input[:] = [new_name(name) for name in node.input]
-        node.output[:] = [new_name(name) for name in node.output]
-        for body in onnx_model.subgraphs(node):
-            casts.rename_reads(body, new_name)
+        node.output[:] = map(new_name, node.output)
+    casts.rename_reads(graph, new_name)
     return model
 
 
@@ -638,9 +616,11 @@ class Trials:
             self.comparison.pair.candidate.outputs,
         )
 
+    def parts(self, chosen: Restored) -> list[Part]:
+        return sorted((p for g in chosen for p in self.groups[g]), key=lambda p: p.position)
+
     def restored_model(self, chosen: Restored) -> ModelProto:
-        parts = sorted((p for g in chosen for p in self.groups[g]), key=lambda p: p.position)
-        return restore_parts(self.comparison.pair, parts)
+        return restore_parts(self.comparison.pair, self.parts(chosen))
 
     def numbers(self, chosen: Restored) -> dict[str, float]:
         if chosen not in self.known:
@@ -906,7 +886,6 @@ def _group_parts(pair: GraphPair, drifts: Mapping[str, Drift]) -> list[list[Part
             facts={"parts matched": str(len(pair.parts))},
             fix="trtbench inspect CANDIDATE shows its types",
         )
-    nodes = {node.name: node for node in pair.candidate.nodes}
     pairs: list[tuple[int, int]] = []
     for place, part in enumerate(parts):
         kind = casts.LOW.get(pair.candidate.types.get(part.match, 0))
@@ -915,10 +894,8 @@ def _group_parts(pair: GraphPair, drifts: Mapping[str, Drift]) -> list[list[Part
         drift = drifts[part.tensor]
         outliers = drift.zeroed[part.type or ""] >= MANY_ZEROED * max(1, drift.nonzero)
         # If only the readers quantize it, restoring them is enough.
-        theirs = (nodes[name] for name in part.theirs)
-        quantizers = [node for node in theirs if node.op_type == "QuantizeLinear"]
-        sources = [pair.candidate.producer(node.input[0]) for node in quantizers]
-        is_own = any(node is not None and node.name in part.theirs for node in sources)
+        made = {name for node in part.theirs for name in node.output}
+        is_own = any(n.op_type == "QuantizeLinear" and n.input[0] in made for n in part.theirs)
         waiting = [part] if outliers and is_own else []
         while waiting:
             tensor = waiting.pop().tensor
@@ -952,14 +929,14 @@ def _group(trials: Trials, number: int, drifts: Mapping[str, Drift]) -> NodeGrou
     parts = trials.groups[number]
     first, last = parts[0], parts[-1]
     added, is_first = _added_drift(parts, drifts)
-    graph = trials.comparison.pair.reference
-    nodes = [graph.nodes[place] for part in parts for place in part.places]
+    nodes = [node for part in parts for node in part.nodes]
+    names = tuple(dict.fromkeys(node.name for node in nodes))
     # Quantizers only name nodes that have their own scales.
     if first.type not in casts.LOW.values():
         nodes = [node for node in nodes if node.op_type not in FOLLOWERS] or nodes
     return NodeGroup(
         node=first.node, op=first.op, position=first.position, type=first.type or "",
-        nodes=tuple(dict.fromkeys(name for part in parts for name in part.nodes)),
+        nodes=names,
         named=tuple(dict.fromkeys(node.name for node in nodes if node.op_type != "Constant")),
         rel_l2=drifts[last.tensor].rel_l2, added=added, first_nonfinite=is_first,
         nonfinite=sum(drifts[part.tensor].nonfinite for part in parts),
@@ -997,10 +974,10 @@ def _repair(
         names = tuple(trials.groups[g][0].node for g in kept)
         result = found.having(met=True, minimal=minimal, repaired=repaired, kept=names)
         if kept and spec.repair is not None:
-            parts = sorted((p for g in kept for p in trials.groups[g]), key=lambda p: p.position)
+            nodes = (node.name for part in trials.parts(chosen) for node in part.nodes)
             made = trials.restored_model(chosen)
             entry = made.metadata_props.add()
-            entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
+            entry.key, entry.value = f"{PREFIX}kept", " ".join(nodes)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # an interrupt
             onnx_model.save_onnx(made, Path(spec.repair))
             keep(result)
