@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import every_test
+from command import Say, in_folder
 from fix_lines import wrong_advice
 from made_artefacts import install_trtexec, make_artefacts
 from ready_processes import ready_processes
@@ -160,6 +161,12 @@ def docs_python() -> str:
     if not found.is_file():
         pytest.skip("no tools of the documentation: make docs")
     return str(found)
+
+
+@pytest.fixture
+def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Type commands in a folder of the test's own."""
+    return in_folder(tmp_path, monkeypatch, capsys)
 
 
 class Standin:

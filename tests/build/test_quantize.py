@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_cases import control_flow, lookup, one_node
 
 import models
+from command import Say
 from trtbench.analysis.onnx_graph import notes_from_metadata
-from trtbench.cli import run as run_command
 from trtbench.convert.calibration import open_items
 from trtbench.convert.conversions import quant_spec, run_quantize
 from trtbench.core.errors import InputError, UsageError
@@ -70,31 +70,25 @@ def test_additions_of_constants_are_left_alone(tmp_path: Path) -> None:
         quantize(path, "int8", method="minmax", data="random", items=8)
 
 
-def test_random_calibration_is_stamped_everywhere(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_random_calibration_is_stamped_everywhere(tmp_path: Path, say: Say) -> None:
     model = models.conv_model(tmp_path / "conv.onnx")
-    words = ["quantize", str(model), "--precision", "int8", "--calibration", "random"]
-    assert run_command([*words, "--items", "16", "--method", "minmax"]) == 0
-    assert "random data" in capsys.readouterr().out
+    words = ["quantize", model, "--precision", "int8", "--calibration", "random"]
+    assert "random data" in say(*words, "--items", "16", "--method", "minmax", status=0).out
     made = tmp_path / "conv.int8.onnx"
     metadata = {entry.key: entry.value for entry in onnx.load(made).metadata_props}
     assert metadata["trtbench.calibration"] == "random"
     assert notes_from_metadata(metadata)
     sidecar = read_sidecar(made)
     assert any("random data" in note for note in sidecar.notes)
-    assert run_command(["inspect", str(made)]) == 0
-    assert "random data" in capsys.readouterr().out
-    store = str(tmp_path / "store")
-    bench = ["bench", str(made), "--batch", "1", "--iterations", "20", "--store", store, "--json"]
-    assert run_command(bench) == 0
-    assert "random data" in capsys.readouterr().out
+    assert "random data" in say("inspect", made, status=0).out
+    bench = ["bench", made, "--batch", "1", "--iterations", "20", "--json"]
+    assert "random data" in say(*bench, status=0).out
 
 
-def test_calibrating_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for precision in ("int8", "fp8"):
-        assert run_command(["quantize", str(DIGITS), "--precision", precision, "-o", "x.onnx"]) == 2
-        assert "--random" in capsys.readouterr().err
+@pytest.mark.parametrize("precision", ["int8", "fp8"])
+def test_calibrating_on_nothing_is_refused(precision: str, say: Say) -> None:
+    words = ("quantize", DIGITS, "--precision", precision, "-o", "x.onnx")
+    assert "--random" in say(*words, status=2).err
 
 
 def test_an_old_opset_is_raised_and_infinite_values_are_left_alone(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A trtexec that holds to the types of the model gets a model that carries them."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 import models
-from trtbench.cli import run as trtbench
+from command import Say
 from trtbench.models.onnx_outline import outline_of
 
 
@@ -18,19 +17,16 @@ def model(trtexec: Any) -> Path:
     return models.conv_model(trtexec.folder / "net.onnx")
 
 
-def document(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert trtbench(["build", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+def document(say: Say, *words: object) -> Any:
+    return say("build", *words, "--json").json
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_a_strongly_typed_trtexec_gets_a_cast_model(
-    model: Path, capsys: pytest.CaptureFixture[str], precision: str
-) -> None:
-    words = (str(model), "-r", "trtexec", "--precision", precision)
-    plan = document(capsys, *words, "--dry-run")
+def test_a_strongly_typed_trtexec_gets_a_cast_model(model: Path, say: Say, precision: str) -> None:
+    words = (model, "-r", "trtexec", "--precision", precision)
+    plan = document(say, *words, "--dry-run")
     assert plan["steps"][-1].startswith(f"1. cast the model to {precision}")
-    made = document(capsys, *words)
+    made = document(say, *words)
     kept = model.with_name(f"net.engine.{precision}.onnx")
     assert outline_of(kept).carried == {precision}
     assert f"--onnx={kept}" in shlex.split(made["command"])
@@ -39,12 +35,10 @@ def test_a_strongly_typed_trtexec_gets_a_cast_model(
     assert f"cast the model to {precision}" in made["notes"][0]
 
 
-def test_a_strongly_typed_trtexec_gets_a_quantized_model(
-    model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_strongly_typed_trtexec_gets_a_quantized_model(model: Path, say: Say) -> None:
     words = ["-r", "trtexec", "--precision", "int8", "--calibration", "random"]
     words += ["--opt", "calibration_items=8"]
-    made = document(capsys, str(model), *words)
+    made = document(say, model, *words)
     assert outline_of(model.with_name("net.engine.int8.onnx")).carried == {"int8"}
     assert "quantized with random data: no evidence of accuracy" in made["notes"]
 
@@ -59,82 +53,75 @@ def test_a_strongly_typed_trtexec_gets_a_quantized_model(
     ],
 )
 def test_what_cannot_be_typed_is_refused(
-    model: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str
+    model: Path, say: Say, flags: tuple[str, ...], words: str
 ) -> None:
-    assert trtbench(["build", str(model), "-r", "trtexec", *flags]) == 2
-    assert words in capsys.readouterr().err
+    assert words in say("build", model, "-r", "trtexec", *flags, status=2).err
 
 
-def test_no_precision_is_without_effect_when_types_are_to_hold(
-    trtexec: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = str(models.conv_model(trtexec.folder / "net.onnx"))
+def test_no_precision_is_without_effect_when_types_are_to_hold(trtexec: Any, say: Say) -> None:
+    path = models.conv_model(trtexec.folder / "net.onnx")
     flags = ("-r", "trtexec", "--opt", "typing=strong", "--opt", "version=10.9", "--dry-run")
-    cast = document(capsys, path, *flags, "--precision", "fp16")
+    cast = document(say, path, *flags, "--precision", "fp16")
     assert any("cast the model to fp16" in step for step in cast["steps"])
     assert "--stronglyTyped" in cast["commands"][0]
-    plain = document(capsys, path, *flags, "--precision", "fp32")
+    plain = document(say, path, *flags, "--precision", "fp32")
     assert "--noTF32" in plain["commands"][0]
 
 
 @pytest.mark.parametrize("precision", ["int8", "best"])
-def test_scales_that_trtexec_makes_up_are_said(
-    trtexec: Any, capsys: pytest.CaptureFixture[str], precision: str
-) -> None:
-    path = str(models.conv_model(trtexec.folder / "net.onnx"))
-    words = (path, "-r", "trtexec", "--precision", precision)
-    assert any(
-        "makes up INT8 scales" in step for step in document(capsys, *words, "--dry-run")["steps"]
+def test_scales_that_trtexec_makes_up_are_said(trtexec: Any, say: Say, precision: str) -> None:
+    words = (
+        models.conv_model(trtexec.folder / "net.onnx"),
+        "-r",
+        "trtexec",
+        "--precision",
+        precision,
     )
-    assert any("makes up INT8 scales" in note for note in document(capsys, *words)["notes"])
+    steps = document(say, *words, "--dry-run")["steps"]
+    assert any("makes up INT8 scales" in step for step in steps)
+    assert any("makes up INT8 scales" in note for note in document(say, *words)["notes"])
     cache = trtexec.folder / "scales.cache"
     cache.write_text("TRT-100900-EntropyCalibration2\nimage: 3c010a14\n")
-    told = document(capsys, *words, "--calibration-cache", str(cache), "--dry-run")
+    told = document(say, *words, "--calibration-cache", cache, "--dry-run")
     assert not any("makes up" in step for step in told["steps"])
 
 
 pytestmark = pytest.mark.xdist_group("rtx")
+HERE = ("net.onnx", "-r", "tensorrt")
 
 
 @pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return models.conv_model(tmp_path / "net.onnx")
+def job(tmp_path: Path, say: Say) -> Any:
+    def call(*arguments: str) -> Any:
+        plan = document(say, *arguments, "--dry-run")
+        return plan["job"]["spec"], plan["commands"]
+
+    models.conv_model(tmp_path / "net.onnx")
+    return call
 
 
-def job(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    plan = document(capsys, *arguments, "--dry-run")
-    return plan["job"]["spec"], plan["commands"]
-
-
-def test_input_shapes_are_numbers_after_the_flag(
-    plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec, _ = job(capsys, "net.onnx", "-r", "tensorrt", "--input-shape", "-1", "3", "16", "16")
+def test_input_shapes_are_numbers_after_the_flag(job: Any) -> None:
+    spec, _ = job(*HERE, "--input-shape", "-1", "3", "16", "16")
     assert spec["shapes"]["image"] == {
         "min": [1, 3, 16, 16],
         "opt": [128, 3, 16, 16],
         "max": [256, 3, 16, 16],
     }
-    named = job(capsys, "net.onnx", "-r", "tensorrt", "--input-shape", "image:4x3x16x16")[0]
+    named = job(*HERE, "--input-shape", "image:4x3x16x16")[0]
     assert named["shapes"]["image"]["max"] == [4, 3, 16, 16]
 
 
-def test_repeated_shapes_are_further_profiles(
-    plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repeated_shapes_are_further_profiles(job: Any) -> None:
     shapes = ("--shape-opt", "image:2x3x16x16", "--shape-opt", "image:64x3x16x16")
-    spec, _ = job(capsys, "net.onnx", "-r", "tensorrt", *shapes)
+    spec, _ = job(*HERE, *shapes)
     assert spec["shapes"]["image"]["opt"][0] == 2
     assert [each["image"]["opt"][0] for each in spec["more_profiles"]] == [64]
 
 
-def test_the_command_of_a_plan_asks_for_the_same_again(
-    plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["net.onnx", "-r", "tensorrt", "--precision", "fp16", "--workspace", "1GiB", "--refit"]
+def test_the_command_of_a_plan_asks_for_the_same_again(job: Any) -> None:
+    asked = [*HERE, "--precision", "fp16", "--workspace", "1GiB", "--refit"]
     asked += ["--shape-min", "image:1x3x16x16", "--shape-max", "image:8x3x16x16"]
-    spec, commands = job(capsys, *asked)
-    again, same = job(capsys, *shlex.split(commands[0])[2:])
+    spec, commands = job(*asked)
+    again, same = job(*shlex.split(commands[0])[2:])
     assert again == spec
     assert same == commands

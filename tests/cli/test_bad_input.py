@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import in_folder
 
 import models
+from command import in_folder
 from trtbench.core.errors import UsageError
 from trtbench.workflows.runs import day_from_text
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import Said, Say
 from PIL import Image
 
+from command import Said, Say
 from trtbench.analysis.summary import summary_from_run
 from trtbench.compare import compare
 from trtbench.core.run import Run

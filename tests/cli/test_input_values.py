@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import QUICK, Say
 
+from command import QUICK, Say
 from models import save_text
 from trtbench.host.files import cache_folder
 

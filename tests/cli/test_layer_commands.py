@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import Say
 from layer_files import write_engine
 
 import logs
 import samples
+from command import Say
 from gpu_standin import plan_bytes
 from models import conv_model, save_text
 from trtbench.layers.diff import _CAUSES

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import QUICK, Say
 from onnx import TensorProto, helper
 
+from command import QUICK, Say
 from models import identity, save_text
 from trtbench.store.store import Store
 

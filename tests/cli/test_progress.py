@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import QUICK, Say
 
 import trtbench
+from command import QUICK, Say
 from models import conv_model, tiny_model
 from trtbench.requests.execution import Event
 from trtbench.verbs import _screen, _verb

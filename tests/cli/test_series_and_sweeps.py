@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Say
 from onnx import TensorProto
 
 import logs
+from command import Say
 from models import identity
 
 

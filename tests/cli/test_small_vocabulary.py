@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import QUICK, Say
 
+from command import QUICK, Say
 from models import save_text
 from trtbench.core.errors import UsageError
 from trtbench.core.results import Feed

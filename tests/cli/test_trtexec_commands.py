@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from command import Say
 
+from command import Say
 from models import save_text
 from trtbench.core.run import FailedRun, Run
 from trtbench.requests.fields import fields_of

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from command import Say
 from onnx import TensorProto
 
+from command import Say
 from models import identity
 from trtbench.cli import trtbench as group
 from trtbench.core.spec import ModelFormat

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from command import QUICK, Say
 
+from command import QUICK, Say
 from models import conv_model, slow_model, tiny_model, unsupported_operator_model
 from trtbench.core.codec import json_from_value
 from trtbench.executors import ssh

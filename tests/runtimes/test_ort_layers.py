@@ -1,13 +1,12 @@
 """Nodes timed by ONNX Runtime's profiler: every node of the graph it runs, in order."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from command import Say
 from models import conv_model
 from quick import bench
-from trtbench.cli import run as command
 from trtbench.data import demo_file
 from trtbench.layers.join import join_layers
 from trtbench.runtimes.onnxruntime import rows_of_runs
@@ -17,9 +16,7 @@ pytestmark = pytest.mark.process
 QUICK = ("--duration", "50ms", "--warmup", "20ms", "--no-until-steady")
 
 
-def test_every_node_that_runs_has_a_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_node_that_runs_has_a_time(tmp_path: Path, say: Say) -> None:
     model = conv_model(tmp_path / "net.onnx", layers=3, batch=1)
     store = Store(tmp_path / "store")
     run = bench(model, store, options={"optimization": "disable"}, profile=True)
@@ -33,26 +30,22 @@ def test_every_node_that_runs_has_a_time(
     assert not list(Path("/tmp").glob(f"trtbench-ort*{run.id}*"))
     slow = conv_model(tmp_path / "slow.onnx", layers=3, batch=64)
     other = bench(slow, store, options={"optimization": "disable"}, profile=True)
-    assert command(["diff", "--why", run.id, other.id, "--store", str(store.root)]) == 0
-    shown = capsys.readouterr().out
+    shown = say("diff", "--why", run.id, other.id, status=0).out
     assert "trtbench diff" in shown
     assert "trtbench build" not in shown, "ONNX Runtime builds no engine"
 
 
 @pytest.mark.parametrize("name", ["digits.onnx", "digits.int8.onnx"])
 def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, say: Say
 ) -> None:
     model = tmp_path / name
     model.write_bytes(demo_file(name).read_bytes())
-    words = ["profile", str(model), "--batch", "4", *QUICK]
-    assert command([*words, "--store", str(tmp_path / "store")]) == 0
-    shown = capsys.readouterr().out
+    shown = say("profile", model, "--batch", "4", *QUICK, status=0).out
     assert "is another network" not in shown
     assert "without it a query takes" in shown
     run = next((tmp_path / "store" / "runs").iterdir())
-    assert command(["profile", str(run), str(model), "--all", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["layers"]
+    rows = say("profile", run, model, "--all", "--json").json["layers"]
     # Which one ONNX Runtime computes is the processor's choice: Conv, FusedConv, QLinearConv.
     heavy = [row for row in rows if row["kind"].endswith(("Conv", "Gemm"))]
     assert len(heavy) >= 6

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import records
 
-from trtbench.cli import run as trtbench
+from command import Say
 from trtbench.store.store import Store
 from trtbench.workflows.export import export_runs
 
@@ -46,17 +46,15 @@ def test_parquet_holds_every_run_and_every_sample(tmp_path, store):
 
 
 @pytest.mark.real("pyarrow")
-def test_a_damaged_run_is_told_and_the_others_go_out(tmp_path, store, capsys):
+def test_a_damaged_run_is_told_and_the_others_go_out(tmp_path, store, say: Say):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     (store.runs / "r2" / "samples.npz").write_bytes(b"not a zip")
-    words = ["--to", "parquet", "-o", str(tmp_path / "out"), "--store", str(store.root), "--json"]
-    assert trtbench(["runs", "export", *words]) == 1
-    printed = capsys.readouterr()
+    printed = say("runs", "export", "--to", "parquet", "-o", "out", "--json", status=1)
     assert json.loads(printed.out)["runs"] == 2
     assert "not exported: r2" in printed.err
 
 
-def test_a_tracking_server_gets_what_it_does_not_have(store, monkeypatch, capsys):
+def test_a_tracking_server_gets_what_it_does_not_have(store, monkeypatch, say: Say):
     names = ("tracking", "entities", "exceptions")
     mlflow = {name: MagicMock() for name in ("mlflow", *(f"mlflow.{each}" for each in names))}
     for name, module in mlflow.items():
@@ -67,9 +65,8 @@ def test_a_tracking_server_gets_what_it_does_not_have(store, monkeypatch, capsys
     pages = [MagicMock(token="more"), MagicMock(token=None)]
     pages[0].__iter__.return_value, pages[1].__iter__.return_value = [], [known]
     client.search_runs.side_effect = pages
-    words = ["runs", "export", "--to", "mlflow", "-o", "http://host", "--store", str(store.root)]
-    assert trtbench([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    words = ["runs", "export", "--to", "mlflow", "-o", "http://host"]
+    told = say(*words, "--json").json
     assert (told["runs"], told["skipped"]) == (2, 1)
     tags = [call.args[1:] for call in client.set_tag.call_args_list]
     assert tags[0:2] == [("tag.nightly", "true"), ("tag.x y", "true")]
@@ -81,12 +78,10 @@ def test_a_tracking_server_gets_what_it_does_not_have(store, monkeypatch, capsys
     problems = ((OSError("no route"), "cannot write to MLflow"), (KeyError(), "MLflow refused a"))
     for problem, message in problems:
         client.search_runs.side_effect = problem
-        assert trtbench(words) == 1
-        assert message in capsys.readouterr().err
+        assert message in say(*words, status=1).err
     monkeypatch.setattr("trtbench.workflows.export.MOST_PAGES", 3)
     client.search_runs.side_effect = [pages[0]] * 4  # and so on, without end
-    assert trtbench(words) == 1
-    assert "more than 3 pages" in capsys.readouterr().err
+    assert "more than 3 pages" in say(*words, status=1).err
 
 
 @pytest.mark.slow

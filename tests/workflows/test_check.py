@@ -10,10 +10,10 @@ import pytest
 from onnx import numpy_helper
 
 import trtbench
+from command import Say
 from models import conv_model, linear_model, save_text, threshold_model
 from trtbench.accuracy.check import attach_checks, run_check
 from trtbench.analysis.check import Checked
-from trtbench.cli import run
 from trtbench.report.sections.accuracy import document_from_check
 from trtbench.requests.models import CheckRequest
 from trtbench.requests.settings import Config
@@ -76,30 +76,24 @@ def test_known_differences_are_found_and_the_last_short_batch_counts(
     ],
 )
 def test_a_check_passes_or_fails_by_itself(
-    tmp_path: Path, place: Path, capsys: pytest.CaptureFixture[str],
-    candidate: dict[str, object], reason: str,
-) -> None:  # fmt: skip
+    tmp_path: Path, say: Say, candidate: dict[str, object], reason: str
+) -> None:
     one = linear_model(tmp_path / "a.onnx")
     two = linear_model(tmp_path / "b.onnx", **candidate)  # type: ignore[arg-type]
-    status = run(["check", str(one), str(two), "--random", "40", "--floor", "off"])
-    first = " ".join(capsys.readouterr().out.splitlines()[:2])
-    assert (status, first[:4]) == ((3, "FAIL") if reason else (0, "PASS")), first
+    said = say("check", one, two, "--random", "40", "--floor", "off")
+    first = " ".join(said.out.splitlines()[:2])
+    assert (said.status, first[:4]) == ((3, "FAIL") if reason else (0, "PASS")), first
     assert reason in first
     checked = trtbench.check(one, two, random=40, floor="off")
     assert checked.passed is not bool(reason)
     assert reason in " ".join(checked.candidates[0].reasons)
 
 
-def test_values_that_are_not_finite_count_on_both_sides(
-    tmp_path: Path, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nan = str(linear_model(tmp_path / "nan.onnx", divisor=0.0))
-    few = ["--random", "40", "--floor", "off"]
-    assert run(["check", nan, nan, *few]) == 3
-    assert "120 NaN, 0 Inf, 120 of them in the reference" in capsys.readouterr().out
-    expected = ["--expect", "nan==0", "--expect", "inf==0"]
-    assert run(["check", nan, nan, *few, *expected]) == 3
-    told = capsys.readouterr().out
+def test_values_that_are_not_finite_count_on_both_sides(tmp_path: Path, say: Say) -> None:
+    nan = linear_model(tmp_path / "nan.onnx", divisor=0.0)
+    words = ["check", nan, nan, "--random", "40", "--floor", "off"]
+    assert "120 NaN, 0 Inf, 120 of them in the reference" in say(*words, status=3).out
+    told = say(*words, "--expect", "nan==0", "--expect", "inf==0", status=3).out
     assert told.startswith("FAIL: nan.onnx against nan.onnx: nan==0: y has nan 120")
     assert "pass  inf==0: y has inf 0" in told, "what is met is shown, too"
 
@@ -195,23 +189,17 @@ def test_checks_are_joined_to_runs_of_the_same_bytes(
     assert list(later.extra["checks"][0])[2:5] == ["close", "max_abs", "mean_abs"]  # type: ignore[index]
 
 
-def test_a_candidate_that_fails_does_not_take_the_others_along(
-    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = str(conv_model(tmp_path / "a.onnx"))
-    two = str(tmp_path / "two.onnx")
-    Path(two).write_bytes(b"\x08\x08 no model")
-    rest = ["--random", "3", "--floor", "off", "--store", str(store.root)]
-    rest += ["-o", str(tmp_path / "out")]
-    assert run(["check", model, two, model, *rest]) == 1
-    assert "identical to the reference" not in capsys.readouterr().out
+def test_a_candidate_that_fails_does_not_take_the_others_along(tmp_path: Path, say: Say) -> None:
+    model, two = conv_model(tmp_path / "a.onnx"), tmp_path / "two.onnx"
+    two.write_bytes(b"\x08\x08 no model")
+    rest = ["--random", "3", "--floor", "off", "-o", "out"]
+    told = say("check", model, two, model, *rest, status=1)
+    assert "identical to the reference" not in told.out
     assert "identical to the reference" in (tmp_path / "out" / "check.md").read_text()
-    assert run(["check", model, two, model, *rest, "-v"]) == 1
-    told = capsys.readouterr()
+    told = say("check", model, two, model, *rest, "-v", status=1)
     assert "identical to the reference" in told.out
     assert "not all candidates could be checked" in told.err
     kept = json.loads((tmp_path / "out" / "check.json").read_text())
     assert [each["model"] for each in kept["failed"]] == ["two.onnx"]
     assert len(kept["candidates"]) == 1
-    assert run(["check", model, two, *rest]) == 1
-    assert "two.onnx" in capsys.readouterr().err
+    assert "two.onnx" in say("check", model, two, *rest, status=1).err

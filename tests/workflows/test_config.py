@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from command import Say
 from models import tiny_model
-from trtbench.cli import run
 from trtbench.convert.build import default_builder, refuse_without_builder
 from trtbench.convert.builders import BUILDERS
 from trtbench.core.errors import UnavailableError, UsageError
@@ -196,7 +196,7 @@ def test_an_engine_is_built_by_what_is_there(
 
 
 def test_without_any_builder_a_build_says_what_would_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say
 ) -> None:
     here(monkeypatch, BUILDERS, tensorrt="not installed", trtexec="not found")
     here(monkeypatch, BUILDERS, **{"tensorrt-rtx": "not installed"})
@@ -204,5 +204,5 @@ def test_without_any_builder_a_build_says_what_would_do(
         refuse_without_builder(Config(store="x"), {})
     assert "trtbench[rtx]" in str(caught.value.fix)
     assert {"trtexec", "tensorrt", "tensorrt-rtx"} <= set(caught.value.facts)
-    assert run(["build", str(tiny_model(tmp_path / "tiny.onnx", batch=1))]) == 4
-    assert "trtbench[rtx]" in capsys.readouterr().err
+    model = tiny_model(tmp_path / "tiny.onnx", batch=1)
+    assert "trtbench[rtx]" in say("build", model, status=4).err

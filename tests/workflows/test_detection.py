@@ -23,16 +23,15 @@ from made_detectors import (
     yolov8,
 )
 
-from trtbench.cli import run
+from command import Say
 
 
 @pytest.fixture
-def evaluate(place: Path, capsys: pytest.CaptureFixture[str]):
+def evaluate(say: Say):
     def call(*words: object, status: int = 0) -> dict:
-        told = run(["eval", *map(str, words), "--task", "detection", "--threads", "1", "--json"])
-        out, err = capsys.readouterr()
-        assert told == status, err
-        return json.loads(out) if status == 0 else {"error": " ".join(err.split())}
+        asked = ("--task", "detection", "--threads", "1", "--json")
+        told = say("eval", *words, *asked, status=status)
+        return told.json if status == 0 else {"error": told.words}
 
     return call
 

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_detectors import SIZE, square_finder, squares
 
+from command import Say
 from gpu_standin import plan_bytes
-from trtbench.cli import run as cli
 from trtbench.convert.build import build_spec, with_arrays
 from trtbench.models.identity import read_sidecar
 from trtbench.requests.models import BuildRequest
@@ -33,27 +33,23 @@ def place(place: Path) -> Path:
 
 
 def test_quantized_checked_and_judged_with_one_preparation(
-    place: Path, config: Config, capsys: pytest.CaptureFixture[str]
+    place: Path, config: Config, say: Say
 ) -> None:
     words = ["--precision", "int8", "--calibration", "set/data.yaml", "--task", "detection"]
-    assert cli(["quantize", "net.onnx", *words, "-o", "int8.onnx"]) == 0
+    say("quantize", "net.onnx", *words, "-o", "int8.onnx", status=0)
     sidecar = read_sidecar(place / "int8.onnx")
     assert sidecar.calibration.kind == "images"
     judge = ["net.onnx", "int8.onnx", "--task", "detection", "--threads", "1", "--json"]
-    capsys.readouterr()
-    assert cli(["eval", *judge, "--data", "set/data.yaml", "--batch", "4"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = say("eval", *judge, "--data", "set/data.yaml", "--batch", "4").json
     assert found["preparation"] == sidecar.calibration.preprocessing
     assert found["preparation"]["fit"] == "letterbox"
     assert found["findings"] == [], "calibrated as it is judged"
     whole, small = ({s["metric"]: s["value"] for s in m["scores"]} for m in found["models"])
     assert whole["mAP"] == pytest.approx(1.0)
     assert small["mAP50"] > 0.9
-    assert cli(["eval", *judge, "--data", "set", "--fit", "corner"]) == 0
-    [finding] = json.loads(capsys.readouterr().out)["findings"]
+    [finding] = say("eval", *judge, "--data", "set", "--fit", "corner").json["findings"]
     assert (finding["code"], finding["concerns"]) == ("H48", "int8.onnx")
-    assert cli(["check", *judge, "--images", "set/data.yaml"]) == 0
-    checked = json.loads(capsys.readouterr().out)["check"]
+    checked = say("check", *judge, "--images", "set/data.yaml").json["check"]
     assert checked["preparation"] == found["preparation"]
     assert checked["items"] == 12
     shape = {"images": (4, 3, SIZE, SIZE)}
@@ -69,10 +65,10 @@ def test_quantized_checked_and_judged_with_one_preparation(
         assert 0.5 < arrays["images"].max() <= 1.0
 
 
-def test_a_sweep_of_precisions_with_its_accuracies(place: Path) -> None:
+def test_a_sweep_of_precisions_with_its_accuracies(place: Path, say: Say) -> None:
     words = ["net.onnx", "--precision", "fp32,int8", "--batch", "4", "--task", "detection",
              "--data", "set/data.yaml", "--calibration", "set/data.yaml", "-o", "out"]  # fmt: skip
-    assert cli(["sweep", *words, *SHORT]) == 0
+    say("sweep", *words, *SHORT, status=0)
     rows = json.loads((place / "out" / "results.json").read_text())["rows"]
     assert [row["reason"] for row in rows] == [None, None]
     assert rows[0]["mAP"] == pytest.approx(1.0)
@@ -82,12 +78,12 @@ def test_a_sweep_of_precisions_with_its_accuracies(place: Path) -> None:
     for label in (place / "set/labels/val").iterdir():
         label.write_text("")
         break
-    assert cli(["sweep", *words[:-1], "again", *SHORT]) == 0
+    say("sweep", *words[:-1], "again", *SHORT, status=0)
     again = json.loads((place / "again" / "results.json").read_text())["rows"]
     assert again[0]["mAP"] < 1.0
 
 
-def test_the_train_part_is_calibrated_with(place: Path) -> None:
+def test_the_train_part_is_calibrated_with(place: Path, say: Say) -> None:
     """What is judged on is not what scales were found on, unless somebody says so."""
     part = place / "set/images/train"
     part.mkdir()
@@ -98,12 +94,12 @@ def test_the_train_part_is_calibrated_with(place: Path) -> None:
     words = ["quantize", "net.onnx", "--precision", "int8", "--calibration", "set/data.yaml"]
     counts = {}
     for split in ((), ("--split", "val")):
-        assert cli([*words, "--task", "detection", *split, "-o", "low.onnx"]) == 0
+        say(*words, "--task", "detection", *split, "-o", "low.onnx", status=0)
         sidecar = read_sidecar(place / "low.onnx")
         counts[split] = sidecar.calibration.items
     assert list(counts.values()) == [4, 6], "a fifth is held out of 5, and of 7"
     yaml.write_text("val: images/val\nnames: [red, green]\n")
-    assert cli([*words, "--task", "detection"]) == 2, "val is to be asked for"
+    assert say(*words, "--task", "detection").status == 2, "val is to be asked for"
 
 
 HOOK = """

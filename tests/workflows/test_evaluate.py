@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 import made_data
 
+from command import Say
 from models import save_text
 from trtbench.accuracy.check import unique_names, vanilla_name
 from trtbench.accuracy.evaluate import attach_scores, run_evaluation
 from trtbench.analysis.pass_times import Evaluation
-from trtbench.cli import run
 from trtbench.core.errors import InputError
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.report.renderers.md import markdown
@@ -260,19 +260,15 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
     assert "Top-1" in (tmp_path / "report" / "report.md").read_text()
 
 
-def test_a_model_that_fails_does_not_take_the_others_along(
-    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_fails_does_not_take_the_others_along(tmp_path: Path, say: Say) -> None:
     data = made_data.colour_folder(tmp_path / "val")
-    right = str(made_data.colour_network(tmp_path / "right.onnx"))
+    right = made_data.colour_network(tmp_path / "right.onnx")
     (tmp_path / "broken.onnx").write_bytes(b"\x08\x08 no model")
-    asked = ["--task", "classification", "--data", str(data), "--store", str(store.root)]
-    out = tmp_path / "out"
-    assert run(["eval", str(tmp_path / "broken.onnx"), right, *asked, "-o", str(out)]) == 1
-    told = capsys.readouterr()
+    asked = ["--task", "classification", "--data", data, "-o", "out"]
+    told = say("eval", "broken.onnx", right, *asked, status=1)
     assert "right.onnx" in told.out
     assert "not all models could be evaluated" in told.err
-    kept = json.loads((out / "eval.json").read_text())
+    kept = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert [each["model"] for each in kept["failed"]] == ["broken.onnx"]
 
 
@@ -285,17 +281,15 @@ def test_a_model_that_fails_does_not_take_the_others_along(
     ],
 )
 def test_what_a_file_tells_is_refused_before_any_model_runs(
-    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str],
-    shape: int, known: str, reason: str,
-) -> None:  # fmt: skip
+    tmp_path: Path, say: Say, shape: int, known: str, reason: str
+) -> None:
     data, out = tmp_path / "rows.npz", tmp_path / "out"
     np.savez(data, images=np.eye(8, dtype=np.float32), labels=np.arange(8))
     text = "g (float[N, {}] x) => (float[N{}] y) {{ y = MatMul(x, W) }}"
     whole = save_text(tmp_path / "whole.onnx", text.format(8, ", 8"), W=np.eye(8))
     odd = save_text(tmp_path / "odd.onnx", text.format(shape, known), W=np.eye(shape, 5))
-    asked = ["--task", "classification", "--data", data, "--store", store.root, "-o", out]
-    assert run(["eval", *map(str, (whole, odd, *asked))]) == 1
-    told = capsys.readouterr()
+    asked = ["--task", "classification", "--data", data, "-o", out]
+    told = say("eval", whole, odd, *asked, status=1)
     assert reason in told.err
     is_known = known == ", 5"
     assert ("whole.onnx: " in told.err, (out / "eval.json").exists()) == (not is_known,) * 2

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from imports import bring, only, record, stored, toolkit_files
 
-from trtbench.cli import run as typed
+from command import Say
 from trtbench.report.compose import document_from_runs
 from trtbench.store.store import Store
 from trtbench.trtexec.conditions import build_metadata_from_log
@@ -63,7 +63,7 @@ def test_a_build_beside_its_run_is_part_of_that_run(tmp_path: Path, store: Store
     assert set(found.parts) == {"log", "build_log"}
 
 
-def test_inspect_shows_a_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_shows_a_build(tmp_path: Path, say: Say) -> None:
     """Its options and tactics, from the log and from what a build keeps of it."""
     path = tmp_path / "x.txt"
     path.write_text(build_log())
@@ -78,8 +78,7 @@ def test_inspect_shows_a_build(tmp_path: Path, capsys: pytest.CaptureFixture[str
         [built] = read_log(stream, where="x").runs
     kept.write_bytes(msgspec.json.encode(build_metadata_from_log(built)))
     for each in (path, kept):
-        assert typed(["inspect", str(each)]) == 0
-        told = capsys.readouterr().out
+        told = say("inspect", each, status=0).out
         assert re.search(r"^Precision +FP32\+FP16$", told, re.MULTILINE)
         assert re.search(r"^conv1 \+ relu1 +kernel_a +", told, re.MULTILINE)
         assert "Load engine" not in told, "an option without a value"

@@ -17,16 +17,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 from made_detectors import squares
 
 import trtbench
+from command import Say
 from planted_faults import WIDTH, convolutions, int8_of, overflowing, with_outlier
 from trtbench.accuracy.localize import commands_for
-from trtbench.cli import run as run_command
 from trtbench.convert.cast import cast
 from trtbench.core.errors import EXIT_BROKEN
 from trtbench.models.identity import read_sidecar
 from trtbench.models.onnx_model import save_onnx
 from trtbench.requests.models import LocalizeRequest
-
-pytestmark = pytest.mark.usefixtures("place")
 
 
 @pytest.fixture
@@ -37,12 +35,10 @@ def fp16(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_the_answer_comes_first_and_the_repaired_model_is_written(
-    fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    fp16: tuple[Path, Path], say: Say
 ) -> None:
-    words = ["localize", *map(str, fp16), "--distribution", "normal", "--repair"]
-    assert run_command([*words, "-o", "made"]) == 0
-    told = capsys.readouterr().out
-    first = told.splitlines()[1]
+    words = ["localize", *fp16, "--distribution", "normal", "--repair", "-o", "made"]
+    first = say(*words, status=0).out.splitlines()[1]
     assert first.startswith("fc2 overflows FP16: ")
     assert "> 65504" in first
     made = Path("made/model.fp16.repaired.onnx")
@@ -53,14 +49,14 @@ def test_the_answer_comes_first_and_the_repaired_model_is_written(
     checked = trtbench.check(fp16[0], made, random=32, distribution="normal", floor="off")
     assert checked.candidates[0].checks[0].sqnr_db > 40
     # The command that is printed makes a model as good.
-    assert run_command([*found["commands"]["trtbench"].split()[1:], "-o", "again.onnx"]) == 0
+    say(*found["commands"]["trtbench"].split()[1:], "-o", "again.onnx", status=0)
     again = trtbench.localize(fp16[0], "again.onnx", distribution="normal", random=64).found
     assert again.candidate["nonfinite"] == 0
     assert again.candidate["sqnr_db"] == pytest.approx(found["found"]["repaired"]["sqnr_db"], abs=1)
 
 
 def test_the_command_prepares_images_as_they_were_and_leaves_out_what_was_left_out(
-    tmp_path: Path,
+    tmp_path: Path, say: Say
 ) -> None:
     """And does not write over the candidate."""
     model = convolutions(tmp_path / "net.onnx", layers=3, seed=0)
@@ -68,7 +64,7 @@ def test_the_command_prepares_images_as_they_were_and_leaves_out_what_was_left_o
     words = ["quantize", "net.onnx", "--precision", "int8", "--data", "set/images/val",
              "--task", "detection", "--fit", "stretch", "--items", "9", "--method", "minmax",
              "--per-tensor", "--op", "Conv", "-o", "net.int8.onnx"]  # fmt: skip
-    assert run_command(words) == 0
+    say(*words, status=0)
     found = trtbench.localize(
         model, "net.int8.onnx", images="set/images/val", task="detection",
         settings={"fit": "stretch"},
@@ -76,7 +72,7 @@ def test_the_command_prepares_images_as_they_were_and_leaves_out_what_was_left_o
     told = shlex.split(found.commands["trtbench"])
     assert {*words[4:-2]} <= {*told}
     before = (tmp_path / "net.int8.onnx").read_bytes()
-    assert run_command(told[1:]) == 0
+    say(*told[1:], status=0)
     assert (tmp_path / "net.int8.onnx").read_bytes() == before
     better = trtbench.check(model, "net.int8.repaired.onnx", random=8, floor="off")
     assert better.candidates[0].checks[0].sqnr_db > 0
@@ -92,6 +88,7 @@ def test_the_command_prepares_images_as_they_were_and_leaves_out_what_was_left_o
     assert "-o net.int8.repaired.onnx" in again
 
 
+@pytest.mark.usefixtures("place")
 def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) -> None:
     reference = with_outlier(tmp_path / "model.onnx", layer=2, seed=3, layers=4)
     candidate = int8_of(reference, tmp_path / "model.int8.onnx", per_channel=False)
@@ -114,7 +111,7 @@ def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) ->
     assert result.where == "top1>=baseline-20%", "and what was understood is said"
 
 
-def test_noise_is_not_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_noise_is_not_repaired(tmp_path: Path, say: Say) -> None:
     """Labels nobody can know, sorted by class: a gain on 60 items is none on others."""
     reference = overflowing(tmp_path / "a.onnx", layer=0, seed=0, layers=6, factor=1)
     candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
@@ -122,9 +119,8 @@ def test_noise_is_not_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str
     items, labels = rng.normal(size=(800, WIDTH)).astype(np.float32), np.arange(800) // 100
     np.savez(tmp_path / "data.npz", x=items, labels=labels)
     asked = ["--task", "classification", "--data", "data.npz", "--limit", "120", "-o", "made"]
-    words = ["localize", str(reference), str(candidate), *asked]
-    assert run_command(words) == 0
-    told = " ".join(capsys.readouterr().out.split())
+    words = ["localize", reference, candidate, *asked]
+    told = say(*words, status=0).words
     found = json.loads(Path("made/localize.json").read_text())
     assert found["found"]["reference"]["top1"] < 0.4, "not of one class"
     assert found["found"]["groups"][0]["gain"] > 0
@@ -132,17 +128,15 @@ def test_noise_is_not_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "compared on 60 items that the search did not see, with 95 % intervals" in told
     assert not found["commands"]
     where = f"top1>={100 * found['found']['groups'][0]['restored']['top1'] - 0.1:.1f}%"
-    assert run_command([*words, "--repair", "--where", where]) == EXIT_BROKEN
-    told = " ".join(capsys.readouterr().out.split())
+    told = say(*words, "--repair", "--where", where, status=EXIT_BROKEN).words
     assert f"No repair meets {where}: on held-out items, top1 " in told
     assert not list(Path("made").glob("*.repaired.onnx"))
-    assert run_command([*words[:3], "--max-time", "1ms"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
+    told = say(*words[:3], "--max-time", "1ms", status=0).words
     assert "a.onnx Time ran out before any of 6 groups was restored. 6 groups" in told
     assert "--exclude" not in told, "nothing was measured"
 
 
-def test_nodes_without_names_are_called_after_their_tensors(tmp_path: Path) -> None:
+def test_nodes_without_names_are_called_after_their_tensors(tmp_path: Path, say: Say) -> None:
     """And the numbers are those of other verbs, which optimize graphs."""
     model = onnx.load(overflowing(tmp_path / "a.onnx", layer=0, seed=0, layers=3, factor=1))
     for node in model.graph.node:
@@ -157,9 +151,10 @@ def test_nodes_without_names_are_called_after_their_tensors(tmp_path: Path) -> N
         checked.candidates[0].checks[0].sqnr_db
     )
     words = shlex.split(found.commands["trtbench"].replace(" DATA", " random"))
-    assert run_command(words[1:]) == 0
+    say(*words[1:], status=0)
 
 
+@pytest.mark.usefixtures("place")
 def test_an_interrupt_keeps_the_best_answer_so_far(tmp_path: Path) -> None:
     reference = with_outlier(tmp_path / "a.onnx", layer=20, seed=1, layers=40)
     candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
@@ -175,30 +170,23 @@ def test_an_interrupt_keeps_the_best_answer_so_far(tmp_path: Path) -> None:
     assert len(found["groups"]) == 40
 
 
-def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["localize", *map(str, fp16), "--repair", "--where", "sqnr>=500dB", "-o", "made"]
-    assert run_command(words) == EXIT_BROKEN
-    assert "No repair meets sqnr>=500dB" in capsys.readouterr().out
+def test_no_repair_is_status_3(fp16: tuple[Path, Path], say: Say) -> None:
+    words = ["localize", *fp16, "--repair", "--where", "sqnr>=500dB", "-o", "made"]
+    assert "No repair meets sqnr>=500dB" in say(*words, status=EXIT_BROKEN).out
     assert not list(Path("made").glob("*.repaired.onnx"))
 
 
-def test_a_range_that_does_not_fit_is_said_before_any_node(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_range_that_does_not_fit_is_said_before_any_node(tmp_path: Path, say: Say) -> None:
     """And a model whose every group is restored is no INT8 model that was repaired."""
     convolutions(tmp_path / "net.onnx", layers=3, seed=0)
     words = ["quantize", "net.onnx", "--precision", "int8", "--calibration", "random"]
-    assert run_command([*words, "--items", "16", "-o", "net.int8.onnx"]) == 0
+    say(*words, "--items", "16", "-o", "net.int8.onnx", status=0)
     pair = ["localize", "net.onnx", "net.int8.onnx", "--random", "16", "-o", "made"]
     for values in ("0:255", "0:0.01"):
-        capsys.readouterr()
-        assert run_command([*pair, "--range", values]) == 0
-        told = " ".join(capsys.readouterr().out.split())
+        told = say(*pair, "--range", values, status=0).words
         assert "net.onnx The calibration does not fit these inputs: the input x is" in told
         assert "--exclude" not in told
-    capsys.readouterr()
-    assert run_command([*pair, "--repair", "--where", "sqnr>=90dB"]) == EXIT_BROKEN
-    told = " ".join(capsys.readouterr().out.split())
+    told = say(*pair, "--repair", "--where", "sqnr>=90dB", status=EXIT_BROKEN).words
     assert "nothing is quantized any more: use the reference" in told
     assert "does not fit" not in told
     assert not list(Path("made").glob("*.repaired.onnx"))

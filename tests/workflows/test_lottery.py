@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import trtbench
-from trtbench.cli import run as command
+from command import Say
 from trtbench.requests.execution import Execution
 from trtbench.requests.measure import CompareRequest
 from trtbench.requests.settings import Config
@@ -71,24 +71,21 @@ def test_networks_are_compared_by_pairs_of_builds(
     assert alike.comparison.verdicts[0].kind == "same"
 
 
-def test_compare_builds_by_command_and_in_python(
-    trtexec: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_builds_by_command_and_in_python(trtexec: Any, say: Say) -> None:
     trtexec.behave("draw")
-    model = str(trtexec.onnx())
+    model = trtexec.onnx()
     quick = ["--launches", "1", "--duration", "50ms", "--builds", "2"]
-    here = ["--output", str(trtexec.folder / "out")]
+    quick += ["--output", trtexec.folder / "out"]
     build = ["--build", "workspace=64MiB", "--build", "refit=on"]
-    assert command(["compare", model, *quick, *here, *build]) == 0
-    shown = capsys.readouterr().out
+    shown = say("compare", model, *quick, *build, status=0).out
     assert "2 builds of net.onnx" in shown
     assert "claims need" in shown
     record = json.loads((trtexec.folder / "out/net.builds/build-1.engine.json").read_bytes())
     assert record["spec"]["refit"] is True
     assert record["spec"]["workspace_bytes"] == 64 * 2**20
     versions = ["--python", sys.executable, "--python", sys.executable]
-    assert command(["compare", *versions, model, *quick, *here, "-r", "trtexec"]) == 0
-    assert "baseline: net.onnx" in capsys.readouterr().out
+    again = say("compare", *versions, model, *quick, "-r", "trtexec", status=0)
+    assert "baseline: net.onnx" in again.out
     found = trtbench.compare_builds(
         model, builds=2, launches=1, duration="50ms", output=trtexec.folder / "out"
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import trtbench
+from command import Say
 from models import conv_model, tiny_model
-from trtbench.cli import run as command
 from trtbench.convert.steps import Cache, with_engines
 from trtbench.host.locks import hold
 from trtbench.measure.bench import run_bench
@@ -23,34 +23,32 @@ QUICK = ("--duration", "50ms", "--warmup", "1ms")
 
 @pytest.mark.parametrize("verb", ["bench", "profile"])
 def test_an_onnx_file_is_built_once_and_measured(
-    trtexec: Any, place: Path, capsys: pytest.CaptureFixture[str], verb: str
+    trtexec: Any, place: Path, say: Say, verb: str
 ) -> None:
     conv_model(place / "net.onnx")
     words = [verb, "net.onnx", "-r", "trtexec", "--batch", "4", "--precision", "fp16", *QUICK]
-    assert command([*words, "--build", "workspace=1GiB"]) == 0
-    first = capsys.readouterr()
+    first = say(*words, "--build", "workspace=1GiB", status=0)
     assert "net.fp16.4x3x16x16.engine" in first.out + first.err
     assert "engine built by trtexec in" in first.err
     shutil.copyfile("net.onnx", "same.onnx")
-    assert command([words[0], "same.onnx", *words[2:], "--build", "workspace=1GiB"]) == 0
-    assert "engine taken from the store" in capsys.readouterr().err
-    assert command(words) == 0
-    assert "engine built by" in capsys.readouterr().err, "settings of the build are in the key"
+    again = say(verb, "same.onnx", *words[2:], "--build", "workspace=1GiB", status=0)
+    assert "engine taken from the store" in again.err
+    assert "engine built by" in say(*words, status=0).err, "settings of the build are in the key"
     record: Any = trtbench.load("last").record
     assert record.facts["built_from"] == str(place / "net.onnx")
     assert record.facts["build_s"] > 0
     assert not [*place.glob("*.engine*")]
     trtexec.behave("no-build")
-    assert command([*words, "--build", "refit=on"]) == 1
-    assert "the engine was not built: trtexec ended with status 1" in capsys.readouterr().err
+    broken = say(*words, "--build", "refit=on", status=1)
+    assert "the engine was not built: trtexec ended with status 1" in broken.err
 
 
-def test_every_side_that_needs_an_engine_gets_one(trtexec: Any, place: Path) -> None:
+def test_every_side_that_needs_an_engine_gets_one(trtexec: Any, place: Path, say: Say) -> None:
     conv_model(place / "net.onnx")
     sides = ["net.onnx", "net.onnx", "-r", "trtexec", "--launches", "2", *QUICK]
-    assert command(["compare", *sides, "--batch", "2", "--build", "refit=on"]) == 0
+    say("compare", *sides, "--batch", "2", "--build", "refit=on", status=0)
     gate = ["gate", "net.onnx", "-r", "trtexec", "--metric", "median<10s", "--launches", "2"]
-    assert command([*gate, *QUICK, "-o", "out"]) == 0
+    say(*gate, *QUICK, "-o", "out", status=0)
     assert json.loads(Path("out/gate.json").read_text())["model"].startswith("net.as-is.1x3x16x16")
     assert not Path("artifacts").exists()
 
@@ -68,13 +66,13 @@ def test_every_side_that_needs_an_engine_gets_one(trtexec: Any, place: Path) -> 
     ],
 )
 def test_flags_are_refused_before_the_device_is_waited_for(
-    trtexec: Any, place: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    trtexec: Any, place: Path, say: Say, words: list[str], said: str
 ) -> None:
     tiny_model(place / "net.onnx")
     for device in ("cpu", "cuda:0"):
         with hold(device, what="another"):
-            assert command(["bench", "net.onnx", "--batch", "1", "--no-wait", *words]) == 2
-        assert said in capsys.readouterr().err
+            found = say("bench", "net.onnx", "--batch", "1", "--no-wait", *words, status=2)
+        assert said in found.err
     assert not (place / "store" / "steps").exists()
 
 

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 from made_data import colour_folder
 from sweeps import rows_of
 
+from command import Say
 from trtbench.cli import run as cli
 
 NETS = """
@@ -120,16 +121,15 @@ def test_a_pickle_is_swept_once_it_is_trusted(place: Path) -> None:
     assert [row["reason"] for row in rows_of(place / "yes")] == [None, None]
 
 
-def test_repositories_of_torch_hub(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repositories_of_torch_hub(place: Path, say: Say) -> None:
     source = f"torch.hub:{place}/small"
     words = [source, "-r", "torch,onnxruntime", "--input-shape", "-1x3x16x16"]
-    assert cli(["sweep", *words, *SHORT, "--trust", "-o", "hub"]) == 0
+    say("sweep", *words, *SHORT, "--trust", "-o", "hub", status=0)
     assert [row["model"] for row in rows_of(place / "hub")] == ["small", "small"]
-    assert cli(["bench", source, "-r", "torch", "--shape", "x:1x3x16x16", "--device", "cpu"]) == 2
-    assert "trust" in capsys.readouterr().err
-    wrong = [f"torch.hub:{place}/smal", "-r", "torch", "--shape", "x:1x3x16x16"]
-    assert cli(["bench", *wrong, "--device", "cpu", "--opt", "trust=on"]) == 1
-    assert "cannot load 'smal'" in capsys.readouterr().err
+    asked = ["-r", "torch", "--shape", "x:1x3x16x16", "--device", "cpu"]
+    assert "trust" in say("bench", source, *asked, status=2).err
+    wrong = say("bench", f"torch.hub:{place}/smal", *asked, "--opt", "trust=on", status=1)
+    assert "cannot load 'smal'" in wrong.err
 
 
 def test_people_are_an_axis(place: Path) -> None:

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 from made_data import colour_folder, colour_network, depth_data, depth_network
 from made_detectors import network, yolo_data, yolov8
 
-from trtbench.cli import run
+from command import Say
 from trtbench.sweep.matrix import Matrix, prepared_item_shapes
 
 
@@ -22,13 +22,8 @@ def cut(path: Path) -> Path:
 
 
 @pytest.fixture
-def evaluate(place: Path, capsys: pytest.CaptureFixture[str]):
-    def call(*words: object) -> dict:
-        status = run(["eval", *map(str, words), "--threads", "1", "--json"])
-        assert status == 0, capsys.readouterr().err
-        return json.loads(capsys.readouterr().out)
-
-    return call
+def evaluate(say: Say):
+    return lambda *words: say("eval", *words, "--threads", "1", "--json").json
 
 
 def lost(found: dict) -> list[str]:
@@ -36,7 +31,7 @@ def lost(found: dict) -> list[str]:
     return [each["name"] for each in found["unreadable"]]
 
 
-def test_classification_goes_on(tmp_path: Path, evaluate, capsys) -> None:
+def test_classification_goes_on(tmp_path: Path, evaluate, say: Say) -> None:
     data = colour_folder(tmp_path / "val")
     cut(data / "n01443537" / "n01443537_0.png")
     cut(data / "n01484850" / "n01484850_3.png")
@@ -51,8 +46,7 @@ def test_classification_goes_on(tmp_path: Path, evaluate, capsys) -> None:
     assert scores["top1"]["count"] == 10
     assert {each["metric"]: each["value"] for each in second["scores"]}["top1"] == 0.3
     assert [each["code"] for each in found["findings"]] == ["H50", "H50"]
-    assert run(["eval", *map(str, words), "--threads", "1", "-v"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
+    told = say("eval", *words, "--threads", "1", "-v", status=0).words
     assert "2 of 12 items could not be read" in told
     assert "Items that could not be read" in told
 
@@ -75,13 +69,12 @@ def test_depth_goes_on_without_an_image_and_without_a_truth(tmp_path: Path, eval
     assert reason.startswith("ground truth:")
 
 
-def test_a_check_on_images_goes_on(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = colour_folder(place / "val", per_class=2)
+def test_a_check_on_images_goes_on(tmp_path: Path, say: Say) -> None:
+    data = colour_folder(tmp_path / "val", per_class=2)
     cut(data / "n01440764" / "n01440764_0.png")
-    models = [colour_network(place / "a.onnx"), colour_network(place / "b.onnx", swap=True)]
-    words = ["check", *map(str, models), "--images", str(data), "--threads", "1", "--json"]
-    assert run(words) == 3, "they differ"
-    found = json.loads(capsys.readouterr().out)["check"]
+    models = [colour_network(tmp_path / "a.onnx"), colour_network(tmp_path / "b.onnx", swap=True)]
+    differing = say("check", *models, "--images", data, "--threads", "1", "--json", status=3)
+    found = json.loads(differing.out)["check"]
     assert found["items"] == 5
     [candidate] = found["candidates"]
     assert any("1 of 6 items could not be read" in note for note in candidate["notes"])

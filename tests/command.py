@@ -34,17 +34,20 @@ Say = Callable[..., Said]
 def in_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Say:
-    """Types commands in a folder that has a store and settings of its own."""
+    """Types commands in a folder that has a store and settings of its own.
+
+    With ``status``, a command that ends otherwise fails the test.
+    """
     monkeypatch.setenv("TRTBENCH_STORE", str(folder / "store"))
     monkeypatch.setenv("TRTBENCH_CACHE", str(folder / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     monkeypatch.chdir(folder)
 
-    def say(*words: object) -> Said:
+    def say(*words: object, status: int | None = None) -> Said:
         capsys.readouterr()
-        status = run([str(each) for each in words])
-        said = Said(status, *capsys.readouterr())
+        said = Said(run([str(each) for each in words]), *capsys.readouterr())
         assert "Traceback" not in said.err
+        assert status in (None, said.status), said
         return said
 
     return say
