@@ -481,10 +481,7 @@ def _from_bag(folder: Path, key: str, bag: list[FilePart]) -> list[Draft]:
         return [part for part in bag if part.slot == slot]
 
     if not of("log"):  # the metadata of a log replaces a log that is missing
-        bag = [
-            FilePart(file=p.file, slot="log", value=p.value) if p.slot == "profile_metadata" else p
-            for p in bag
-        ]
+        bag = [replace(p, slot="log") if p.slot == "profile_metadata" else p for p in bag]
     heads = of("log") or of("times") or of("profile")
     drafts = [
         Draft(folder=folder, key=key, parts={part.slot: part})

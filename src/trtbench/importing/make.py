@@ -155,8 +155,6 @@ def run_from_draft(
 ) -> core.Run:
     """Return the run of a draft; ``log`` is the result of :func:`log_of`, if known."""
     log = log or log_of(draft)
-    if stated.request.tensorrt:
-        log = log.having(version=stated.request.tensorrt)  # so that its defaults are known
     times, array = _times(draft, log, warmup_s=stated.warmup_s)
     layers = draft.log.profile if draft.log is not None else None
     if part := draft.parts.get("profile"):
@@ -220,8 +218,6 @@ def run_from_draft(
 
 def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun) -> core.FailedRun:
     """Make the record of a run that trtexec did not finish."""
-    if stated.request.tensorrt:
-        log = log.having(version=stated.request.tensorrt)
     conditions = _conditions(draft, log, IterationTimes(), stated)
     doing = "load" if "--loadEngine" in log.flags else "build"
     stage = doing if log.sections else "start"
@@ -277,9 +273,7 @@ def _times(
     for theirs, ours in {"latency": "latency", **toolkits.BLOCKS}.items():
         if part := draft.parts.get(f"{theirs}_series"):
             columns[ours] = series_of(part.file)[1]
-    if not columns:
-        return IterationTimes(), None
-    length = len(next(iter(columns.values())))  # a series of another length is another run's
+    length = len(next(iter(columns.values()), ()))  # a series of another length is another run's
     return times_from_columns({k: v for k, v in columns.items() if len(v) == length}), None
 
 
@@ -322,10 +316,8 @@ def _conditions(
         torch: toolkits.TorchBenchmark = draft.value("torch")
         conditions |= {k: core.Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
         recorded: dict[str, core.Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
-        for name, value in recorded.items():
-            conditions[name] = core.Fact(
-                value=value, source="unknown" if value is None else "stated"
-            )
+        conditions |= {k: core.Fact(value=v) for k, v in recorded.items() if v is not None}
+        conditions |= {k: log_conditions.UNKNOWN for k, v in recorded.items() if v is None}
     # A log prints 1 for every explicit batch, so 1 is only used if nothing else is known.
     batch = stated.request.batch
     if batch is None and conditions["batch"] in (log_conditions.UNKNOWN, core.Fact(value=1)):
@@ -339,12 +331,9 @@ def _conditions(
 
 def recorded_batch(draft: Draft) -> int | None:
     """Return the batch that the trtexec evaluation toolkit recorded in any of its files."""
-    for slot in ("run_config", *_SUMMARIES, "torch"):
-        part = draft.parts.get(slot)
-        value: int | None = part.value.batch if part else None
-        if value is not None and value >= 1:
-            return value
-    return None
+    slots = ("run_config", *_SUMMARIES, "torch")
+    batches = (draft.parts[slot].value.batch for slot in slots if slot in draft.parts)
+    return next((batch for batch in batches if batch is not None and batch >= 1), None)
 
 
 def _environment(draft: Draft, log: LogRun, stated: Stated) -> core.Environment:
@@ -397,11 +386,10 @@ def gpu_from_log(run: LogRun) -> core.Gpu | None:
     )
 
 
-def _quantity(text: object) -> float | None:
+def _quantity(text: str | None) -> float | None:
     """Read ``1.77 GHz`` or ``24217 MiB``; a clock without a unit is in GHz."""
-    match = _QUANTITY.match(str(text)) if text is not None else None
-    value = number(match[1]) if match else None
-    if match is None or value is None:
+    match = _QUANTITY.match(text or "")
+    if match is None or (value := number(match[1])) is None:
         return None
     return value * _SCALE.get((match[2] or "GHz").lower(), 1.0)
 
@@ -419,10 +407,7 @@ def numbers_of(draft: Draft) -> dict[str, core.Scalar]:
         return log_conditions.reported_from_log(log) | queries
     numbers: dict[str, core.Scalar] = {}
     torch: toolkits.TorchBenchmark | None = draft.value("torch")
-    summaries = (draft.value(slot) for slot in _SUMMARIES)
-    toolkit: toolkits.ToolkitSummary | None = next(
-        (each for each in summaries if each is not None), None
-    )
+    toolkit: toolkits.ToolkitSummary | None = draft.value("summary") or draft.value("report")
     if torch is not None:
         numbers["throughput_qps"] = torch.throughput_qps
         numbers["total_host_walltime_s"] = torch.total_host_walltime_s

@@ -400,6 +400,8 @@ def _make(
             run_id = new_id()  # many runs are imported within one second
     elif store is not None and known is not None and stated.request.tags:
         store.tag(known, add=tuple(stated.request.tags))
+    if stated.request.tensorrt:
+        log = log.having(version=stated.request.tensorrt)  # so that its defaults are known
     make = making.failure_from_draft if draft.failed else making.run_from_draft
     run: Run | FailedRun = make(draft, stated, run_id=run_id, log=log)
     if store is not None and known is None:

@@ -548,18 +548,17 @@ def estimate(plan: SweepPlan, *, store: Store) -> tuple[KindEstimate, ...]:
         cached = len(steps) - len(left)
         kinds.append(KindEstimate(kind=kind, count=len(steps), cached=cached, seconds=total))
     entries = store.index.find(kind="run")
-    bench_s, count, guessed = 0.0, 0, 0
-    for case, spec in ((each.case, each.spec) for each in plan.cases):
-        if spec is None:
-            continue
+    bench_s, guessed = 0.0, 0
+    measured = [(each.case, each.spec) for each in plan.cases if each.spec is not None]
+    for case, spec in measured:
         alike = [e for e in entries if e.runtime == case.runtime]
         alike = [e for e in alike if e.model.startswith(case.network)]
         alike.sort(key=lambda entry: entry.batch != (case.batch or 1))
         query_s = (alike[0].median_s if alike else None) or 0.0
         queries = (spec.stop.iterations or 0) + (spec.warmup.floor.iterations or 0)
         bench_s += spec.launches * (sum(stage_lengths(spec).values()) + queries * query_s)
-        count, guessed = count + 1, guessed + (not alike)
-    rounds = plan.matrix.rounds
+        guessed += not alike
+    rounds, count = plan.matrix.rounds, len(measured)
     bench = KindEstimate(
         kind="bench", count=rounds * count, seconds=rounds * bench_s, guessed=rounds * guessed
     )

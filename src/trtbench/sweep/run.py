@@ -11,7 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -95,9 +95,8 @@ def run_sweep(
             if not store.index.find(id_prefix=line.run):
                 if not (path / RECORD).is_file():
                     continue
-                run = store.load(str(path))
-                cached = cached_from_run(run) if isinstance(run, Run) else None
-                store.add(run.record if isinstance(run, Run) else run, path=path, cached=cached)
+                with suppress(JobError):  # of a failed run
+                    add_returned_run(store, path)
             run = store.load(str(line.run))
             if isinstance(run, Run) and LAUNCHES_ASKED in run.record.facts:
                 continue  # interrupted: it is measured again
@@ -262,13 +261,7 @@ class Sweep:
                     rest = (dim for dim in end[place].shape[1:] if isinstance(dim, int))
                     own[tensor.name] = (batch, *rest)
         calibration = self.plan.matrix.calibration if settings["calibration"] else None
-        given: dict[str, Any] = {
-            **settings["prepared"],
-            **shapes,
-            **models.build_settings(
-                {key: str(value) for key, value in settings["options"].items()}
-            ),
-        }
+        options = {key: str(value) for key, value in settings["options"].items()}
         request = models.BuildRequest(
             model=source,
             output=folder / f"{step.network}{kind}{precision}.engine",
@@ -276,7 +269,9 @@ class Sweep:
             precision=settings["precision"],
             data=calibration,
             options={"typing": "strong"} if settings["typed"] else {},
-            **given,
+            **settings["prepared"],
+            **shapes,
+            **models.build_settings(options),
         )
         spec = build_spec(request, self._config)
         python = self._config.python_for(settings["builder"])
@@ -361,11 +356,9 @@ class Sweep:
         self.plan.refuse_changed(case.model)
         arguments, files = case_arguments(self.plan.matrix, case, run_id)
         options = {key: str(value) for key, value in case.prefixed("opt.").items()}
-        device, machine = (
-            None if (value := case.settings.get(key)) is None else str(value)
-            for key in ("device", MACHINE)
-        )
-        gpu = remote.needs_gpu(case.model, case.runtime, device=device or None, options=options)
+        given = {key: str(value) for key, value in case.settings.items()}
+        device, machine = given.get("device") or None, given.get(MACHINE)
+        gpu = remote.needs_gpu(case.model, case.runtime, device=device, options=options)
         with temporary_folder() as own:
             answer = remote.send_verb(
                 "case", arguments, own, files=files, execution=execution, gpu=gpu,

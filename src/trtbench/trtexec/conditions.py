@@ -275,13 +275,10 @@ def build_metadata_from_log(run: LogRun) -> MetadataTables:
     # Zero bytes is a fact; None and {} mean that nothing was printed.
     document["build_facts"] = {k: v for k, v in facts.items() if v is not None and v != {}}
     if run.trace is not None:
-        layers = []
-        for layer in run.trace.layers:  # the fastest tactics only; tactics.csv has all
-            written = msgspec.to_builtins(layer.having(tactics=()))
-            del written["tactics"]
-            layers.append({**written, "fastest": msgspec.to_builtins(layer.tactics[:3])})
-        whole: dict[str, object] = msgspec.to_builtins(run.trace.having(layers=()))
-        document["build_trace"] = {**whole, "layers": layers}
+        layers = tuple(each.having(tactics=each.tactics[:3]) for each in run.trace.layers)
+        document["build_trace"] = trace = msgspec.to_builtins(run.trace.having(layers=layers))
+        for layer in trace["layers"]:  # tactics.csv has all
+            layer["fastest"] = layer.pop("tactics")
     warned = [
         {"kind": each.code, "meaning": each.meaning, "count": each.count, "text": each.text}
         for each in run.messages

@@ -564,7 +564,6 @@ _DEVICE = re.compile(
 )
 """Devices as people write them."""
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
-_STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
 _CRASH = re.compile(
     r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
     r"|Bus error|Traceback|SIG[A-Z]{3,5}|exit(?:ed with)? (?:code|status) [1-9]"
@@ -1097,15 +1096,13 @@ class _RunReader:
 
 def time_of_log(run: log_values.LogRun) -> datetime.datetime | None:
     """Return the local time a run ended, if printed; TensorRT 6 counts months from 0."""
-    match = _STAMP.fullmatch(run.last_stamp or "")
-    if match is None:
-        return None
-    from_zero = match[1] == "00" or (run.major is not None and run.major <= 6)
-    month, day, year, hour, minute, second = (int(part) for part in match.groups())
+    month, rest = (run.last_stamp or "")[:2], (run.last_stamp or "")[2:]
+    from_zero = month == "00" or (run.major is not None and run.major <= 6)
     try:
-        found = datetime.datetime(year, month + from_zero, day, hour, minute, second)
+        text = f"{int(month) + from_zero:02}{rest}"
+        found = datetime.datetime.strptime(text, "%m/%d/%Y-%H:%M:%S")
     except ValueError:
         return None
     latest = datetime.datetime.now() + datetime.timedelta(days=2)
     # TensorRT appeared in 2016; a board with an unset clock logs 1970.
-    return found if year >= 2016 and found < latest else None
+    return found if found.year >= 2016 and found < latest else None

@@ -119,16 +119,16 @@ def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
     outline = outline_of(Path(spec.model.path))
     errors.refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision.precision_plan(spec, outline.carried, abilities=abilities)
-    steps = [
-        *([plan.step] if plan.step else []),
-        f"parse {spec.model.name} (opset {outline.opset}) with {abilities.title}",
-    ]
-    if plan.calibrate:
-        steps.append(f"calibrate with {spec.calibration or spec.calibration_cache}")
     flags = f", allowed: {' '.join(plan.flags)}" if plan.flags else ""
     tf32 = "allowed" if plan.tf32 else "off"
-    steps.append(f"build {plan.precision}, {plan.typing}ly typed{flags}, TF32 {tf32}")
-    numbered = [f"# {number}. {text}" for number, text in enumerate(steps, start=1)]
+    scales = spec.calibration or spec.calibration_cache
+    steps = (
+        plan.step,
+        f"parse {spec.model.name} (opset {outline.opset}) with {abilities.title}",
+        f"calibrate with {scales}" if plan.calibrate else None,
+        f"build {plan.precision}, {plan.typing}ly typed{flags}, TF32 {tf32}",
+    )
+    numbered = [f"# {number}. {text}" for number, text in enumerate(filter(None, steps), start=1)]
     notes += precision.opset_warnings(outline, abilities=abilities)
     return [*(f"# {text}" for text in notes), *numbered, repeat_command(spec)]
 

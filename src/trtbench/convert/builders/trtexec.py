@@ -142,30 +142,24 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     shown = shlex.join(command)
     for ending in prepared.files:  # the final name of the typed model
         shown = shown.replace(str(prepared.path), f"{spec.output}{ending}")
-    outcome = BuildOutcome(
-        command=shown,
-        version=abilities.version,
-        notes=(*warnings, *prepared.notes, "the log of trtexec could not be understood"),
-    )
+    notes = (*warnings, *prepared.notes)
+    unread = (*notes, "the log of trtexec could not be understood")
+    outcome = BuildOutcome(command=shown, version=abilities.version, notes=unread)
     if run is not None:
         (folder / METADATA).write_bytes(json_from_value(build_metadata_from_log(run)))
         conditions = conditions_from_log(run)
-        warned = [
-            f"trtexec warns: {each.meaning}"
-            for each in run.messages
-            if each.level == "W" and each.meaning and each.code != "timing-cache-new"
-        ]
+        warned = [each.meaning for each in run.messages if each.level == "W" and each.meaning]
         facts: dict[str, Scalar] = {
             name: value
             for name, value in msgspec.structs.asdict(run.facts).items()
-            if isinstance(value, int | float | str) and value is not False
+            if isinstance(value, int | float | str)
         }
         outcome = outcome.having(
             version=run.version or abilities.version,
             build_s=run.facts.build_s,
             conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
             facts=facts,
-            notes=(*warnings, *prepared.notes, *dict.fromkeys(warned)),
+            notes=(*notes, *(f"trtexec warns: {meaning}" for meaning in dict.fromkeys(warned))),
             findings=crashed_builder.findings(end.text) if crashed else (),
         )
     names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
