@@ -87,12 +87,12 @@ def stage_listener(
     return listen
 
 
-def _run_conversion(
-    job: jobs.ConversionJob, folder: Path, execution: Execution, *, python: str | None = None
-) -> jobs.JobEnd:
+def _run_conversion(job: jobs.ConversionJob, folder: Path, execution: Execution) -> jobs.JobEnd:
+    verifies = isinstance(job, jobs.VerifyJob)  # in this interpreter
+    python = None if verifies else execution.python
     if python is not None:
         check_interpreter(python)
-    stages = _STAGES | ({"load": ("loading", 0.8)} if isinstance(job, jobs.VerifyJob) else {})
+    stages = _STAGES | ({"load": ("loading", 0.8)} if verifies else {})
     listen = stage_listener(stages, execution, longest="calibrate")
     end = run_job(
         job, folder=folder, execution=execution, patience_s=PATIENCE_S, python=python,
@@ -239,7 +239,7 @@ def run_export(request: ExportRequest, *, execution: Execution | None = None) ->
         work = folder / "work"
         made = work / output.name
         job = jobs.ExportJob(spec=spec.having(output=str(made)))
-        end = _run_conversion(job, work, execution, python=execution.python)
+        end = _run_conversion(job, work, execution)
         outcome = read_outcome(work, results.ExportOutcome)
         opset = opset_of(load_onnx(made, weights=False))
         _refuse_opset(opset, request.target)  # the exporter's own, where none was given
@@ -324,9 +324,7 @@ def run_quantize(
         calibrations.save_feeds(
             feeds, held_out.feeds(batch=size, fixed=bool(model_inputs.fixed_batch(inputs)))
         )
-        end = _run_conversion(
-            jobs.QuantizeJob(spec=inner), work, execution, python=execution.python
-        )
+        end = _run_conversion(jobs.QuantizeJob(spec=inner), work, execution)
         raise_if_changed(spec.model)
         outcome = read_outcome(work, results.QuantOutcome)
         # A stand-in shows the error of a cast if the file itself cannot be run.

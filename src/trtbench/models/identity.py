@@ -134,18 +134,16 @@ def changed(model: ModelRef) -> InputError | None:
         own = bare if model.modified is None else model_ref(Path(model.path), folders=True)
         now = with_parts(own, files_elsewhere(model), made_with=model.made_with)
     except InputError as problem:
-        return problem if "reason" in problem.facts else _change(model, problem.message)
-    if now.sha256 == model.sha256:
-        return None
-    gone = {*files_elsewhere(model)} - {*files_elsewhere(now)}
-    if gone:
-        return _change(model, f"{min(gone)} is missing")
-    before = {each.name: each.sha256 for each in model.files}
-    other = [each.name for each in now.files if before.get(each.name) != each.sha256]
-    return _change(model, f"the bytes of {', '.join(other) or model.name} are no longer the same")
-
-
-def _change(model: ModelRef, what: str) -> InputError:
+        if "reason" in problem.facts:
+            return problem
+        what = problem.message
+    else:
+        if now.sha256 == model.sha256:
+            return None
+        other = [each.name for each in now.files if each not in model.files]
+        what = f"the bytes of {', '.join(other) or model.name} are no longer the same"
+        if gone := {*files_elsewhere(model)} - {*files_elsewhere(now)}:
+            what = f"{min(gone)} is missing"
     return InputError(
         f"{model.name} has changed since the command was started",
         facts={"what": what},

@@ -128,10 +128,7 @@ def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
     data = path.with_name(path.name + ".data")
     with writing(path):
         data.unlink(missing_ok=True)  # onnx would append to it
-        if large:
-            onnx.save_model(model, str(path), save_as_external_data=True, location=data.name)
-        else:
-            onnx.save_model(model, str(path))
+        onnx.save_model(model, str(path), save_as_external_data=large, location=data.name)
     return (path, data) if large else (path,)
 
 

@@ -31,7 +31,7 @@ from trtbench.models.inputs import (
     rows_as_value,
     with_given_shapes,
 )
-from trtbench.models.open_sizes import Settled, settle, shapes_of
+from trtbench.models.open_sizes import Settled, settle
 from trtbench.runtimes._gpu_query import Pipeline, SerialQuery
 
 
@@ -168,12 +168,6 @@ def resolve_inputs(
     return tuple(each.having(shape=arrays[each.name].shape) for each in resolved), arrays, ()
 
 
-def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of dynamic inputs for a batch; raises if no input can have this batch."""
-    found = shapes_of(resolve_shapes(tensors, spec).tensors)
-    return {each.name: found[each.name] for each in tensors if not each.is_static}
-
-
 def items_per_query(
     declared: tuple[TensorSpec, ...], resolved: tuple[TensorSpec, ...], *, batch: int | None
 ) -> dict[str, Scalar]:
@@ -201,9 +195,10 @@ def items_per_query(
         items = size if isinstance(size, int) else None
     if batch is None and declared and all(map(is_one_sequence, declared)):
         items = 1
-    if items is None and resolved and all(may_be_colours(each.shape) for each in resolved):
-        open_fronts = [bool(each.shape) and is_open(each.shape[0]) for each in declared]
-        return {"items_per_query": counted} if open_fronts and all(open_fronts) else {}
+    colours = all(may_be_colours(each.shape) for each in resolved)
+    all_open = declared and all(each.shape and is_open(each.shape[0]) for each in declared)
+    if items is None and colours and all_open:
+        items = counted
     return {} if items is None else {"items_per_query": items}
 
 

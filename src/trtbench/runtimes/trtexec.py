@@ -19,7 +19,8 @@ from trtbench.core.units import text_from_shape
 from trtbench.host import process as programs
 from trtbench.models.identity import record_of_engine
 from trtbench.models.onnx_outline import UNKNOWN_TYPE, outline_of
-from trtbench.runtimes._session import items_per_query, resolve_shapes, shapes_of_batch
+from trtbench.models.open_sizes import shapes_of
+from trtbench.runtimes._session import items_per_query, resolve_shapes
 from trtbench.trtexec import conditions
 from trtbench.trtexec.command import bench_command, check_run
 from trtbench.trtexec.exports import graph_from_json, profiles_from_json
@@ -161,7 +162,8 @@ def _command(
     # Give all shapes of an ONNX file, or of a batch: trtexec would use 1 for dynamic dimensions.
     by_batch = spec.batch is not None or spec.model.format == "onnx"
     tensors = inputs_of(spec.model, spec.profile_index) if by_batch else ()
-    resolved = shapes_of_batch(tensors, spec) if tensors else {}
+    settled = shapes_of(resolve_shapes(tensors, spec).tensors) if tensors else {}
+    resolved = {each.name: settled[each.name] for each in tensors if not each.is_static}
     spans = shape_profiles(spec.model, spec.profile_index)
     if spec.batch is not None:  # other dimensions may be dynamic even if the batch is fixed
         dynamic = {name: span.opt for name, span in spans.items() if span.min != span.max}
