@@ -13,6 +13,7 @@ from models import conv_model, tiny_model
 from trtbench.convert.steps import data_hash
 from trtbench.core.errors import UsageError
 from trtbench.requests.execution import Execution
+from trtbench.requests.measure import SweepRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
 from trtbench.sweep import matrix as sweep_matrix
@@ -62,6 +63,16 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: st
     with pytest.raises(UsageError) as caught:
         sweep_matrix.matrix_from_file(file)
     assert said in str(caught.value)
+
+
+def test_data_calibrates_int8_unless_other_data_are_named() -> None:
+    for given, used in (
+        ({}, None),
+        ({"data": "val"}, "val"),
+        ({"calibration": "random"}, "random"),
+    ):
+        found = sweep_matrix.matrix_from_request(SweepRequest(models=("net.onnx",), **given))
+        assert found.calibration == (used if used != "val" else str(Path("val").absolute()))
 
 
 def test_steps_are_shared_and_named_by_content(tmp_path: Path, config: Config) -> None:

@@ -338,13 +338,13 @@ class AccuracyFields(fields.ValueFields, group=fields.MODEL):
     """Data for accuracy, for inputs and for INT8 calibration."""
 
     data: File | None = option(
-        None, "Evaluate accuracy on this, as eval --data.", metavar="PATH", travels="data"
+        None, "Evaluate on this, as eval --data; also for INT8.", metavar="PATH", travels="data"
     )
     inputs: File | None = option(
         None, "Measure on arrays, or an image the task prepares.", metavar="FILE", travels="file"
     )
     calibration: File | None = option(
-        None, "For INT8: images, .npz or random.", metavar="DATA", travels="calibration"
+        None, "Other data for INT8: images, .npz or random.", metavar="DATA", travels="calibration"
     )
     shapes: OpenShapes = option(
         {},

@@ -92,7 +92,7 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
     inputs: str | None = None
     """Inputs to measure with: arrays, or an image that the task prepares; default: random."""
-    calibration: str | None = None  # data for INT8: a folder of images, an `.npz`, or `random`
+    calibration: str | None = None  # data for INT8, or `random`; by default `data`
     profile: tuple[int, int, int] | None = None
     """Minimum, optimum and maximum batch of dynamic engines; default: those of the sweep."""
     shapes: dict[str, tuple[int | str, ...]] = {}
@@ -365,6 +365,8 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         **{key: value for key, value in flags.items() if value not in (None, (), [], {})},
         "options": {**matrix.options, **{name: own for name, own in options.items() if own}},
     }
+    if not request.calibration and matrix.calibration in (None, RANDOM):
+        table["calibration"] = table.get("data") or matrix.calibration
     if request.preset:
         given = {key for key, value in (flags | options).items() if value}
         table["gives_way"] = [key for key in (*AXES, *matrix.options) if key not in given]
