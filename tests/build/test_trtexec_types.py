@@ -70,13 +70,8 @@ def test_no_precision_is_without_effect_when_types_are_to_hold(trtexec: Any, say
 
 @pytest.mark.parametrize("precision", ["int8", "best"])
 def test_scales_that_trtexec_makes_up_are_said(trtexec: Any, say: Say, precision: str) -> None:
-    words = (
-        models.conv_model(trtexec.folder / "net.onnx"),
-        "-r",
-        "trtexec",
-        "--precision",
-        precision,
-    )
+    path = models.conv_model(trtexec.folder / "net.onnx")
+    words = (path, "-r", "trtexec", "--precision", precision)
     steps = document(say, *words, "--dry-run")["steps"]
     assert any("makes up INT8 scales" in step for step in steps)
     assert any("makes up INT8 scales" in note for note in document(say, *words)["notes"])

@@ -208,7 +208,7 @@ def test_7_states_an_implicit_batch_and_5_waits_for_every_query() -> None:
     assert five["precision"] == Fact(value="fp32+fp16")
 
 
-(RUN,) = read_log(logs.log_10(), where="x.log").runs
+RUN = read(logs.log_10())
 
 
 def test_option_values_are_whole_and_labels_may_repeat() -> None:

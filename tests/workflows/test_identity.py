@@ -132,7 +132,7 @@ def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
     weights.write_bytes(own)
     start_sweep(asked, tmp_path / "again", store=store)
     found = run_sweep(tmp_path / "again", store=store, config=config, execution=Execution())
-    rows = results_from_sweep(found, store=store).rows
+    rows = results_from_sweep(found).rows
     assert [row.scores["top1"].value for row in rows] == [1.0, 1.0]
 
 

@@ -24,13 +24,16 @@ from test_log_build import FINAL, TUNING_10
 import logs
 
 
+def whole_log(lines: list[str], **banner: str) -> str:
+    begin, end = (logs.banner(kind, **banner) for kind in ("RUNNING", "PASSED"))
+    return logs.text([begin, *lines, end])
+
+
 def build_log() -> str:
     command = "trtexec --onnx=a/net.onnx --saveEngine=out/net.engine --skipInference --verbose"
-    begin, end = (
-        logs.banner(kind, version="100300 b26", command=command) for kind in ("RUNNING", "PASSED")
-    )
     facts = logs.lines("Created engine with size: 12.5 MiB", "Engine built in 8.25 sec.")
-    return logs.text([begin, *logs.options(), *TUNING_10, *FINAL, *facts, end])
+    lines = [*logs.options(), *TUNING_10, *FINAL, *facts]
+    return whole_log(lines, version="100300 b26", command=command)
 
 
 def test_the_log_of_a_build_alone_is_a_build(tmp_path: Path, store: Store) -> None:
@@ -130,15 +133,10 @@ def test_the_log_that_saved_an_engine_says_its_precision_to_the_runs_that_load_i
 ) -> None:
     numbers = logs.lines("Throughput: 100 qps", "Latency: min = 4 ms, max = 6 ms, median = 5 ms")
     made = f"trtexec --onnx=a.onnx --saveEngine={built} --fp16"
-    texts = {
-        "first.log": ("8601", made, [*logs.lines("Engine built in 8 sec."), *numbers]),
-        "second.log": (version, f"trtexec --loadEngine={loaded}", numbers),
-    }
-    for name, (digits, command, lines) in texts.items():
-        begin, end = (
-            logs.banner(kind, version=digits, command=command) for kind in ("RUNNING", "PASSED")
-        )
-        (tmp_path / name).write_text(logs.text([begin, *lines, end]))
+    first = [*logs.lines("Engine built in 8 sec."), *numbers]
+    (tmp_path / "first.log").write_text(whole_log(first, version="8601", command=made))
+    second = whole_log(numbers, version=version, command=f"trtexec --loadEngine={loaded}")
+    (tmp_path / "second.log").write_text(second)
     result = bring(tmp_path, store=store)
     run = next(each for each in result.runs if each.files[0].name == "second.log")
     assert record(run).conditions["precision"].value == ("fp32+fp16" if known else None)

@@ -22,6 +22,8 @@ from trtbench.store.store import Store
 from trtbench.workflows.export import metrics_from_run
 from trtbench.workflows.runs import list_runs, read_history
 
+AVERAGE = "Average over 10 runs is {} ms (host walltime is {} ms, 99% percentile time is {}).\n"
+
 
 def log(
     median_ms: float = 5.5,
@@ -119,29 +121,22 @@ def test_nightly_logs_become_a_history_by_one_import(tmp_path: Path, store: Stor
 
 
 @pytest.mark.parametrize("which", ["log", "file", "stated"])
-def test_when_a_run_was_and_how_that_is_known(which: str, tmp_path: Path, store: Store) -> None:
-    path = tmp_path / "net.log"
-    text = log()
+def test_when_a_run_was_and_how_that_is_known(which: str, written: Path, store: Store) -> None:
     if which == "file":
-        text = text.replace("[03/04/2025-05:06:07] ", "")
-    path.write_text(text)
-    os.utime(path, (1.5e9, 1.5e9))
+        written.write_text(log().replace("[03/04/2025-05:06:07] ", ""))
+    os.utime(written, (1.5e9, 1.5e9))
     date = "2021-02-03" if which == "stated" else None
-    made = record(only(bring(path, store=store, date=date)))
+    made = record(only(bring(written, store=store, date=date)))
     assert made.facts["created_from"] == which
     day = {"log": "2025-03-04", "file": "2017-07-1", "stated": "2021-02-03"}[which]
     assert made.created.startswith(day)
 
 
-def test_months_from_zero_and_lost_clocks(tmp_path: Path, store: Store) -> None:
-    path = tmp_path / "net.log"
-    path.write_text(
-        "[00/22/2020-18:26:35] [I] Average over 10 runs is 55.5 ms "
-        "(host walltime is 56 ms, 99% percentile time is 60).\n"
-    )
-    assert record(only(bring(path, store=store))).created.startswith("2020-01-22")
-    path.write_text(log(day="01/01/1970"))
-    assert record(only(bring(path, store=store))).facts["created_from"] == "file"
+def test_months_from_zero_and_lost_clocks(written: Path, store: Store) -> None:
+    written.write_text("[00/22/2020-18:26:35] [I] " + AVERAGE.format(55.5, 56, 60))
+    assert record(only(bring(written, store=store))).created.startswith("2020-01-22")
+    written.write_text(log(day="01/01/1970"))
+    assert record(only(bring(written, store=store))).facts["created_from"] == "file"
 
 
 def test_what_the_user_states_is_kept_and_wins(written: Path, store: Store) -> None:
@@ -192,9 +187,8 @@ def test_precision_is_read_off_layers_where_the_log_is_silent(tmp_path: Path, st
 
 
 def test_means_are_compared_where_no_more_was_printed(tmp_path: Path, store: Store) -> None:
-    line = "Average over 10 runs is {} ms (host walltime is {} ms, 99% percentile time is {}).\n"
     for name, mean in (("a", 4.0), ("b", 8.0)):
-        (tmp_path / f"{name}.log").write_text("[I] " + line.format(mean, mean + 1, mean + 2))
+        (tmp_path / f"{name}.log").write_text("[I] " + AVERAGE.format(mean, mean + 1, mean + 2))
     first, second = (stored(each, store) for each in bring(tmp_path, store=store).runs)
     verdict = compare_apart(first, second).verdict("gpu")
     assert verdict.ratio == pytest.approx(2.0)

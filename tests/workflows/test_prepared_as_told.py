@@ -165,7 +165,7 @@ def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(tmp_path, photos
     asked = matrix(path, batch=[4], precision=["int8"], data=str(data), calibration=str(data))
     start_sweep(asked, tmp_path / "sweep", store=store)
     found = run_sweep(tmp_path / "sweep", store=store, config=config, execution=Execution())
-    [row] = results_from_sweep(found, store=store).rows
+    [row] = results_from_sweep(found).rows
     assert row.reason is None, "bytes are no input of the network as they are"
     assert row.scores["top1"].count == 24
     for calibration in (None, "random"):

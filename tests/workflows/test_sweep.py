@@ -87,7 +87,7 @@ def test_a_sweep_measures_every_case_in_every_round(tmp_path, store, config):
     seen: list[str] = []
     execution = Execution(listen=lambda event: seen.append(event.text))
     found = sweep(asked, tmp_path / "out", store, config, execution=execution)
-    results = results_from_sweep(found, store=store)
+    results = results_from_sweep(found)
     rows = {row.precision: row for row in results.rows}
     assert [len(rows[precision].runs) for precision in ("fp32", "int8", "fp8")] == [2, 2, 0]
     assert rows["fp32"].summary is not None
@@ -138,7 +138,7 @@ def test_a_case_that_fails_is_a_row_and_is_not_repeated(tmp_path, store, config)
     fixed = tiny_model(tmp_path / "fixed.onnx", batch=2)
     asked = matrix(fixed, batch=[2, 3], rounds=2)
     found = sweep(asked, tmp_path / "out", store, config)
-    results = results_from_sweep(found, store=store)
+    results = results_from_sweep(found)
     good, bad = sorted(results.rows, key=lambda row: row.batch or 0)
     assert good.reason is None
     assert bad.reason.startswith("bench:")
@@ -168,7 +168,7 @@ def test_samples_of_finished_cases_are_on_the_disk_and_not_in_memory(
     monkeypatch.setattr(result, "SPOOLED_ROWS", 1)
     asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1, 2], rounds=2)
     done = sweep(asked, tmp_path / "out", store, config)
-    found = results_from_sweep(done, store=store)
+    found = results_from_sweep(done)
     assert len(found.runs) == 2
     for run in found.runs:
         for _, column in run.times.columns():
@@ -203,7 +203,7 @@ def test_a_sweep_goes_on_after_kill_9_without_repeating(tmp_path, store, config)
     assert len(set(runs)) == 6
     stored = {entry.id for entry in store.index.find(tag=found.outline.tag)}
     assert stored == set(runs)
-    rows = results_from_sweep(found, store=store).rows
+    rows = results_from_sweep(found).rows
     assert all(len(row.runs) == 2 for row in rows)
 
 

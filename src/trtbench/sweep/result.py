@@ -25,7 +25,6 @@ from trtbench.models.identity import external_files, source_of
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, json_from_rows
 from trtbench.store.directory import now
-from trtbench.store.store import Store
 from trtbench.sweep.matrix import Case
 from trtbench.sweep.run import Sweep, SweepEvaluation, measured_precision, merge_rounds
 from trtbench.workflows.report import write_report
@@ -51,18 +50,12 @@ class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
     judged: tuple[SweepEvaluation, ...] = ()  # evaluations with their tables and pictures
 
 
-def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
+def results_from_sweep(sweep: Sweep) -> Results:
     rows, runs, failed = [], [], []
-    ends = sorted(sweep.journal.finished().items(), key=lambda each: each[0][1])
     for place, planned in enumerate(sweep.plan.cases):
         case, name, failure = planned.case, sweep.plan.model_name(place), sweep.failures.get(place)
         text = failure.text if failure else None
-        ids = [
-            line.run
-            for (key, _), line in ends
-            if key == planned.key and line.what == "done" and line.run is not None
-        ]
-        found = [run for each in ids if isinstance(run := store.load(each), Run)]
+        found = sweep.runs_of(place)
         same = {key: getattr(case, key) for key in ("runtime", "precision", "batch")}
         row = SweepRow(model=name, engine=case.engine, options=case.options, **same)
         if found:

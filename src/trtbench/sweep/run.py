@@ -153,6 +153,14 @@ class Sweep:
             if (text := reported.get(each.key))
         }
 
+    def runs_of(self, *places: int) -> list[Run]:
+        """Return the finished runs of some cases, round by round."""
+        keys = {self.plan.cases[place].key for place in places}
+        ends = sorted(self.journal.finished().items(), key=lambda each: each[0][1])
+        done = [line.run for (key, _), line in ends if key in keys and line.what == "done"]
+        loaded = (self._store.load(run) for run in done if run)
+        return [run for run in loaded if isinstance(run, Run)]
+
     def _report(self, doing: str | None = None) -> None:
         """Say what is being done and how long it and the rest take; by default, the same again."""
         with self._watching:
@@ -404,12 +412,7 @@ class Sweep:
         """
         plan, cases = self.plan, self.plan.cases
         plan.refuse_changed(plan.matrix.data, cases[groups[0][0]].case.model)
-        runs: list[list[Run]] = []
-        for places in groups:
-            keys = {cases[place].key for place in places}
-            ids = [e.run for e in self.journal.lines if e.what == "done" and e.case in keys]
-            loaded = (self._store.load(run) for run in ids if run)
-            runs.append([run for run in loaded if isinstance(run, Run)])
+        runs = [self.runs_of(*places) for places in groups]
         firsts = [places[0] for places in groups]
         sides = [self._eval_side(*each, firsts) for each in zip(firsts, runs, strict=True)]
         # Pictures that show latencies are specific to the measured runs.

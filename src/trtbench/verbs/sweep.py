@@ -102,7 +102,7 @@ def run(request: SweepRequest, caller: Caller) -> Swept:
     for note in sweep.journal.notes:
         caller.say(f"note: {note}")
     title = sweep.outline.matrix.title or f"Sweep {sweep.outline.name}"
-    return Swept(results=results_from_sweep(sweep, store=store), folder=folder, title=title)
+    return Swept(results=results_from_sweep(sweep), folder=folder, title=title)
 
 
 def results(request: SweepRequest, caller: Caller) -> Results:
