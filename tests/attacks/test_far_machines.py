@@ -116,10 +116,9 @@ def bomb() -> bytes:
 @pytest.mark.parametrize("answer", [bomb(), b"\xc1", b"", {"a": [[[1] * 1000] * 40] * 40}])
 def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object) -> None:
     evil = Execution(executor=EvilExecutor(lambda folder: answer))
+    sent = {"files": InputFiles(), "execution": evil, "gpu": False, "title": "check"}
     with pytest.raises(TrtbenchError, match="the answer"):
-        errands.send_verb(
-            "check", {}, home / "folder", files=InputFiles(), execution=evil, gpu=False
-        )
+        errands.send_verb("check", {}, home / "folder", **sent)
 
 
 def test_a_hash_that_leads_out_of_the_store_writes_nothing(home, asked):
