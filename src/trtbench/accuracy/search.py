@@ -708,9 +708,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     stage("load")
     paths = (Path(spec.reference), Path(spec.candidate))
     models = [rename_inlined_tensors(casts.prepared(onnx_model.load_onnx(path))) for path in paths]
-    newest = max(
-        onnx_model.opset_of(model) or onnx_model.opset_of(model, "ai.onnx") or 0 for model in models
-    )
+    newest = max(onnx_model.opset_of(model) or 0 for model in models)
     first, second = (casts.at_opset(model, newest, what="the other model") for model in models)
     pair = divide_graphs(Graph(first), Graph(second))
     tensors = onnx_model.input_specs(pair.reference.model)
