@@ -369,7 +369,7 @@ def rows_from_kernels(
 
 
 def with_counters(
-    profile: LayerProfile,
+    found: LayerProfile,
     profiled: Sequence[Work],
     events: Sequence[int],
     counted: Sequence[tuple[float, ...]],
@@ -385,14 +385,14 @@ def with_counters(
     spans = np.array([end - begin for *_, begin, end in kernels], np.float64)
     moved, active = np.array(counted).T
     sums = (
-        np.bincount(layers, each, minlength=len(profile.layers)).tolist()
+        np.bincount(layers, each, minlength=len(found.layers)).tolist()
         for each in (moved, active / 100 * spans, spans)
     )
-    rows = zip(profile.layers, *sums, strict=True)
-    return profile.having(
+    rows = zip(found.layers, *sums, strict=True)
+    return found.having(
         layers=tuple(
-            layer.having(dram_bytes=bytes_, sm_active=worked / ran if ran else None)
-            for layer, bytes_, worked, ran in rows
+            each.having(dram_bytes=bytes_, sm_active=worked / ran if ran else None)
+            for each, bytes_, worked, ran in rows
         )
     )
 
