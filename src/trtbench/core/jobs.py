@@ -165,10 +165,10 @@ class JobEnd(Value, frozen=True, kw_only=True):
     def reason(self) -> str:
         if self.timed_out:
             return f"timed out after {text_from_seconds(self.seconds, digits=3)}"
-        if self.signal is not None:
-            return f"ended by {self.signal}{_SIGNAL_HINTS.get(self.signal, '')}"
         if self.error is not None:
             return self.error.message
+        if self.signal is not None:
+            return f"ended by {self.signal}{_SIGNAL_HINTS.get(self.signal, '')}"
         return f"ended with exit status {self.exit_status}"
 
     @property
