@@ -75,7 +75,7 @@ class BenchRequest(
     )  # fmt: skip
     slo: str | None = option(
         None,
-        "Find the highest rate that meets this rule (--protocol server), e.g. 'p99<10ms'; "
+        "Find the highest rate of the protocol server that meets this rule, e.g. 'p99<10ms'; "
         "--rate is then the highest rate to try.",
         metavar="RULE",
     )

@@ -123,7 +123,8 @@ def run_spec(
     if asked.profile_index and not module.EXECUTES_ENGINES:
         raise UsageError("only engines have optimization profiles", fix="leave --profile-index out")
     refuse_other_precision(reference, asked.precision)
-    protocol: core.Protocol = asked.protocol or module.DEFAULT_PROTOCOL
+    usual: core.Protocol = module.DEFAULT_PROTOCOL if asked.slo is None else "server"
+    protocol = asked.protocol or usual
     on_device = protocol in core.ON_DEVICE
     if on_device and asked.cuda_graph == "off":
         raise UsageError(

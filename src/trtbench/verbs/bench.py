@@ -10,7 +10,7 @@ Examples:
   trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s \\
       --launches 5
   trtbench bench model.onnx --protocol server --rate 200/s
-  trtbench bench model.onnx --protocol server --slo 'p99<10ms'
+  trtbench bench model.onnx --slo 'p99<10ms'
   trtbench bench model.onnx -r tensorrt --precision fp16
   trtbench bench model.engine --cuda-graph --telemetry 50ms --lock-clocks
   trtbench bench model.engine --protocol pipeline --streams 2
@@ -99,7 +99,7 @@ def _plan_search(
 
     slo = request.slo or ""
     if spec.protocol != "server":
-        raise UsageError("--slo needs --protocol server", fix=f"--protocol server --slo {slo!r}")
+        raise UsageError("--slo needs --protocol server", fix="leave --protocol out")
     if spec.gap_s:
         raise UsageError("--slo has its own arrival times, without --gap", fix="leave out --gap")
     search, run = LoadSearch(slo=slo_from_text(slo)), None
