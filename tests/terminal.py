@@ -69,7 +69,7 @@ def screens(
 
 def numbers(lines: Sequence[str]) -> set[str]:
     """Find every number that stands before a unit, with it."""
-    text = re.sub(r"[\d.]+ [KMG]iB free", "free", "\n".join(lines))  # of a disk others write to
+    text = re.sub(r"[\d.]+ [KMG]iB\s+free", "free", "\n".join(lines))  # of a disk others write to
     return set(_NUMBER.findall(text))
 
 

@@ -51,7 +51,8 @@ def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
     assert len(heavy) >= 6
     assert all(row["flops"] for row in heavy), [row["name"] for row in heavy]
     assert all("Conv" in row["onnx_nodes"] for row in heavy if "Conv" in row["kind"])
-    assert {row["operators"] for row in heavy} <= {"Conv", "Gemm"}
+    found = {operator for row in heavy for operator in row["operators"].split()}
+    assert found <= {"Conv", "Gemm", "Relu"}, "on x86_64 an activation is fused"
 
 
 def test_nodes_are_sorted_into_their_runs() -> None:
