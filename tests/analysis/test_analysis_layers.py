@@ -149,7 +149,7 @@ def test_groups_count_every_second_once(by: str) -> None:
     assert math.fsum(each.share or 0 for each in groups) == pytest.approx(1)
 
 
-def test_groups_by_pattern_and_top() -> None:
+def test_groups_by_pattern() -> None:
     joined = int8_chain()
     found = {each.name: each.seconds for each in tables.groups_of(joined, "/a/*,/c/*")}
     # Both conversions belong to no node; they fit no pattern.
@@ -158,11 +158,10 @@ def test_groups_by_pattern_and_top() -> None:
         "/c/*": pytest.approx(10e-6),
         "the rest": pytest.approx(28e-6),
     }
-    assert len(tables.groups_of(joined, "node", top=2)) == 2
     assert [each.name for each in joined.layers if tables.matches(each, "Gelu")] == ["/act/Gelu"]
     engine = EngineSource(label="", table=joined, facts=tables.EngineFacts())
     for pattern, count in (("convolution", 3), ("GELU", 1), ("/a/*", 1)):
-        assert len(select_layers(engine, pattern=pattern, sort="order", top=None)) == count
+        assert len(select_layers(engine, pattern=pattern, sort="order")) == count
     groups = {each.name: each.layers for each in tables.groups_of(joined, "operator")}
     assert groups == {"Conv": 3, "Gelu": 1, "(quantize)": 2}
     with pytest.raises(UsageError, match="grouped by"):

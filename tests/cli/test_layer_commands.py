@@ -15,7 +15,7 @@ import samples
 from command import Say
 from gpu_standin import plan_bytes
 from models import conv_model, save_text
-from trtbench.layers.diff import _CAUSES
+from trtbench.data import data_rows
 
 FLOPS = 2 * 64 * 64 * 9 * 56 * 56  # of one 3x3 convolution with 64 channels on 56x56
 
@@ -144,14 +144,14 @@ def test_why_names_the_layer_and_gives_a_command(say: Say, fp16: Path, int8: Pat
     assert document["causes"][0]["layers"][0] == "/act/Gelu"
 
 
-@pytest.mark.parametrize("code", sorted(_CAUSES))
-def test_a_remedy_can_be_typed(say: Say, fp16: Path, int8: Path, code: str) -> None:
+@pytest.mark.parametrize("command", sorted({row[3] for row in data_rows("causes.txt")}))
+def test_a_remedy_can_be_typed(say: Say, fp16: Path, int8: Path, command: str) -> None:
     """With the files that its words stand for, every command is accepted."""
     conv_model(Path("net.onnx"))
     np.savez("data.npz", image=np.zeros((8, 3, 16, 16), np.float32))
     Path("net.engine").write_bytes(plan_bytes())
     data = " --data data.npz"
-    typed = _CAUSES[code][2].format(asked="int8", op="Add", data=data, built=" --precision fp16")
+    typed = command.format(asked="int8", op="Add", data=data, built=" --precision fp16")
     files = {"MODEL.onnx": "net.onnx", "MODEL.engine": "net.engine", "BASELINE": fp16,
              "CANDIDATE": int8}  # fmt: skip
     for word, file in files.items():
@@ -254,3 +254,55 @@ def test_a_roofline_is_asked_for_by_name(say: Say, fp16: Path) -> None:
     assert 0 < layers(say, fp16, "--gpu", "NVIDIA H200")["/a/Conv"]["roofline_share"] < 1
     said = say("profile", fp16, "--gpu", "Voodoo 2")
     assert (said.status, "is not a known GPU" in said.err) == (2, True)
+
+
+# Attributes of layers, and several engines
+
+
+def test_attributes_of_layers_are_columns_and_filters(say: Say, int8: Path) -> None:
+    """A 3x3 convolution with 64 channels on 56x56 multiplies 3136x576 by 576x64."""
+    rows = layers(say, int8, "--filter", "kernel=3x3,k>=576")
+    assert sorted(rows) == ["/a/Conv", "/b/Conv", "/c/Conv"]
+    found = rows["/b/Conv"]
+    shown = ("kernel", "groups", "m", "n", "k", "format_in", "format_out", "weight_bytes")
+    assert [found[key] for key in shown] == ["3x3", 1, 3136, 64, 576, "chw32", "chw", 36864]
+    for condition, count in (("origin=qdq", 2), ("format_in=chw32,precision!=int8", 0),
+                             ("kind=conv*,format_out=chw", 2), ("m<3136", 0)):  # fmt: skip
+        said = say("profile", int8, "--filter", condition, "--by", "role", "--json")
+        assert said.status == (0 if count else 2), said.err
+        assert not count or sum(x["layers"] for x in said.json["groups"]) == count, condition
+    picked = say("profile", int8, "--columns", "name,kernel,k", "--top", "1", "--csv").out
+    assert picked.splitlines()[:2] == ["name,kernel,k", "/b/Conv,3x3,576"]
+    for words, near in ((("--filter", "kernl=3x3"), "kernel"), (("--columns", "oops"), "index")):
+        said = say("profile", int8, *words)
+        assert (said.status, near in said.err) == (2, True), said.err
+    expected = ("--expect", "count(kernel=3x3)==3 and share(origin=QDQ)<50%")
+    assert say("profile", int8, *expected).status == 0
+
+
+@pytest.mark.parametrize("chart", ["memory", "mnk"])
+def test_bytes_and_sizes_are_drawn_without_times(say: Say, int8: Path, chart: str) -> None:
+    graph = int8.with_name("int8.graph.json").rename("alone.graph.json")
+    said = say("profile", graph, "--draw", "bars.png", "--chart", chart)
+    assert (said.status, Path("bars.png").read_bytes()[:4]) == (0, b"\x89PNG"), said.err
+    Path(graph).unlink()
+    said = say("profile", int8, "--draw", "bars.png", "--chart", chart)
+    assert (said.status, "--exportLayerInfo" in said.err) == (2, True)
+
+
+def test_five_engines_are_one_table_and_one_picture(say: Say, fp16: Path, int8: Path) -> None:
+    engines = [fp16, int8, fp16, int8, fp16]
+    said = say("diff", *engines, "--json").json
+    rows = {row["name"]: row for row in said["rows"]}
+    columns = ["a_s", "b_s", "c_s", "d_s", "e_s"]
+    assert [rows["/b/Conv"][x] for x in columns] == pytest.approx([2e-5, 1e-5, 2e-5, 1e-5, 2e-5])
+    reformat = next(row for name, row in rows.items() if name.endswith("/c/Conv") and row["b_s"])
+    for place, column in enumerate(columns):
+        total = sum(row[column] or 0 for row in rows.values())
+        assert total == pytest.approx(list(said["sums_s"].values())[place])
+    assert len(rows) == 6, "the same conversion in two engines is one row"
+    assert reformat["a_s"] is not None
+    drawn = say("diff", *engines, "--by", "kind", "--draw", "kinds.png")
+    assert Path("kinds.png").read_bytes()[:4] == b"\x89PNG", drawn.err
+    assert "Convolution" in drawn.out
+    assert say("diff", *engines, "--why").status == 2

@@ -293,8 +293,6 @@ QUANTITIES: Mapping[str, Kind] = {
     **dict.fromkeys(("jitter", "tail"), "share"),
     "layers": "count",
 }
-KEYS = ("kind", "precision", "role", "operator", "name", "asked", "bound", "region")
-
 _CALL = re.compile(r"\b(?P<function>[a-z]+)\((?P<arguments>[^()<>!]*)\)")
 
 
@@ -305,7 +303,7 @@ def expectation_from_text(text: str) -> Condition:
         function = match["function"]
         parts = (part.partition("=") for part in match["arguments"].split(","))
         keys = [key.strip() for key, equals, _ in parts if equals]
-        for name, known in ((function, FUNCTIONS), *((key, KEYS) for key in keys)):
+        for name, known in ((function, FUNCTIONS), *((key, tables.KEYS) for key in keys)):
             refuse_unknown(
                 name, known, f"the expectation {text!r} uses {name!r}, which does not exist"
             )
@@ -382,7 +380,7 @@ def _value(function: str, arguments: str, table: tables.LayerTable) -> float | N
     """Evaluate a function; ``None`` if it needs kinds or types and only names are known."""
     conditions = [part.strip() for part in arguments.split(",") if part.strip()]
     keys = {_key(each) for each in conditions}
-    if not table.detailed and keys & {"kind", "precision", "bound", "asked"}:
+    if not table.detailed and keys - {"", *tables.NAMED_KEYS}:
         return None
     hidden = table.lacks or any(tables.hides_nodes(layer) for layer in table.layers)
     if hidden and keys & {"", "operator"}:  # an operator may be inside a layer of another name
@@ -390,12 +388,9 @@ def _value(function: str, arguments: str, table: tables.LayerTable) -> float | N
 
     def meets(layer: tables.Layer, condition: str) -> bool:
         key, wanted = _key(condition), condition.partition("=")[2].strip() or condition
-        if key == "name":
-            return tables.matches(layer, wanted)
-        word, operators = wanted.lower(), [each.lower() for each in layer.operators]
-        if key not in ("", "operator"):
-            return word == str(getattr(layer, key) or "").lower()
-        return word in operators or (not key and word == (layer.kind or "").lower())
+        if key:
+            return tables.meets(layer, key, "=", wanted)
+        return any(tables.meets(layer, each, "=", wanted) for each in ("operator", "kind"))
 
     found = [layer for layer in table.layers if all(meets(layer, each) for each in conditions)]
     if function == "count":

@@ -13,6 +13,12 @@ from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
 from trtbench.core.samples import EngineGraph, TensorInfo
 from trtbench.core.spec import TensorSpec, Value
+from trtbench.layers.diff import rows_from_layers
+from trtbench.layers.join import join_layers
+from trtbench.layers.table import groups_of
+
+LISTED = ("name", "kind", "precision", "shape_out", "weights", "tactic", "stream", "onnx_nodes")
+"""Columns of layers, by their names in the table of ``trtbench profile``."""
 
 
 class InspectionTable(Value, frozen=True, kw_only=True):
@@ -91,26 +97,13 @@ def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Ins
 
 
 def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
-    """Describe the layers of an engine, and count them by kind and output type."""
+    """Describe the layers of an engine, and count them by kind."""
     inputs, outputs = io_specs(graph)
     known = {each.name for each in (*inputs, *outputs)}
-    kinds, weights = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    rows = []
-    for each in graph.layers:
-        # The output type, and the input type if it differs.
-        taken = next((tensor.dtype for tensor in each.inputs if tensor.dtype), None)
-        given = next((tensor.dtype for tensor in each.outputs if tensor.dtype), None)
-        precision = given or taken or "unknown"
-        if taken and given and taken != given:
-            precision = f"{taken} to {given}"
-        kind = each.type or "unknown"
-        kinds[kind, precision] += 1
-        weights[kind, precision] += each.weights_count or 0
-        output = "x".join(map(str, each.outputs[0].dimensions)) if each.outputs else None
-        origin = " ".join(each.origin) or None
-        own = (each.weights_count, each.tactic, each.stream, origin)
-        rows.append((each.name, each.type, precision, output, *own))
-    columns = ("name", "layer", "precision", "output", "parameters", "tactic", "stream", "origin")
+    table = join_layers(None, graph)
+    streams = {layer.stream for layer in graph.layers if layer.stream is not None}
+    rows = tuple(tuple(row.values()) for row in rows_from_layers(table.layers, LISTED))
+    groups = groups_of(table, "kind")
     return Inspection(
         kind="layers",
         path=path,
@@ -118,16 +111,15 @@ def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
             "layers": len(graph.layers),
             "io_tensors": ", ".join(each for each in graph.io_tensors if each not in known) or None,
             "parameters": parameter_count(graph),
-            "streams": len({layer.stream for layer in graph.layers if layer.stream is not None})
-            or None,
+            "streams": len(streams) or None,
         },
         inputs=inputs,
         outputs=outputs,
         summary=InspectionTable(
-            columns=("layer", "precision", "count", "parameters"),
-            rows=tuple((*key, count, weights[key] or None) for key, count in kinds.most_common()),
+            columns=("kind", "count", "computes_in"),
+            rows=tuple((each.name, int(each.layers), each.precisions) for each in groups),
         ),
-        layers=InspectionTable(columns=columns, rows=tuple(rows)),
+        layers=InspectionTable(columns=LISTED, rows=rows),
         notes=() if graph.detailed else ("built with layer names only: all else is unknown",),
     )
 

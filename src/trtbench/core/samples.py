@@ -155,6 +155,7 @@ class TensorInfo(Value, frozen=True, kw_only=True):
     dimensions: tuple[int, ...] = ()
     format: str | None = None
     dtype: str | None = None  # `fp32`, `fp16`, `int8`, `int64`, `bool`, ...
+    layout: str | None = None  # `chw`, `chw32`, `hwc8`, ...
     location: str | None = None
 
 

@@ -1,8 +1,10 @@
-"""The files that the demo measures, found wherever the package is installed."""
+"""The files that the demo measures, and tables of facts, wherever the package is installed."""
 
+from functools import cache
 from pathlib import Path
 
 from trtbench.core.errors import InputError, refuse_unknown
+from trtbench.core.safety import read_bytes
 
 _FOLDER = Path(__file__).parent / "demo"  # a wheel is always unpacked
 
@@ -14,3 +16,11 @@ def demo_files() -> tuple[str, ...]:
 def demo_file(name: str) -> Path:
     refuse_unknown(name, demo_files(), f"the demo has no file called {name!r}", kind=InputError)
     return _FOLDER / name
+
+
+@cache
+def data_rows(name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the rows of a table whose cells are separated by ``|``."""
+    text = read_bytes(_FOLDER.with_name(name)).decode()
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return tuple(tuple(part.strip() for part in line.split("|")) for line in lines)

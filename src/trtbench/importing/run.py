@@ -172,11 +172,13 @@ def _derived(
         yield "times.json", times_json(run.times)
     if run.layers is not None and not (folder / "profile.json").exists():
         yield "profile.json", profile_json(run.layers)
-    if pictures and run.layers and any(layer.average_s > 0 for layer in run.layers.layers):
+    if pictures and run.layers:
+        from trtbench.layers.join import join_layers
         from trtbench.report.renderers.png import png_bytes  # imports matplotlib
         from trtbench.report.sections.layers import layers_figure
 
-        yield "per_layer_time.png", png_bytes(layers_figure(run.layers))
+        figure = layers_figure(join_layers(run.layers))
+        yield from [("per_layer_time.png", png_bytes(figure))] if figure else []
     built: LogRun | None = draft.value("build_log") or draft.value("log")
     if built is None or not (built.trace or "build_log" in draft.parts):
         return

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from typing import Any
 
 from trtbench.analysis.onnx_graph import NodeCost, OnnxModel, OnnxNode, cost_from_node, short_dtype
 from trtbench.core.samples import EngineGraph, LayerInfo
 from trtbench.core.spec import Value
-from trtbench.layers.table import Bound, LayerTable, Role
+from trtbench.data import data_rows
+from trtbench.layers.table import Bound, LayerTable, Role, word_of_kind
 
 BYTES = {
     "fp64": 8, "int64": 8, "fp32": 4, "tf32": 4, "int32": 4, "fp16": 2, "bf16": 2,
@@ -92,21 +94,50 @@ def flops_of(
     found = costs.total(nodes, "flops") if costs is not None else None
     if found is not None or info is None:
         return found
+    sizes = sizes_of(info)
+    return 2 * math.prod(sizes) if sizes else None
+
+
+def sizes_of(info: LayerInfo) -> tuple[int, int, int] | None:
+    """Return M, N and K of a layer that multiplies an M by K matrix with a K by N matrix.
+
+    Of a convolution, M counts the positions of its output, N its maps, and K the weights per map.
+    """
     dims = info.outputs[0].dimensions if info.outputs else ()
-    if info.type in ("gemm", "MatrixMultiply"):  # 2 per output element and element of a row
+    if word_of_kind(info.type) in ("gemm", "matrixmultiply"):
         row = info.inputs[0].dimensions if info.inputs else ()
-        return 2 * math.prod(dims) * row[-1] if row and dims and min(*row, *dims) > 0 else None
+        known = row and dims and min(*row, *dims) > 0
+        return (math.prod(dims[:-1]), dims[-1], row[-1]) if known else None
     if "ConvKernel" in info.extra or (info.type or "").startswith("CaskDeconv"):
         return None  # after a fused pooling the size of the convolution's output is unknown
-    # 2 per weight and position that it is applied at
-    kept = (info.extra.get(key) for key in ("Weights", "ConvWeights"))
-    weights = next((value.get("Count") for value in kept if isinstance(value, dict)), None)
-    kernel, maps = info.extra.get("Kernel"), info.extra.get("OutMaps")
-    if not isinstance(weights, int) or not isinstance(kernel, list) or not isinstance(maps, int):
+    kept, maps = info.extra.get("Weights"), info.extra.get("OutMaps")
+    weights = kept.get("Count") if isinstance(kept, dict) and "Kernel" in info.extra else None
+    if not isinstance(weights, int) or len(dims) < 3 or min(dims) < 1 or maps != dims[1]:
         return None
-    if len(dims) < 3 or min(dims) < 1 or maps != dims[1]:
-        return None
-    return 2 * weights * dims[0] * math.prod(dims[2:])
+    return dims[0] * math.prod(dims[2:]), dims[1], weights // dims[1]
+
+
+def attributes_of(info: LayerInfo | None) -> dict[str, Any]:
+    """Return what the inspector says on kernels, sizes, layouts and weights: fields of a layer."""
+    if info is None:
+        return {}
+
+    def told(*keys: str) -> str | None:
+        found = next((info.extra[key] for key in keys if info.extra.get(key) is not None), None)
+        found = "x".join(map(str, found)) if isinstance(found, list) else found
+        return None if found is None else str(found)
+
+    kernel, groups = told("Kernel", "ConvKernel", "WindowSize"), told("Groups", "ConvGroups")
+    return {
+        "kernel": kernel,
+        "stride": told("Stride", "ConvStride") if kernel else None,
+        "groups": int(groups) if groups and groups.isdecimal() else None,
+        "origin": told("Origin"),
+        "weight_bytes": _weight_bytes(info),
+        "format_in": next((x.layout for x in info.inputs if x.layout), None),
+        "format_out": next((x.layout for x in info.outputs if x.layout), None),
+        **dict(zip("mnk", sizes_of(info) or (), strict=False)),
+    }
 
 
 def traffic_of(
@@ -120,11 +151,17 @@ def traffic_of(
     if info is None or not tensors or len(known) < len(tensors):
         return costs.total(nodes, "traffic_bytes") if costs is not None else None
     moved: float = sum(math.prod(x.dimensions) * BYTES[x.dtype or ""] for x in known)
-    for value in info.extra.values():
-        if isinstance(value, dict) and isinstance(value.get("Count"), int):
-            kind = WEIGHT_TYPES.get(str(value.get("Type", "")).lower(), "fp32")
-            moved += value["Count"] * BYTES[kind]
-    return round(moved)
+    return round(moved) + (_weight_bytes(info) or 0)
+
+
+def _weight_bytes(info: LayerInfo) -> int | None:
+    """Count the bytes of a layer's weights and biases; ``None`` if it has none."""
+    kept = [
+        x for x in info.extra.values() if isinstance(x, dict) and isinstance(x.get("Count"), int)
+    ]
+    kinds = (WEIGHT_TYPES.get(str(value.get("Type", "")).lower(), "fp32") for value in kept)
+    sizes = [value["Count"] * BYTES[kind] for value, kind in zip(kept, kinds, strict=True)]
+    return round(sum(sizes)) or None
 
 
 class GpuPeak(Value, frozen=True, kw_only=True):
@@ -149,70 +186,6 @@ class GpuPeak(Value, frozen=True, kw_only=True):
 
 _TYPES = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8", "fp4")
 
-# name | architecture | GB/s | TFLOP/s: fp32 tf32 fp16 bf16 int8 fp8 fp4 | source
-_TABLE = """
-Jetson AGX Xavier | Volta | 136.5 | 1.41 - 11 - 22 - - | Jetson AGX Xavier data sheet (GPU alone)
-Jetson Xavier NX | Volta | 59.7 | 0.84 - 6 - 12.3 - - | Jetson Xavier NX data sheet (GPU alone)
-Tesla V100-SXM2 | Volta | 900 | 15.7 - 125 - 62.8 - - | V100 data sheet; INT8 by DP4A
-Tesla V100-PCIE | Volta | 900 | 14 - 112 - 56 - - | V100 data sheet; INT8 by DP4A
-Tesla T4 | Turing | 320 | 8.1 - 65 - 130 - - | T4 data sheet
-GeForce RTX 2080 Ti | Turing | 616 | 13.4 - 107.6 - 215.2 - - | Turing white paper
-GeForce RTX 2080 | Turing | 448 | 10.1 - 80.5 - 161.1 - - | Turing white paper
-GeForce RTX 2070 | Turing | 448 | 7.5 - 59.7 - 119.4 - - | Turing white paper
-Quadro RTX 6000 | Turing | 672 | 16.3 - 130.5 - 261 - - | Turing white paper
-A100-SXM4-80GB | Ampere | 2039 | 19.5 156 312 312 624 - - | A100 data sheet
-A100-SXM4-40GB | Ampere | 1555 | 19.5 156 312 312 624 - - | A100 data sheet
-A100 80GB PCIe | Ampere | 1935 | 19.5 156 312 312 624 - - | A100 data sheet
-A100-PCIE-40GB | Ampere | 1555 | 19.5 156 312 312 624 - - | A100 data sheet
-A30 | Ampere | 933 | 10.3 82 165 165 330 - - | A30 data sheet
-A10 | Ampere | 600 | 31.2 62.5 125 125 250 - - | A10 data sheet
-A10G | Ampere | 600 | 31.5 35 70 70 140 - - | A10G data sheet
-A16 | Ampere | 200 | 4.5 9 18 18 36 - - | A16 data sheet (one of four GPUs)
-A2 | Ampere | 200 | 4.5 9 18 18 36 - - | A2 data sheet
-A40 | Ampere | 696 | 37.4 74.8 149.7 149.7 299.3 - - | A40 data sheet
-RTX A6000 | Ampere | 768 | 38.7 77.4 154.8 154.8 309.7 - - | GA102 white paper
-RTX A5000 | Ampere | 768 | 27.8 55.6 111.1 111.1 222.2 - - | RTX A5000 data sheet
-RTX A4000 | Ampere | 448 | 19.2 38.3 76.7 76.7 153.4 - - | RTX A4000 data sheet
-GeForce RTX 3090 Ti | Ampere | 1008 | 40 40 160 80 320 - - | GA102 white paper
-GeForce RTX 3090 | Ampere | 936 | 35.6 35.6 142 71 284 - - | GA102 white paper
-GeForce RTX 3080 Ti | Ampere | 912 | 34.1 34.1 136 68 273 - - | GA102 white paper
-GeForce RTX 3080 | Ampere | 760 | 29.8 29.8 119 59.5 238 - - | GA102 white paper
-GeForce RTX 3070 | Ampere | 448 | 20.3 20.3 81.3 40.6 162.6 - - | GA102 white paper
-GeForce RTX 3060 | Ampere | 360 | 12.7 12.7 51 25.5 102 - - | GA10x rates at its boost clock
-Jetson AGX Orin | Ampere | 204.8 | 5.3 21.3 42.5 42.5 85 - - | Jetson AGX Orin technical brief
-Jetson Orin NX | Ampere | 102.4 | 1.88 7.5 15 15 30 - - | Jetson Orin NX data sheet (GPU alone)
-Jetson Orin Nano | Ampere | 68 | 1.28 5 10 10 20 - - | Jetson Orin Nano data sheet
-Jetson Orin Nano Super | Ampere | 102.4 | 2.1 8.4 16.7 16.7 33.5 - - | data sheet (GPU at 1 020 MHz)
-L4 | Ada | 300 | 30.3 60 121 121 242.5 242.5 - | L4 data sheet
-L40S | Ada | 864 | 91.6 183 362 362 733 733 - | L40S data sheet
-L40 | Ada | 864 | 90.5 90.5 181 181 362 362 - | L40 data sheet
-RTX 6000 Ada Generation | Ada | 960 | 91.1 182.1 364.2 364.2 728.5 728.5 - | data sheet
-GeForce RTX 4090 | Ada | 1008 | 82.6 82.6 330.3 165.2 660.6 660.6 - | Ada white paper
-GeForce RTX 4080 | Ada | 717 | 48.7 48.7 194.9 97.5 389.9 389.9 - | Ada white paper
-GeForce RTX 4070 Ti | Ada | 504 | 40.1 40.1 160.4 80.2 320.7 320.7 - | Ada white paper
-GeForce RTX 4070 | Ada | 504 | 29.1 29.1 116.6 58.3 233.2 233.2 - | Ada rates at its boost clock
-GeForce RTX 4060 | Ada | 272 | 15.1 15.1 60.5 30.2 121 121 - | Ada rates at its boost clock
-H100 80GB HBM3 | Hopper | 3350 | 66.9 494.7 989.4 989.4 1978.9 1978.9 - | H100 white paper (SXM5)
-H100 SXM5 | Hopper | 3350 | 66.9 494.7 989.4 989.4 1978.9 1978.9 - | H100 white paper
-H100 PCIe | Hopper | 2000 | 51.2 378 756 756 1513 1513 - | H100 white paper
-H100 NVL | Hopper | 3938 | 60 417.5 835 835 1671 1671 - | H100 NVL data sheet
-H200 NVL | Hopper | 4800 | 60 417.5 835 835 1671 1671 - | H200 data sheet
-H200 | Hopper | 4800 | 66.9 494.7 989.4 989.4 1978.9 1978.9 - | H200 data sheet (SXM)
-H20 | Hopper | 4000 | 44 74 148 148 296 296 - | H20 data sheet
-GH200 480GB | Hopper | 4000 | 66.9 494.7 989.4 989.4 1978.9 1978.9 - | GH200 data sheet (96 GB HBM3)
-GH200 144G HBM3e | Hopper | 4900 | 66.9 494.7 989.4 989.4 1978.9 1978.9 - | GH200 data sheet
-B200 | Blackwell | 8000 | 75 1125 2250 2250 4500 4500 9000 | HGX B200 data sheet, for one GPU
-GB200 | Blackwell | 8000 | 80 1250 2500 2500 5000 5000 10000 | GB200 NVL72 data sheet, for one GPU
-B300 | Blackwell | 8000 | 75 1125 2250 2250 187.5 4500 13500 | HGX B300 data sheet, for one GPU
-GeForce RTX 5090 | Blackwell | 1792 | 104.8 104.8 419 209.5 838 838 1676 | Blackwell white paper
-GeForce RTX 5080 | Blackwell | 960 | 56.3 56.3 225.1 112.6 450.2 450.2 900.4 | Blackwell white paper
-GeForce RTX 5070 Ti | Blackwell | 896 | 43.9 43.9 175.8 87.9 351.5 351.5 703 | Blackwell white paper
-GeForce RTX 5070 | Blackwell | 672 | 30.9 30.9 123.5 61.7 246.9 246.9 493.9 | Blackwell white paper
-RTX PRO 6000 Blackwell | Blackwell | 1792 | 125 251.9 503.8 503.8 1007.6 1007.6 2015.2 | data sheet
-Jetson AGX Thor | Blackwell | 273 | 8.06 129 258.8 258.8 517.5 517.5 1035 | Thor (T5000) data sheet
-GB10 | Blackwell | 273 | 31 62 125 125 250 250 500 | DGX Spark data sheet; by halves from FP4
-"""
-
 _OTHER_BOARDS = {"super", "laptop", "ti", "mobile", "d", "mig", "max", "q", "nvl", "pcie", "dlb"}
 """Words in a GPU's name that make it a different board, unless the table's name has them too."""
 _MODULES = {
@@ -225,8 +198,7 @@ _MODULES = {
 @cache
 def gpu_peaks() -> tuple[GpuPeak, ...]:
     found = []
-    for line in _TABLE.strip().splitlines():
-        name, _, bandwidth, rates, _ = (part.strip() for part in line.split("|"))
+    for name, _, bandwidth, rates, _ in data_rows("gpus.txt"):
         known = zip(_TYPES, rates.split(), strict=True)
         flops = {kind: float(rate) * 1e12 for kind, rate in known if rate != "-"}
         found.append(GpuPeak(name=name, bytes_per_s=float(bandwidth) * 1e9, flops_per_s=flops))
@@ -278,7 +250,7 @@ def with_rates(
         traffic = layer.traffic_bytes if moved is None else moved
         bound: Bound | None = None
         shortest_s = 0.0
-        light = layer.converts or (layer.kind or "").lower() in MEMORY_BOUND_KINDS
+        light = layer.converts or layer.word in MEMORY_BOUND_KINDS
         rate = peak.peak(layer.precision) if peak else None
         compute_s = flops / rate if flops is not None and rate else None
         if peak and traffic is not None and (compute_s is not None or light):

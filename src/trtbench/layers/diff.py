@@ -16,10 +16,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.core.errors import refuse_unknown
 from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
 from trtbench.core.spec import Value
 from trtbench.core.units import shortened, text_from_fraction, text_from_seconds
+from trtbench.data import data_rows
 from trtbench.layers import table as tables
 from trtbench.layers.join import without_overhead
 from trtbench.layers.table import EngineFacts, Group, Layer, LayerTable, Role, is_weighted, total_s
@@ -66,7 +68,7 @@ class _Side:
         self.looks: list[tuple[object, ...]] = []  # kind, shape, weights, operator
         counts = []
         for layer in self.layers:
-            ends, kind = tables.myelin_ends(layer.name), (layer.kind or "").lower()
+            ends = tables.myelin_ends(layer.name)
             between = tables.nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
             every = (_QUANT.sub("", node) for node in between or layer.nodes or [layer.name])
             own = {node for node in every if not _QUANTIZES.search(node)}
@@ -75,7 +77,7 @@ class _Side:
             if layer.shape_out is not None:  # without the batch
                 shape = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")
             operator = (*main_operators(layer), None)[0]
-            family = _FAMILIES.get(kind, kind)
+            family = _FAMILIES.get(layer.word, layer.word)
             self.looks.append((family, shape, layer.weights or None, operator))
             counts.append(sum(bool(_PRODUCT.search(x)) for x in own) or is_weighted(layer))
         # How many products are before and after a layer does not depend on what is fused.
@@ -370,6 +372,7 @@ class EngineDiff(Value, frozen=True, kw_only=True):
     whole: WholeTimes | None
     related: bool  # whether enough layers have a counterpart to be of the same network
     lacks: dict[str, str]  # by engine: what is unknown, and the file that would tell
+    names: tuple[str, str] = ("A", "B")
     notes: tuple[str, ...] = ()
 
     @property
@@ -394,29 +397,99 @@ class EngineDiff(Value, frozen=True, kw_only=True):
         return tuple(each for each in self.changes if each.by == "none" and getattr(each, side))
 
 
+LineupRow = tuple[str, tuple[float | None, ...]]
+
+
+class Lineup(Value, frozen=True, kw_only=True):
+    """The layers of several engines side by side, or groups of them, the slowest first."""
+
+    names: tuple[str, ...]  # of the engines: A, B, ...
+    sums_s: tuple[float | None, ...]
+    what: str | None  # the time that all of them have, to which layers are scaled
+    rows: tuple[LineupRow, ...]  # the name of layers or of a group, and its time in each engine
+    notes: tuple[str, ...] = ()
+
+
+def line_up(
+    every: Sequence[LayerTable], facts: Sequence[EngineFacts], by: str | None = None
+) -> Lineup:
+    """Align several engines, or group the layers of each by a key."""
+    scaled, notes, what, _ = comparable(every, facts)
+    names = tuple(chr(65 + x) if x < 26 else f"E{x + 1}" for x in range(len(scaled)))
+    for name, table in zip(names, scaled, strict=True):
+        notes += [f"{name}: {note}" for note in table.notes]
+    if by is None:
+        rows = _aligned_rows(scaled)
+    else:
+        sides = [{each.name: each.seconds for each in tables.groups_of(x, by)} for x in scaled]
+        groups = dict.fromkeys(name for side in sides for name in side)
+        rows = [(name, tuple(side.get(name) for side in sides)) for name in groups]
+    if what is not None:  # without layers that take no time in any engine
+        rows = [row for row in rows if any(row[1])]
+    rows.sort(key=lambda row: -max(each or 0.0 for each in row[1]))
+    sums_s = tuple(table.total_s for table in scaled)
+    return Lineup(names=names, sums_s=sums_s, what=what, rows=tuple(rows), notes=tuple(notes))
+
+
+def _aligned_rows(every: Sequence[LayerTable]) -> list[LineupRow]:
+    """Align several engines with the first one; what it lacks is aligned by name."""
+    rows = {at: [[at], *([] for _ in every[1:])] for at in range(len(every[0].layers))}
+    alone: dict[str, list[list[int]]] = {}
+    for place, other in enumerate(every[1:], 1):
+        for ours, theirs, _ in align(every[0], other):
+            name = other.layers[theirs[0]].name if theirs else ""
+            row = rows[ours[0]] if ours else alone.setdefault(name, [[] for _ in every])
+            for at in ours[1:]:  # this engine does in one what others do in several
+                if rows[at] is not row:
+                    for side, members in enumerate(rows[at]):
+                        row[side] += members
+                    rows |= dict.fromkeys(rows[at][0], row)
+            row[place] += theirs
+    found = []
+    for row in {id(each): each for each in (*rows.values(), *alone.values())}.values():
+        sides = [[x.layers[at] for at in own] for x, own in zip(every, row, strict=True)]
+        seconds = tuple(total_s(own) if own else None for own in sides)
+        first = next(own for own in sides if own)
+        more = f" (+{len(first) - 1})" if len(first) > 1 else ""
+        found.append((f"{first[0].name}{more}", seconds))
+    return found
+
+
+def comparable(
+    every: Sequence[LayerTable], facts: Sequence[EngineFacts]
+) -> tuple[list[LayerTable], list[str], str | None, list[float]]:
+    """Return engines whose layers can be compared, notes, and the time that all of them have.
+
+    Layers are scaled to that time, and read by averages if one engine has no medians.
+    """
+    notes = []
+    if len({x.statistic for x in every if x.timed}) > 1:
+        every = [x.having(layers=tuple(y.having(median_s=None) for y in x.layers)) for x in every]
+        notes.append("compared by averages, as one profile has no medians: stalls are in them")
+    known = {
+        "GPU time": [x.gpu_s for x in facts],
+        "latency": [x.latency_s for x in facts],
+        "host time": [x.host_s for x in facts],
+        SUM: [x.total_s for x in every],
+    }
+    what = next((name for name, times in known.items() if None not in times), None)
+    whole = [each or 0.0 for each in known[what]] if what else []
+    scaled = list(every)
+    if what is not None and what != SUM:
+        scaled = [
+            without_overhead(x, total, what) if own.kernel_busy_s is None else x
+            for x, total, own in zip(every, whole, facts, strict=True)
+        ]
+    return scaled, notes, what, whole
+
+
 def difference(
     a: LayerTable, b: LayerTable, of_a: EngineFacts = NO_FACTS, of_b: EngineFacts = NO_FACTS
 ) -> EngineDiff:
     """Align two engines and return what differs, by medians where both have them."""
-    changes, notes = [], []
-    if a.timed and b.timed and a.statistic != b.statistic:
-        a, b = (x.having(layers=tuple(y.having(median_s=None) for y in x.layers)) for x in (a, b))
-        notes.append("compared by averages, as one profile has no medians: stalls are in them")
-    times = (
-        ("GPU time", of_a.gpu_s, of_b.gpu_s),
-        ("latency", of_a.latency_s, of_b.latency_s),
-        ("host time", of_a.host_s, of_b.host_s),
-        (SUM, a.total_s, b.total_s),
-    )
-    known = (
-        WholeTimes(what=what, a_s=before, b_s=after)
-        for what, before, after in times
-        if before is not None and after is not None
-    )
-    whole = next(known, None)
-    if whole is not None and whole.what != SUM:
-        a = without_overhead(a, whole.a_s, whole.what) if of_a.kernel_busy_s is None else a
-        b = without_overhead(b, whole.b_s, whole.what) if of_b.kernel_busy_s is None else b
+    changes = []
+    (a, b), notes, what, times = comparable((a, b), (of_a, of_b))
+    whole = WholeTimes(what=what, a_s=times[0], b_s=times[1]) if what else None
     for one, other, by in align(a, b):
         left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
         both = [*left, *right]
@@ -482,7 +555,7 @@ def _content(layers: Sequence[Layer]) -> list[list[str]]:
     return sorted(found)
 
 
-class Gap(Value, frozen=True, kw_only=True):
+class Gap(Value, frozen=True):
     """One reason why the sum of layers differs from the GPU time; positive if the sum is larger."""
 
     name: str
@@ -504,42 +577,38 @@ def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
     layers_s, gpu_s, busy_s = table.total_s, facts.gpu_s, facts.kernel_busy_s
     if layers_s is None:
         return None
-    parts: dict[str, tuple[float, str]] = {}
+    parts: tuple[Gap, ...] = ()
     if gpu_s is not None and busy_s is not None:
         overlaps_s = max(0.0, layers_s - busy_s)
-        parts["overlaps"] = overlaps_s, "times at which several kernels ran"
-        parts["gaps"] = layers_s - overlaps_s - gpu_s, "GPU time at which no kernel ran"
+        gaps = Gap("gaps", layers_s - overlaps_s - gpu_s, "GPU time at which no kernel ran")
+        parts = Gap("overlaps", overlaps_s, "times at which several kernels ran"), gaps
     elif gpu_s is not None and layers_s > gpu_s:
-        parts["profiler overhead"] = layers_s - gpu_s, "the profiler runs layers one by one"
+        why = "the profiler runs layers one by one"
+        parts = (Gap("profiler overhead", layers_s - gpu_s, why),)
     elif gpu_s is not None:
-        parts["gaps"] = layers_s - gpu_s, "GPU time that belongs to no layer"
-    return Reconciliation(
-        layers_s=layers_s,
-        gpu_s=gpu_s,
-        host_s=facts.host_s,
-        parts=tuple(Gap(name=x, seconds=s, because=why) for x, (s, why) in parts.items()),
-    )
+        parts = (Gap("gaps", layers_s - gpu_s, "GPU time that belongs to no layer"),)
+    return Reconciliation(layers_s=layers_s, gpu_s=gpu_s, host_s=facts.host_s, parts=parts)
 
 
 Row = dict[str, Scalar]
-_RENAMED = {"precision_asked": "asked", "average_s": "time_s", "roofline_share": "roofline",
-            "onnx_nodes": "nodes"}  # fmt: skip
-LAYER_COLUMNS = (
-    "index", "name", "kind", "role", "precision", "precision_in", "precision_out",
-    "precision_basis", "precision_asked", "shape_in", "shape_out", "average_s", "median_s",
-    "min_s", "max_s", "share", "flops", "traffic_bytes", "dram_bytes", "sm_active", "flops_per_s",
-    "bytes_per_s",
-    "roofline_share", "bound", "energy_j", "weights", "stream", "region", "tactic", "operators",
-    "onnx_nodes",
-)  # fmt: skip
+_RENAMED = {
+    "asked": "precision_asked",
+    "time_s": "average_s",
+    "roofline": "roofline_share",
+    "nodes": "onnx_nodes",
+}
+_FIELDS = {_RENAMED.get(x, x): x for x in Layer.__struct_fields__ if x not in ("reads", "writes")}
+LAYER_COLUMNS = tuple(_FIELDS)
 """Columns of the exported table of layers: fields of a layer, some under a longer name."""
 
 
-def rows_from_layers(layers: Iterable[Layer]) -> list[Row]:
+def rows_from_layers(layers: Iterable[Layer], keys: Sequence[str] = ()) -> list[Row]:
     """Return one row per layer; several operators or ONNX nodes are joined by spaces."""
     rows = []
+    for key in keys:
+        refuse_unknown(key, LAYER_COLUMNS, f"layers have no column {key!r}", flag="--columns")
     for layer in layers:
-        values = {name: getattr(layer, _RENAMED.get(name, name)) for name in LAYER_COLUMNS}
+        values = {name: getattr(layer, _FIELDS[name]) for name in keys or LAYER_COLUMNS}
         rows.append(
             {k: " ".join(v) or None if isinstance(v, tuple) else v for k, v in values.items()}
         )
@@ -550,9 +619,15 @@ def rows_from_groups(groups: Iterable[Group], *, by: str) -> list[Row]:
     """Return one row per group; the first column is named after the grouping key."""
     key = by.partition(":")[0]
     fields = {key if key.isalpha() else "pattern": "name", "layers": "layers",
-              "average_s": "average_s", "time_s": "seconds", "share": "share", "flops": "flops",
+              "time_s": "seconds", "share": "share", "flops": "flops",
               "traffic_bytes": "traffic_bytes", "precisions": "precisions"}  # fmt: skip
     return [{column: getattr(x, name) for column, name in fields.items()} for x in groups]
+
+
+def rows_from_lineup(lined: Lineup) -> list[Row]:
+    """Return one row per layer or group, with the time in each engine."""
+    keys = [f"{name.lower()}_s" for name in lined.names]
+    return [{"name": x, **dict(zip(keys, each, strict=True))} for x, each in lined.rows]
 
 
 def rows_from_diff(diff: EngineDiff) -> list[Row]:
@@ -683,7 +758,7 @@ def _layer_causes(
                 called = f"{layer.nodes[0]}{more} ({called})"
             got = (layer.precision or "another type").upper()
             words |= {"called": called, "got": got, "op": [*main_operators(layer), "KIND"][0]}
-        title, remedy, command = (text.format(**words) for text in _CAUSES[code])
+        title, remedy, command = (text.format(**words) for text in _words_of(code))
         yield Cause(
             code=code,
             title=title,
@@ -696,55 +771,9 @@ def _layer_causes(
         )
 
 
-_CAUSES = {
-    "precision": (
-        "{count} layers do not compute in {narrow}",
-        "see which nodes have no Q/DQ around them, and quantize them too",
-        "trtbench quantize MODEL.onnx --precision {asked}{data}",
-    ),
-    "reformat": (
-        "{count} conversions of layout and type",
-        "use one type for neighbouring layers: quantize both inputs of every Add and Concat, or "
-        "leave small groups unquantized",
-        "trtbench quantize MODEL.onnx --precision {asked}{data} --exclude 'NODE*'",
-    ),
-    "fusion": (
-        "fusions lost: {count} layers do what fewer did",
-        "give the builder more time to find the fusion, or move the Q/DQ that splits it",
-        "trtbench build MODEL.onnx{built} --optimization-level 5",
-    ),
-    "memory": (
-        "{count} layers are limited by memory, at its ceiling",
-        "no narrower arithmetic helps: fuse with neighbours, or store narrower tensors",
-        "trtbench profile CANDIDATE --by bound",
-    ),
-    "kernel": (
-        "{count} layers whose kernels are slower than the baseline's",
-        "let the builder time more kernels, without a timing cache",
-        "trtbench build MODEL.onnx{built} --optimization-level 5 --no-timing-cache",
-    ),
-    "rest": (
-        "layers that gained less than the others",
-        "compare their kernels one by one",
-        "trtbench diff BASELINE CANDIDATE --all",
-    ),
-    "added": (
-        "{count} layers that the baseline does not have",
-        "see what they are for; Q/DQ that was not folded shows as layers of its own",
-        "trtbench diff BASELINE CANDIDATE",
-    ),
-    "enqueue": (
-        "the host does not launch fast enough (enqueue-bound)",
-        "launch as a CUDA graph",
-        "trtbench bench MODEL.engine --cuda-graph on",
-    ),
-    "interruption": (
-        "{called} interrupts {narrow}: it computes in {got}",
-        "quantize this node too, take it out, or leave its neighbours unquantized",
-        "trtbench quantize MODEL.onnx --precision {asked}{data} --op Conv --op Gemm --op {op}",
-    ),
-}
-"""By code: the title, what to do, and the command."""
+def _words_of(code: CauseCode) -> tuple[str, ...]:
+    """Return the title of a cause, what to try, and a command."""
+    return next(row[1:] for row in data_rows("causes.txt") if row[0] == code)
 
 
 class Why(ShortView, Value, frozen=True, kw_only=True):
@@ -784,7 +813,7 @@ def why(
     ]
     every = [*_layer_causes(excess, b, asked)] if diff.related else []
     if not candidate.built:  # there is no builder to set otherwise
-        _, remedy, command = _CAUSES["rest"]
+        _, remedy, command = _words_of("rest")
         advice = {"try_": remedy, "command": command}
         every = [x.having(**advice) if x.code in ("fusion", "kernel") else x for x in every]
     missing = math.fsum(seconds for _, seconds in excess)
@@ -792,7 +821,7 @@ def why(
     shortfall = missing + outside
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
-        title, remedy, command = _CAUSES["enqueue"]
+        title, remedy, command = _words_of("enqueue")
         every.append(
             Cause(
                 code="enqueue",

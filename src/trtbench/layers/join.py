@@ -13,7 +13,7 @@ from trtbench.core.run import name_from_types, types_of
 from trtbench.core.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime, TensorInfo
 from trtbench.core.units import text_from_seconds, text_from_shape
 from trtbench.layers import table as tables
-from trtbench.layers.cost import WEIGHT_TYPES, NodeCosts, flops_of, traffic_of
+from trtbench.layers.cost import WEIGHT_TYPES, NodeCosts, attributes_of, flops_of, traffic_of
 
 _OPERANDS = {
     "f16": "fp16", "bf16": "bf16", "f32": "fp32", "tf32": "tf32", "f64": "fp64",
@@ -297,4 +297,5 @@ def _layer(
         region=region[1] if region else None,
         reads=tuple(each.name for each in info.inputs) if info else (),
         writes=tuple(each.name for each in info.outputs) if info else (),
+        **attributes_of(info),
     )

@@ -1,6 +1,7 @@
 """The table of an engine's layers: names, groups, types, and the graph they form."""
 
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,6 +51,16 @@ class Layer(Value, frozen=True, kw_only=True):
     tactic: str | None = None
     stream: int | None = None
     weights: int | None = None
+    weight_bytes: int | None = None
+    kernel: str | None = None  # of a convolution or pooling: ``3x3``, as its stride
+    stride: str | None = None
+    groups: int | None = None
+    m: int | None = None  # sizes of a product or convolution: M by K times K by N
+    n: int | None = None
+    k: int | None = None
+    format_in: str | None = None  # layout, as in options of trtexec: ``chw32``, ``hwc8``
+    format_out: str | None = None
+    origin: str | None = None  # why there is a reformat: REFORMAT, QDQ, CAST
     nodes: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()  # ``Conv``, ``MatMul``: from the model or from names
     asked: str | None = None  # type that the model requests by Q/DQ or typed nodes
@@ -74,6 +85,16 @@ class Layer(Value, frozen=True, kw_only=True):
     @property
     def converts(self) -> bool:
         return self.role in CONVERSIONS
+
+    @property
+    def word(self) -> str:
+        """The kind in one spelling: ``matrixmultiply``."""
+        return word_of_kind(self.kind)
+
+
+def word_of_kind(kind: str | None) -> str:
+    """Return ``matrixmultiply`` for ``MatrixMultiply`` and for RTX's ``MATRIX_MULTIPLY``."""
+    return (kind or "").lower().replace("_", "")
 
 
 class LayerTable(Value, frozen=True, kw_only=True):
@@ -219,15 +240,16 @@ class Group(Value, frozen=True, kw_only=True):
     name: str
     layers: float  # a layer of several nodes is divided evenly among them
     seconds: float | None
-    average_s: float | None = None
     share: float | None = None
     flops: int | None = None
     traffic_bytes: int | None = None
     precisions: str | None = None
 
 
-def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Group, ...]:
-    """Group the layers of a table; a layer of several nodes is divided evenly among them."""
+def groups_of(
+    table: LayerTable, by: str, *, among: Sequence[Layer] | None = None
+) -> tuple[Group, ...]:
+    """Group layers, by default all; a layer of several nodes is divided evenly among them."""
     key, _, depth = by.partition(":")
     if key == "block" and depth and not depth.isdecimal():
         raise UsageError(f"the depth in {by!r} is not a number", fix="write it like block:2")
@@ -253,7 +275,7 @@ def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Gr
         return [str(value)]
 
     members: dict[str, list[tuple[Layer, float]]] = {}
-    for layer in table.layers:
+    for layer in table.layers if among is None else among:
         names = names_of(layer)
         for name in names:
             members.setdefault(name, []).append((layer, 1 / len(names)))
@@ -269,9 +291,6 @@ def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Gr
             name=name,
             layers=round(math.fsum(part for _, part in found), 6),
             seconds=None if total is None else seconds,
-            average_s=None
-            if total is None
-            else math.fsum((layer.time_s or 0.0) * part for layer, part in found),
             share=seconds / total if total else None,
             flops=round(sum(value * part for value, part in flops)) if flops else None,
             traffic_bytes=round(sum(value * part for value, part in traffic)) if traffic else None,
@@ -279,13 +298,43 @@ def groups_of(table: LayerTable, by: str, *, top: int | None = None) -> tuple[Gr
         )
         groups.append(group)
     groups.sort(key=lambda group: (-(group.seconds or 0.0), -group.layers, group.name))
-    return tuple(groups[:top])
+    return tuple(groups)
 
 
 def matches(layer: Layer, pattern: str) -> bool:
     """Whether a layer's name or one of its nodes matches; without ``*`` a part is enough."""
     whole = pattern if _PATTERN.search(pattern) else f"*{pattern}*"
     return any(fnmatchcase(name, whole) for name in (layer.name, *layer.nodes))
+
+
+NAMED_KEYS = ("name", "operator", "role", "region")  # known from the names of layers, too
+KEYS = (*NAMED_KEYS, "kind", "precision", "asked", "bound", "kernel", "stride", "groups",
+        "m", "n", "k", "format_in", "format_out", "origin")  # fmt: skip
+"""Fields that conditions on layers are about."""
+_CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*([^=<>]+?)\s*")
+_RELATIONS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
+
+
+def conditions_from_text(text: str) -> list[tuple[str, str, str]] | None:
+    """Read ``kind=Convolution,groups>1``; ``None`` if it is a pattern of names."""
+    found = [_CONDITION.fullmatch(part) for part in text.split(",")]
+    if not all(found):
+        return None
+    for match in filter(None, found):
+        refuse_unknown(match[1], KEYS, f"layers have no {match[1]!r}")
+    return [(match[1], match[2], match[3]) for match in found if match]
+
+
+def meets(layer: Layer, key: str, relation: str, wanted: str) -> bool:
+    """Whether a field of a layer has a value, in any case; ``*`` and ``?`` stand for others."""
+    if key == "name":
+        return matches(layer, wanted) == (relation != "!=")
+    value = layer.operators if key == "operator" else (getattr(layer, key),)
+    if compare := _RELATIONS.get(relation):
+        numbers = [each for each in value if isinstance(each, int)]
+        return wanted.isdecimal() and any(compare(each, int(wanted)) for each in numbers)
+    texts = (str(each).lower() for each in value if each is not None)
+    return any(fnmatchcase(text, wanted.lower()) for text in texts) == (relation == "=")
 
 
 Edge = tuple[int, int, str]  # index of the layer that writes, of the one that reads, the tensor
@@ -377,7 +426,7 @@ def lint(table: LayerTable, *, asked: str | None = None) -> tuple[Suspect, ...]:
 
 def _doubts(layer: Layer, before: list[Layer], allowed: str | None) -> Iterator[tuple[str, str]]:
     """Yield what is suspicious about a layer, and what to try; ``before``: what it alone reads."""
-    got, kind = layer.precision, (layer.kind or "").lower()
+    got, kind = layer.precision, layer.word
     if layer.role == "quantize":
         yield "Q/DQ that was not fused", "put it next to a convolution or product, or remove it"
     elif layer.converts:
@@ -426,8 +475,7 @@ def is_wider(got: str | None, asked: str | None) -> bool:
 
 def is_weighted(layer: Layer) -> bool:
     """Whether a layer has weights or is a matrix product, so that a narrower type speeds it up."""
-    kind = (layer.kind or "").lower()
-    return layer.role == "compute" and (kind in WEIGHTED or bool(layer.weights))
+    return layer.role == "compute" and (layer.word in WEIGHTED or bool(layer.weights))
 
 
 class EngineFacts(Value, frozen=True, kw_only=True):

@@ -4,27 +4,18 @@ from html import escape
 from typing import Literal
 
 from trtbench.core.safety import clean_line, clean_text
-from trtbench.core.units import text_from_bytes, text_from_duration, text_from_share
+from trtbench.core.units import text_from_duration, text_from_share
 from trtbench.layers import table as tables
+from trtbench.layers.diff import rows_from_layers
 from trtbench.layers.table import BOX_H, BOX_W, COLUMN_GAP, Layer, LayerTable, place_layers
 from trtbench.report.charts import OTHER, PAPER, ROLES
 from trtbench.report.renderers.html import asset
+from trtbench.report.run_facts import title_of_key, value_text
 
 MARGIN = 24.0
 HEAD = 46.0  # height of the legend
 Colour = Literal["time", "precision", "roofline"]
 COLOURS: tuple[Colour, ...] = ("time", "precision", "roofline")
-
-_STYLE = """
-svg.engine{font:11px DejaVu Sans,Noto Sans,sans-serif;background:#fff;color:#1F2933}
-.engine .layer{cursor:pointer}.engine .layer rect{stroke:#6B7280;stroke-width:.8;rx:4}
-.engine .layer.chosen rect{stroke:#0072B2;stroke-width:3}.engine .faint{opacity:.15}
-.engine .edge{fill:none;stroke:#9AA5B4;stroke-width:1}
-.engine text{fill:#1F2933}.engine text.light{fill:#fff}.engine .key{font-size:12px}
-.engine foreignObject{display:none}.engine input{font:13px sans-serif;width:240px;padding:4px}
-.engine .panel{background:#fff;border:1px solid #9AA5B4;padding:6px;margin:4px 0 0;
-max-height:380px;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}
-"""
 
 
 def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -> str:
@@ -68,7 +59,7 @@ def svg_from_engine(table: LayerTable, *, title: str, colour: Colour = "time") -
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="engine" width="100%" height="100%" '
         f'viewBox="0 0 {wide:.0f} {high:.0f}" tabindex="0" role="img" '
-        f'aria-label="{title}"><style>{_STYLE}</style><title>{title}</title>'
+        f'aria-label="{title}"><style>{asset("drawing.css")}</style><title>{title}</title>'
         f'<g class="world"><g class="keys" transform="translate({MARGIN:g} {MARGIN:g})">{keys}</g>'
         f'<g transform="translate({MARGIN:g} {MARGIN + HEAD:g})">\n{body}\n</g></g>'
         '<foreignObject x="8" y="8" width="420" height="460">'
@@ -86,26 +77,9 @@ def _box(layer: Layer, corner: tuple[float, float], label: str, colours: list[st
     time = text_from_duration(layer.time_s) if layer.time_s is not None else None
     share = text_from_share(layer.share) if layer.share is not None else None
     role = layer.role if layer.role != "compute" else None
-    types = f"{layer.precision_in or '?'}, {layer.precision_out or '?'}"
-    known = {
-        "layer": f"{layer.index}",
-        "kind": layer.kind,
-        "role": role,
-        "time": time,
-        "share": share,
-        "precision": layer.precision,
-        "input, output": types if layer.precision_in or layer.precision_out else None,
-        "output": layer.shape_out,
-        "% of roofline": text_from_share(layer.roofline) if layer.roofline else None,
-        "bound by": layer.bound,
-        "FLOPs": f"{layer.flops:.3g}" if layer.flops else None,
-        "memory traffic": text_from_bytes(layer.traffic_bytes) if layer.traffic_bytes else None,
-        "DRAM, measured": text_from_bytes(layer.dram_bytes) if layer.dram_bytes else None,
-        "SM active, measured": text_from_share(layer.sm_active) if layer.sm_active else None,
-        "tactic": layer.tactic,
-        "ONNX": ", ".join(layer.nodes),
-    }
-    lines = [layer.name, *(f"{name}: {value}" for name, value in known.items() if value)]
+    row = rows_from_layers([layer])[0]
+    known = [f"{title_of_key(key)}: {value_text(key, row[key])}" for key in row if row[key]]
+    lines = [layer.name, *(each for each in known if not each.startswith("name:"))]
     facts = clean_text("\n".join(lines), keep="\n")
     red, green, blue = (int(colours[0][place : place + 2], 16) for place in (1, 3, 5))
     light = ' class="light"' if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else ""

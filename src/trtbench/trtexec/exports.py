@@ -311,6 +311,22 @@ def graph_from_json(data: bytes | str, *, where: str) -> EngineGraph:
     )
 
 
+_WIDTHS = {"two": "2", "four": "4", "sixteen": "16", "thirty-two": "32"}
+_VECTOR = re.compile(r"channel % (\d+)|(two|four|sixteen|thirty-two) wide")
+
+
+@lru_cache(maxsize=1024)
+def layout_from_format(wording: str | None) -> str | None:
+    """Return the layout in a format as trtexec's options call it: ``chw``, ``chw32``, ``hwc8``."""
+    text = (wording or "").lower()
+    if "column stride" in text:
+        return "dla_hwc4" if "channel" in text else "dla_linear"
+    found = _VECTOR.search(text)
+    step = (found[1] or _WIDTHS[found[2]]) if found else ""
+    orders = {"row major": f"chw{step}", "channel major": f"hwc{step}"}
+    return next((layout for words, layout in orders.items() if words in text), None)
+
+
 @lru_cache(maxsize=1024)
 def dtype_from_format(wording: str | None) -> str | None:
     """Return the type in a format of any version: ``Half``, ``Row major linear FP16 format``."""
@@ -361,6 +377,7 @@ def _tensors(values: object) -> tuple[TensorInfo, ...]:
                 name=str(value.get("Name", "")),
                 dimensions=tuple(sizes),
                 format=layout or dtype,
+                layout=layout_from_format(layout or dtype),
                 dtype=dtype_from_format(dtype) or dtype_from_format(layout),
                 location=_text(value.get("Location")),
             )

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.core.spec import TensorSpec, Value
+from trtbench.data import data_rows
 from trtbench.trtexec.version import number, version_key
 
 Outcome = Literal["passed", "failed", "waived", "crashed", "cut", "help"]
@@ -365,94 +366,12 @@ class ProfileCollector:
         return LayerProfile(count=self.iterations, layers=rows) if rows else None
 
 
-KNOWN_MESSAGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("enqueue-bound", ("bound by Enqueue Time",),
-     "the host needs about as long to launch a query as the GPU needs to compute it, so "
-     "throughput measures the host; a CUDA graph removes most of that cost"),
-    ("h2d-bound", ("bound by host-to-device transfers",),
-     "copying the inputs takes as long as computing, so throughput measures the bus"),
-    ("d2h-bound", ("bound by device-to-host transfers",),
-     "copying the outputs takes as long as computing, so throughput measures the bus"),
-    ("unstable", ("GPU compute time is unstable",),
-     "compute times scatter more than trtexec accepts; clocks, another process or too few "
-     "queries are the usual causes, and the mean is not a good summary"),
-    ("graph-capture-failed", ("not permitted under CUDA graph capture mode",
-                              "CUDA graph capture on the stream has failed"),
-     "the CUDA graph could not be captured and trtexec went on without one: the numbers are "
-     "those of plain launches although a graph was requested"),
-    ("aux-streams", ("auxiliary streams, so the",),
-     "layers ran in parallel on several streams: their times add up to more than the engine "
-     "takes"),
-    ("clocks-not-locked", ("locking GPU clock frequency",),
-     "clocks were free to move; lock them to compare runs"),
-    ("throttled", ("throttl", "Throttl"),
-     "the GPU lowered its clocks while it was measured, for heat or power: it can be faster"),
-    ("timing-cache-refused", ("timing cache will not be used", "Myelin error from unknown graph"),
-     "the timing cache belongs to another TensorRT, GPU or driver and was ignored: tactics "
-     "were timed afresh, so the build took longer and may have chosen differently"),
-    ("weak-typing", ("eakly-typed networks have been deprecated", "eakly typed networks"),
-     "precision flags let the builder choose types; TensorRT 11 no longer does that, the types "
-     "must be in the model"),
-    ("tf32", ("TF32 is enabled by default",),
-     "FP32 layers may compute in TF32 with a 10-bit mantissa on Ampere and later"),
-    ("unknown-option", ("Unknown option",),
-     "this version of trtexec does not know a flag it was given, and runs nothing"),
-    ("deprecated-flag", ("flag has been deprecated",),
-     "a flag is on its way out; the next major version may refuse it"),
-    ("version-mismatch", ("incompatible serialization version", "Version tag does not match",
-                          "engine plan file is not compatible with this version"),
-     "the engine was written by another version or flavour of TensorRT; build it again here or "
-     "build it version compatible"),
-    ("device-mismatch", ("generated on an incompatible device",),
-     "the engine was built for another GPU architecture; build it on this one"),
-    ("device-mismatch", ("Using an engine plan file across different models of devices",),
-     "the engine was built on another GPU model; it may run slower than one built here"),
-    ("engine-damaged", ("plan->header.size == blobSize", "kPLAN_MAGIC_TAG"),
-     "the file is damaged, or is not an engine this TensorRT can read"),
-    ("deserialize-failed", ("Engine deserialization failed", "Got invalid engine"),
-     "the engine could not be loaded"),
-    ("plugin-missing", ("getPluginCreator could not find plugin",
-                       "Plugin not found",
-                       "Cannot find plugin"),
-     "the model needs a plugin that is not loaded; give its library"),
-    ("parse-failed", ("Failed to parse", "Parsing model failed", "While parsing node"),
-     "the model file could not be read by the parser"),
-    ("shape-mismatch", ("dimension mismatch", "does not satisfy any optimization profiles"),
-     "an input was given a shape the engine was not built for"),
-    ("out-of-memory", ("out of memory", "OutOfMemory"), "the device has not enough free memory"),
-    ("tactic-memory", ("due to insufficient memory on requested size",),
-     "the builder skipped a tactic because the workspace is too small for it"),
-    ("shape-assumed", ("no shapes were provided", "Shape missing for input with dynamic shape"),
-     "a dynamic input had no shape, so trtexec chose one, usually batch 1"),
-    ("no-calibrator", ("Calibrator is not being used",),
-     "INT8 was requested without calibration: scales are made up, speed counts, results do not"),
-    ("calibrator-ignored", ("Calibrator won't be used in explicit precision",),
-     "the model carries its own quantisation, so the calibrator is not used"),
-    ("int64-weights", ("generated with INT64 weights",),
-     "64-bit weights were narrowed to 32 bits; harmless for shapes and indices that fit"),
-    ("weights-clamped", ("outside the range of INT32 was clamped",),
-     "some 64-bit constants did not fit into 32 bits and were cut; results may differ"),
-    ("weights-converted", ("issues when converting weights between types",
-                           "subnormal FP16 values", "smallest positive FP16 subnormal"),
-     "some weights do not fit the lower precision; results may lose accuracy"),
-    ("library-mismatch", ("TensorRT was linked against",),
-     "a CUDA library of another version than TensorRT was made for is loaded; speed may differ"),
-    ("streams-overlap", ("inference streams",),
-     "queries of several streams overlap: only throughput has a meaning, latencies do not"),
-    ("set-up-failed", ("Inference set up failed", "Engine set up failed",
-                       "Failed to create engine"), "trtexec stopped before it ran anything"),
-    ("no-file", ("Could not open", "Error opening"), "a file could not be opened"),
-    ("cuda-error", ("Cuda failure", "CUDA initialization failure"),
-     "a CUDA call failed; the driver or the device is at fault"),
-)  # fmt: skip
-"""Code, parts of the text and meaning of warnings and errors; the first match wins."""
-
-
 @functools.lru_cache(maxsize=256)
 def _code_and_meaning(text: str) -> tuple[str | None, str | None]:
-    known = (each for each in KNOWN_MESSAGES if any(piece in text for piece in each[1]))
-    code, _, meaning = next(known, (None, (), None))
-    return code, meaning
+    for code, parts, meaning in data_rows("messages.txt"):
+        if any(part in text for part in parts.split("; ")):
+            return code, meaning
+    return None, None
 
 
 class MessageCollector:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from trtbench.core.errors import ParseError, UnavailableError, UsageError, near_miss
 from trtbench.core.spec import Value
+from trtbench.data import data_rows
 
 _DOTTED = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
 
@@ -51,37 +52,10 @@ def number(value: object) -> float | None:
 _BANNER = re.compile(r"&&&& [A-Z]{6,7} \S+ \[TensorRT v(\d{4,6})\]")
 _FLAG = re.compile(r"--[A-Za-z][A-Za-z0-9]{1,60}")
 
-_FIRST = {
-    "5.0": "--loadEngine --saveEngine --onnx --iterations --avgRuns --percentile --device "
-    "--verbose --useSpinWait --useDLACore --allowGPUFallback --fp16 --int8 --calib "
-    "--workspace",
-    "6.0": "--plugins",
-    "7.0": "--duration --warmUp --sleepTime --shapes --minShapes --optShapes --maxShapes "
-    "--loadInputs --streams --exposeDMA --useCudaGraph --best --buildOnly --exportTimes "
-    "--exportProfile --exportOutput --dumpProfile --nvtxMode",
-    "7.1": "--refit --noTF32",
-    "7.2": "--noDataTransfers --separateProfileRun",
-    "8.0": "--timingCacheFile --sparsity",
-    "8.2": "--idleTime --profilingVerbosity --exportLayerInfo --dumpLayerInfo",
-    "8.4": "--memPoolSize",
-    "8.6": "--skipInference --infStreams --builderOptimizationLevel --versionCompatible "
-    "--hardwareCompatibilityLevel --staticPlugins --fp8",
-    "10.0": "--bf16 --stronglyTyped --stripWeights --useProfile",
-    "11.0": "--includeDataTransfers --noCudaGraph --noSpinWait",
-}
-"""Flags by the first TensorRT version whose trtexec has them."""
-_LAST = {
-    "8.99": "--workspace --buildOnly --nvtxMode",
-    "10.14": "--plugins",
-    "10.99": "--useSpinWait --fp16 --int8 --calib --streams --useCudaGraph --best "
-    "--noDataTransfers --separateProfileRun --fp8 --bf16 --stronglyTyped",
-}
-"""Flags by the last version in which they work; later ones may accept and ignore them."""
 FLAG_VERSIONS: dict[str, tuple[str, str | None]] = {
-    flag: (first, next((last for last, gone in _LAST.items() if flag in gone.split()), None))
-    for first, flags in _FIRST.items()
-    for flag in flags.split()
+    flag: (first, last or None) for flag, first, last in data_rows("flags.txt")
 }
+"""Flags by the first TensorRT whose trtexec has them, and the last in which they work."""
 
 OTHER_FLAGS = {
     "--consistency", "--deploy", "--heuristic", "--int4", "--model", "--output", "--preview",

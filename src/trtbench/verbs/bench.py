@@ -79,11 +79,11 @@ def run(request: BenchRequest, caller: Caller) -> Run:
 
         caller.say(f"model kept as {keep_model(store, spec.model)}")
     if request.top is not None and request.slo is None and found.path is not None:
-        from trtbench.workflows.engines import draw_layers
+        from trtbench.workflows.engines import draw_layers, engine_from_run, select_layers
 
-        caller.say(
-            f"wrote {draw_layers(found, found.path / 'per_layer_time.png', top=request.top)}"
-        )
+        engine, path = engine_from_run(found), found.path / "per_layer_time.png"
+        slowest = select_layers(engine, pattern=None, sort="time")[: request.top]
+        caller.say(f"wrote {draw_layers(engine, path, slowest)}")
     return found
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from trtbench.core.run import Run
+    from trtbench.layers.diff import Row
+    from trtbench.layers.table import Group, Layer
     from trtbench.workflows.engines import EngineSource
 
 
@@ -47,6 +49,9 @@ class ProfileView(LayersView, PlanView):
         None,
         "Draw all layers as FILE.svg for a browser, or the --top as bars in FILE.png.",
         kind=fields.FILE,
+    )
+    chart: Literal["time", "memory", "mnk"] = option(
+        "time", "What bars show: times, bytes of tensors and weights, or M, N and K of products."
     )
     colour: Literal["time", "precision", "roofline"] = option(
         "time", "What colours mean in the drawing."
@@ -78,10 +83,22 @@ class LayerRowFields(fields.VerbRequest):
     by: str | None = option(
         None, "Group by kind, operator, precision, role, node, block, '/a/*'.", metavar="KEY"
     )
-    filter: str | None = option(None, "Only matching layers, nodes or kinds.", metavar="PATTERN")
+    filter: str | None = option(
+        None,
+        "Only matching layers, nodes or kinds, or conditions: 'kernel=3x3,groups>1'.",
+        metavar="PATTERN",
+    )
+    columns: str | None = option(
+        None, "Columns to show: name,kernel,m,n,k,format_out; --csv has all.", metavar="KEYS"
+    )
     sort: Literal["time", "order", "roofline"] | None = option(
         None, "Slowest first, as they run, or by roofline (default: time; in Python: order)."
     )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that were asked for; empty for the usual ones."""
+        return tuple(key.strip() for key in (self.columns or "").split(",") if key.strip())
 
 
 class LayersRequest(LayerRowFields, EngineSourceFields, fields.StoreFields, kw_only=False):
@@ -171,7 +188,6 @@ def plan(request: SourceRequest, view: PlanView, caller: Caller) -> None:
 def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int | None:
     from trtbench.analysis.gate import Suite, judge_expectations, junit_from_suites, passed
     from trtbench.host.files import write_output
-    from trtbench.layers.table import groups_of
     from trtbench.report.document import document_from_blocks
     from trtbench.report.engine_svg import svg_from_engine
     from trtbench.report.sections.layers import document_from_layers
@@ -180,18 +196,18 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     from trtbench.workflows import engines as layers
 
     results = judge_expectations(view.expectations, engine.table, engine.facts)
-    by, sort = request.by, request.sort or "time"
+    kept, groups, rows = _rows(engine, request, request.sort or "time")
     document = document_from_layers(
         engine.label,
         engine.table,
-        layers.select_layers(engine, pattern=request.filter, sort=sort, top=view.most),
+        kept[: view.most],
         facts=engine.facts,
-        groups=groups_of(engine.table, by, top=view.most) if by else (),
-        by=by,
+        groups=groups[: view.most],
+        by=request.by,
+        keys=request.keys,
         notes=engine.notes,
         created=engine.run.record.created if engine.run else "",
     )
-    rows = layers.layer_rows(engine, by=by, pattern=request.filter, sort=sort)
     if request.table:
         text = layers.rows_text(rows, ending=request.table.suffix)
         say(f"wrote {write_output(request.table, text, named=True)}")
@@ -206,7 +222,8 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
         if stored is not None:
             draw(document_from_run(stored))
     if view.draw and Path(view.draw).suffix.lower() == ".png":
-        say(f"wrote {layers.draw_layers(engine.run, Path(view.draw), top=view.most)}")
+        path, shown = Path(view.draw), kept[: view.most]
+        say(f"wrote {layers.draw_layers(engine, path, shown, chart=view.chart)}")
     elif view.draw:
         svg = svg_from_engine(engine.table, title=engine.label, colour=view.colour)
         say(f"wrote {write_output(Path(view.draw), svg, named=True)}")
@@ -221,12 +238,27 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
 
 def frame(request: LayersRequest, caller: Caller) -> DataFrame:
     from trtbench.core.plugins import optional_library
-    from trtbench.workflows.engines import engine_from_arguments, layer_rows
+    from trtbench.workflows.engines import engine_from_arguments
 
     store, _ = caller.store_and_settings(request)
     engine = engine_from_arguments(request.source, store=store, onnx=request.onnx, gpu=request.gpu)
-    rows = layer_rows(engine, by=request.by, pattern=request.filter, sort=request.sort or "order")
+    _, _, rows = _rows(engine, request, request.sort or "order")
     return optional_library("pandas").DataFrame(rows)
+
+
+def _rows(
+    engine: EngineSource, request: LayerRowFields, sort: str
+) -> tuple[Sequence[Layer], Sequence[Group], list[Row]]:
+    """Return the layers that were asked for, their groups if any, and the rows of a file."""
+    from trtbench.layers.diff import rows_from_groups, rows_from_layers
+    from trtbench.layers.table import groups_of
+    from trtbench.workflows.engines import select_layers
+
+    kept = select_layers(engine, pattern=request.filter, sort=sort)
+    if request.by is None:
+        return kept, (), rows_from_layers(kept, request.keys)
+    groups = groups_of(engine.table, request.by, among=kept)
+    return kept, groups, rows_from_groups(groups, by=request.by)
 
 
 verb = Verb(SourceRequest, run, show, ProfileView, plan=plan, task="images")

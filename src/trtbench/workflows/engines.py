@@ -23,7 +23,7 @@ from trtbench.models.identity import source_of
 from trtbench.models.onnx_model import read_onnx
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.renderers.png import png_bytes
-from trtbench.report.sections.layers import layers_figure
+from trtbench.report.sections.layers import LayerChart, layers_figure
 from trtbench.requests.fields import File
 from trtbench.requests.stored import ImportRequest
 from trtbench.store.directory import RECORD, demand_finished, read_run
@@ -108,12 +108,20 @@ def engine_from_run(run: Run, *, model: Path | None = None, gpu: str | None = No
     return _engine(run.id, run, run.graph, Path(source.path) if source else model, gpu)
 
 
-def draw_layers(run: Run | None, path: Path, *, top: int | None) -> Path:
-    """Draw the slowest layers of a run as bars in a PNG file."""
-    if run is None or run.layers is None:
-        fix = command_for_layer_times(run) if run else "add the file of --exportProfile"
+def draw_layers(
+    engine: EngineSource, path: Path, shown: Sequence[tables.Layer], *, chart: LayerChart = "time"
+) -> Path:
+    """Draw times, bytes or sizes of layers as bars in a PNG file."""
+    figure = layers_figure(engine.table, shown, chart=chart)
+    if figure is None and chart == "time":
+        fix = (
+            command_for_layer_times(engine.run) if engine.run else "add the file of --exportProfile"
+        )
         raise UsageError("there are no layer times to draw", fix=fix)
-    return write_output(path, png_bytes(layers_figure(run.layers, top=top)), named=True)
+    if figure is None:
+        fix = "add the file of trtexec --exportLayerInfo=graph.json --profilingVerbosity=detailed"
+        raise UsageError("the sizes of these layers are unknown", fix=fix)
+    return write_output(path, png_bytes(figure), named=True)
 
 
 def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[files.FoundFile]]:
@@ -202,50 +210,56 @@ def find_causes(a: EngineSource, b: EngineSource, words: tuple[File, File]) -> d
     return found.having(causes=tuple(causes))
 
 
-def engine_labels(a: File, b: File) -> tuple[str, str]:
-    """Return labels of two engines: file names if these differ, else the full arguments."""
-    heads = ((str(word), Path(str(word).split(",")[0])) for word in (a, b))
-    one, other = (path.name if path.exists() else word for word, path in heads)
-    return (one, other) if one != other else (shlex.quote(str(a)), shlex.quote(str(b)))
+def engine_labels(*words: File) -> tuple[str, ...]:
+    """Return labels of engines: file names if these differ, else the full arguments."""
+    heads = ((str(word), Path(str(word).split(",")[0])) for word in words)
+    names = tuple(path.name if path.exists() else word for word, path in heads)
+    differ = len(set(names)) == len(names)
+    return names if differ else tuple(shlex.quote(str(word)) for word in words)
+
+
+def line_up(engines: Sequence[EngineSource], by: str | None) -> diff.Lineup:
+    """Align several engines, or group the layers of each by a key."""
+    return diff.line_up([x.table for x in engines], [x.facts for x in engines], by)
 
 
 def diff_notes(
-    a: EngineSource, b: EngineSource, found: diff.EngineDiff, names: tuple[str, str]
+    engines: Sequence[EngineSource], found: Sequence[str], names: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return notes on two engines and on their comparison."""
-    own = [f"{name}: {x}" for name, side in zip(names, (a, b), strict=True) for x in side.notes]
-    pairs = {"GPUs": (a.facts.gpu, b.facts.gpu), "batch sizes": (a.facts.batch, b.facts.batch)}
-    differ = ((what, one, other) for what, (one, other) in pairs.items() if one and other)
-    apart = (f"the sides have different {w}: {x} and {y}" for w, x, y in differ if x != y)
-    return (*own, *found.notes, *apart)
+    """Return notes on engines and on their comparison."""
+    own = [f"{name}: {x}" for name, side in zip(names, engines, strict=True) for x in side.notes]
+    sides: dict[str, list[object]] = {
+        "GPUs": [each.facts.gpu for each in engines],
+        "batch sizes": [each.facts.batch for each in engines],
+    }
+    known = {what: dict.fromkeys(str(x) for x in values if x) for what, values in sides.items()}
+    apart = ((what, " and ".join(values)) for what, values in known.items() if len(values) > 1)
+    return (*own, *found, *(f"the sides have different {w}: {values}" for w, values in apart))
 
 
 def select_layers(
-    engine: EngineSource, *, pattern: str | None, sort: str, top: int | None
+    engine: EngineSource, *, pattern: str | None, sort: str
 ) -> tuple[tables.Layer, ...]:
-    """Return the layers that match the pattern, sorted, at most ``top``."""
+    """Return the layers that match a pattern or meet conditions, sorted."""
     low = (pattern or "").lower()  # a part of a kind or operator is enough, in any case
+    conditions = tables.conditions_from_text(pattern or "")
     every = ((x, " ".join((x.kind or "", *x.operators)).lower()) for x in engine.table.layers)
     layers = tuple(x for x, kinds in every if low in kinds or tables.matches(x, pattern or "*"))
+    if conditions is not None:
+        layers = tuple(
+            x for x in engine.table.layers if all(tables.meets(x, *each) for each in conditions)
+        )
     if pattern and not layers:
         raise UsageError(
-            f"no layer or node matches {pattern!r}", fix="patterns can use * and ?: '/layer3/*'"
+            f"no layer or node matches {pattern!r}",
+            fix="patterns can use * and ?, or be conditions: '/layer3/*', 'kernel=3x3,groups>1'",
         )
     keys = {
         "time": lambda layer: -layer.seconds,
         "order": lambda layer: layer.index,
         "roofline": lambda layer: 1.0 if layer.roofline is None else layer.roofline,
     }
-    return tuple(sorted(layers, key=keys[sort])[:top])
-
-
-def layer_rows(
-    engine: EngineSource, *, by: str | None, pattern: str | None, sort: str
-) -> list[diff.Row]:
-    """Return all layers, or groups of them, as rows for CSV or JSON."""
-    if by is not None:
-        return diff.rows_from_groups(tables.groups_of(engine.table, by), by=by)
-    return diff.rows_from_layers(select_layers(engine, pattern=pattern, sort=sort, top=None))
+    return tuple(sorted(layers, key=keys[sort]))
 
 
 def rows_text(rows: Sequence[diff.Row], *, ending: str = ".csv") -> str | bytes:

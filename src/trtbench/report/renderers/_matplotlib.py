@@ -173,8 +173,9 @@ def _set_axis(axes: Axes, axis: Axis, which: str, values: Iterable[float] = ()) 
         form = FuncFormatter(lambda value, _: f"{value:g}")
     elif axis.scale == "log":
         getattr(axes, f"set_{which}scale")("log")
-        near = axis.low and axis.high and axis.high / axis.low < 15
-        locator = LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if near else (1.0, 2.0, 5.0))
+        span = axis.high / axis.low if axis.low and axis.high else 1e3
+        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if span < 15 else (1.0, 2.0, 5.0)
+        locator = LogLocator(subs=subs if span < 1e4 else (1.0,))
     side.set_major_locator(locator)
     side.set_minor_locator(NullLocator())
     side.set_major_formatter(form)

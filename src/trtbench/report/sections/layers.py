@@ -6,16 +6,17 @@ For the output of ``trtbench profile`` and ``diff`` and for reports.
 import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Literal
 
 from msgspec.structs import asdict
 
 from trtbench.core.run import Run
-from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.core.units import (
     MISSING,
     common_unit,
     counted,
     shortened,
+    text_from_bytes,
     text_from_change,
     text_from_count,
     text_from_difference,
@@ -26,16 +27,18 @@ from trtbench.core.units import (
 from trtbench.layers import diff as engine_diff
 from trtbench.layers import table as tables
 from trtbench.layers.cost import peak_of, with_rates
-from trtbench.layers.diff import Change, EngineDiff, Reconciliation, Why
+from trtbench.layers.diff import Change, EngineDiff, Lineup, Reconciliation, Why
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import EngineFacts, Group, Layer, LayerTable, groups_of
 from trtbench.report import document as doc
-from trtbench.report.charts import Axis, Bars, bar_group
-from trtbench.report.run_facts import labelled
+from trtbench.report.charts import ROLES, Axis, Bars, bar_group
+from trtbench.report.run_facts import labelled, title_of_key, value_text
 
 ORDER = 60
 
 TOP = 30
+MOST_DRAWN = 6  # runs whose slowest layers are drawn one by one
+LayerChart = Literal["time", "memory", "mnk"]
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 CAUSE_COLUMNS = ("code", "title", "explains_s", "share", "layers", "nodes", "evidence")
@@ -48,71 +51,108 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
 
 
 def _run_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
-    drawn = 0
+    found = []
     for number, (label, run) in enumerate(labelled(runs), 1):
-        profile = run.layers if run.layers and run.layers.layers else None
-        detailed = run.graph is not None and run.graph.detailed
-        if not profile and not detailed:
-            continue
+        if (run.layers and run.layers.layers) or (run.graph is not None and run.graph.detailed):
+            facts = tables.facts_from_run(run)
+            peak = peak_of(facts.gpu, sm_count=facts.sm_count)
+            table = join_layers(run.layers, run.graph)
+            rated = with_rates(table, peak, energy_j=facts.energy_j)
+            found.append((number, label, facts, rated))
+    timed = [each for each in found if each[3].timed]
+    drawn = [number for number, *_ in timed[:MOST_DRAWN]]
+    if len(timed) > 1:
+        _, names, known, every = zip(*timed, strict=True)
+        lined = engine_diff.line_up(every, known, "kind")
+        figure = lineup_figure(lined, names, by="kind", id="layers_by_kind")
+        words = f"Below, the slowest layers of the first {MOST_DRAWN} runs are drawn."
+        yield figure.having(caption=words if len(timed) > MOST_DRAWN else None)
+        short = tuple(shortened(name, length=24) for name in names)
+        yield lineup_table(lined.having(names=short), id="layers_by_kind")
+    for number, label, facts, rated in found:
         # A single run needs no name and no number.
         name, suffix = ("", "") if len(runs) == 1 else (label, f"_{number}")
         of = f": {shortened(name)}" if name else ""
-        facts = tables.facts_from_run(run)
-        drawn += 1
-        if profile:
-            count = text_from_count(profile.count) if profile.count else "an unknown number of"
+        if rated.timed:
+            count = text_from_count(rated.count) if rated.count else "an unknown number of"
             slowed = "Profiling slows inference down, so the sum is larger than the latency, and "
             slowed = slowed if facts.kernel_busy_s is None else "By kernels, without a profiler: "
             yield doc.Text(
-                f"{f'{name}: ' if name else ''}{text_from_count(len(profile.layers))} layers, "
+                f"{f'{name}: ' if name else ''}{text_from_count(len(rated.layers))} layers, "
                 f"times of {count} inferences, measured in a separate pass. "
                 f"{slowed}layers that run in parallel count twice."
             )
-            if drawn <= 6:
-                title = f"The slowest layers{of}"
-                yield layers_figure(profile, id=f"per_layer_time{suffix}", title=title)
-        peak = peak_of(facts.gpu, sm_count=facts.sm_count)
-        rated = with_rates(join_layers(run.layers, run.graph), peak, energy_j=facts.energy_j)
-        if detailed:
+            title = f"The slowest layers{of}"
+            one = layers_figure(rated, id=f"per_layer_time{suffix}", title=title)
+            yield from [one] if one and number in drawn else []
+        if rated.detailed and (len(timed) < 2 or not rated.timed):
             yield _group_table(groups_of(rated, "kind"), by="kind", id=f"layer_kinds{suffix}")
-        if profile:
+        if rated.timed:
             ordered = sorted(rated.layers, key=lambda layer: -layer.seconds)
-            every = _layer_table(ordered, rated, id=f"layers{suffix}")
-            yield doc.Details(f"All {text_from_count(len(ordered))} layers{of}", (every,))
+            every_layer = _layer_table(ordered, rated, id=f"layers{suffix}")
+            yield doc.Details(f"All {text_from_count(len(ordered))} layers{of}", (every_layer,))
 
 
 def layers_figure(
-    profile: LayerProfile,
+    table: LayerTable,
+    shown: Sequence[Layer] | None = None,
     *,
+    chart: LayerChart = "time",
     id: str = "per_layer_time",
     title: str = "The slowest layers",
-    top: int | None = TOP,
-) -> doc.Figure:
-    """Return a bar chart of the slowest layers; the caption has the share of the others."""
-    ordered = sorted(profile.layers, key=lambda layer: -layer.typical_s)
-    shown, rest = ordered[:top], ordered[top:] if top else []
-    total = sum(layer.typical_s for layer in ordered)
+) -> doc.Figure | None:
+    """Return a bar chart of layers, by default the slowest; ``None`` if their values are unknown.
 
-    def share(layers: Sequence[LayerTime]) -> str:
-        return text_from_share(sum(each.typical_s for each in layers) / total if total else None)
-
-    unit, scale = unit_for_seconds(shown[0].typical_s)
-    labels = (
-        f"{text_from_duration(layer.typical_s, unit=(unit, scale))} ({share([layer])})"
-        for layer in shown
-    )
-    values = [layer.typical_s for layer in shown]
-    statistic = "Average" if shown[0].median_s is None else "Median"
-    chart = Bars(
-        Axis(f"{statistic} time per inference", unit, low=0),
-        "Layer",
-        tuple(tables.layer_labels([layer.name for layer in shown])),
-        (bar_group("layer", "layer", values, scale=scale, labels=labels),),
-    )
-    caption = f"Sum over all {text_from_count(len(ordered))} layers: {text_from_duration(total)}."
-    if rest:
-        caption += f" The {text_from_count(len(rest))} not shown take {share(rest)}."
-    return doc.Figure(id, title, chart, caption)
+    ``memory`` shows the bytes of tensors and of weights, ``mnk`` the sizes of products and
+    convolutions. The caption has the sums over all layers.
+    """
+    if shown is None:
+        shown = sorted(table.layers, key=lambda layer: -layer.seconds)[:TOP]
+    needed = {"time": "time_s", "memory": "traffic_bytes", "mnk": "m"}[chart]
+    shown = [layer for layer in shown if getattr(layer, needed) is not None]
+    if not shown:
+        return None
+    count = text_from_count(len(table.layers))
+    if chart == "mnk":
+        title = "M, N and K of products and convolutions"
+        sizes = [[getattr(layer, name) or 0 for layer in shown] for name in "mnk"]
+        axis = Axis("Size", scale="log", low=0.8, high=3.0 * max(map(max, sizes)))
+        groups = [
+            bar_group(name, f"run:{place}", each, scale=1)
+            for place, (name, each) in enumerate(zip("MNK", sizes, strict=True))
+        ]
+        caption = "M: positions or rows of the output; N: its maps or columns; K: weights of each."
+    elif chart == "memory":
+        axis, title = (
+            Axis("Inputs, outputs and weights", "MiB", low=0),
+            "Memory footprint of layers",
+        )
+        weights = [layer.weight_bytes or 0 for layer in shown]
+        tensors = [(x.traffic_bytes or 0) - y for x, y in zip(shown, weights, strict=True)]
+        groups = [
+            bar_group("inputs and outputs", "gpu", tensors, scale=2**20),
+            bar_group("weights", "enqueue", weights, scale=2**20),
+        ]
+        sums = (
+            text_from_bytes(sum(getattr(layer, name) or 0 for layer in table.layers))
+            for name in ("traffic_bytes", "weight_bytes")
+        )
+        caption = "All {} layers: {}, of which {} are weights.".format(count, *sums)
+    else:
+        seconds, total = [layer.seconds for layer in shown], table.total_s or 0.0
+        unit, scale = unit_for_seconds(max(seconds))
+        times = (text_from_duration(each, unit=(unit, scale)) for each in seconds)
+        parts = (text_from_share(layer.share) for layer in shown)
+        labels = (f"{time} ({part})" for time, part in zip(times, parts, strict=True))
+        axis = Axis(f"{table.statistic.capitalize()} time per inference", unit, low=0)
+        groups = [bar_group("layer", "layer", seconds, scale=scale, labels=labels)]
+        caption = f"Sum over all {count} layers: {text_from_duration(total)}."
+        if rest := len(table.layers) - len(shown):
+            left = text_from_share((total - sum(seconds)) / total if total else None)
+            caption += f" The {text_from_count(rest)} not shown take {left}."
+    names = tuple(tables.layer_labels([layer.name for layer in shown]))
+    bars = Bars(axis, "Layer", names, tuple(groups), stacked=chart != "mnk")
+    return doc.Figure(id, title, bars, caption)
 
 
 # ---- the layers of one engine
@@ -126,9 +166,14 @@ def document_from_layers(
     facts: EngineFacts,
     groups: Sequence[Group] = (),
     by: str | None = None,
+    keys: Sequence[str] = (),
     notes: Sequence[str] = (),
     created: str = "",
 ) -> doc.Document:
+    """Show layers, or groups of them, with what is to be said of the engine.
+
+    ``keys`` are the columns of the table, where others than the usual ones are asked for.
+    """
     truth, suspects = tables.summarize_precision(layers), tables.lint(layers, asked=facts.asked)
     sums, remarks = engine_diff.reconcile(layers, facts), [*notes, *layers.notes]
     if facts.counters is not None:
@@ -136,7 +181,12 @@ def document_from_layers(
         remarks.append(f"rooflines are of estimated bytes: {why}")
     rows: dict[str, object]
     if by is None:
-        first, rows = _layer_table(shown, layers), {"layers": engine_diff.rows_from_layers(shown)}
+        found = engine_diff.rows_from_layers(shown, keys)
+        first, rows = _layer_table(shown, layers), {"layers": found}
+        if keys:
+            lines = [tuple(row.values()) for row in found]
+            columns = doc.plain_columns(keys, lines, value_text, title_of_key)
+            first = doc.table("layers", lines, columns, caption=first.caption)
     else:
         first = _group_table(groups, by=by)
         rows = {"groups": engine_diff.rows_from_groups(groups, by=by)}
@@ -193,8 +243,12 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
     by_median = layers.statistic == "median"
 
     def types(layer: Layer) -> str | None:
-        known = (layer.precision_in, layer.precision_out)
-        return " to ".join(each or "?" for each in known) if any(known) else None
+        known = (layer.precision_in, layer.format_in), (layer.precision_out, layer.format_out)
+        words = [":".join(filter(None, each)) for each in known]
+        return " to ".join(each or "?" for each in words) if any(words) else None
+
+    def sizes(layer: Layer) -> str | None:
+        return None if layer.m is None else f"{layer.m} x {layer.n} x {layer.k}"
 
     def computes(layer: Layer) -> doc.Cell:
         other = f"({layer.role})" if layer.role != "compute" else MISSING
@@ -227,6 +281,15 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         doc.column("roofline_share", "% of roofline", "roofline", "share", rank=2),
         doc.column("bound", "Bound", rank=9),
     ]
+    attributes = (
+        doc.column("kernel", "Kernel", rank=11),
+        doc.column("stride", "Stride", rank=12),
+        doc.column("groups", "Groups", kind="right", rank=12),
+        doc.column("sizes", "M x N x K", sizes, "right", rank=11),
+        doc.column("weight_bytes", "Weights", kind="bytes", rank=13),
+        doc.column("origin", "Origin", rank=13),
+    )
+    columns += [each for each in attributes if any(each[1](layer) for layer in shown)]
     if any(layer.dram_bytes is not None for layer in shown):
         columns.insert(-2, doc.column("dram_bytes", "DRAM", kind="bytes", rank=2))
         columns.insert(-2, doc.column("sm_active", "SM active", kind="share", rank=2))
@@ -299,11 +362,68 @@ def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block
     yield doc.table("sums", rows, columns)
 
 
-# ---- two engines
+# ---- two engines or more
+
+
+def document_from_lineup(
+    lined: Lineup, labels: Sequence[str], *, top: int | None, notes: Sequence[str]
+) -> doc.Document:
+    """Show layers of several engines, or groups of them, with a column of times for each."""
+    pairs = [
+        (name, doc.Cell(total_s, f"{text_from_duration(total_s)} in layers, {label}"))
+        for name, label, total_s in zip(lined.names, labels, lined.sums_s, strict=True)
+    ]
+    shown = lined.having(rows=lined.rows[:top])
+    left = len(lined.rows) - len(shown.rows)
+    caption = f"{left} faster ones are not shown" if left else None
+    sections = (
+        doc.optional_section("totals", "", [doc.key_values("totals", pairs)]),
+        doc.optional_section("engines", "", [lineup_table(shown, caption=caption)]),
+        doc.optional_section("notes", "", doc.note_lines(notes)),
+    )
+    times = lined.what or "one has no profile: layers are aligned, but not timed"
+    return doc.Document(
+        title=f"{len(labels)} engines ({times})",
+        sections=tuple(each for each in sections if each),
+        data={
+            "engines": dict(zip(lined.names, labels, strict=True)),
+            "whole": lined.what,
+            "sums_s": dict(zip(lined.names, lined.sums_s, strict=True)),
+            "rows": engine_diff.rows_from_lineup(shown),
+            "notes": list(notes),
+        },
+    )
+
+
+def lineup_table(lined: Lineup, *, id: str = "engines", caption: str | None = None) -> doc.Table:
+    columns = [doc.column("name", "", 0, fit="shorten")]
+    for place, name in enumerate(lined.names, 1):
+        columns.append(doc.column(f"{name}_s", name, place, "time"))
+    lines = [(name, *seconds) for name, seconds in lined.rows]
+    unit = common_unit(each or 0.0 for _, seconds in lined.rows for each in seconds)
+    return doc.table(id, lines, columns, caption=caption, unit=unit)
+
+
+def lineup_figure(
+    lined: Lineup, labels: Sequence[str], *, by: str, id: str = "engines"
+) -> doc.Figure:
+    """Return a bar for each engine, stacked by groups of layers; the smallest are together."""
+    parts = [(name, [each or 0.0 for each in seconds]) for name, seconds in lined.rows]
+    if len(parts) > 7:
+        rest = [math.fsum(each) for each in zip(*(x for _, x in parts[6:]), strict=True)]
+        parts[6:] = [(f"{len(parts) - 6} others", rest)]
+    unit, scale = unit_for_seconds(max(each or 0.0 for each in lined.sums_s))
+    groups = tuple(
+        bar_group(name, name if name in ROLES else f"run:{place}", seconds, scale=scale)
+        for place, (name, seconds) in enumerate(parts)
+    )
+    names = tuple(shortened(label, length=40) for label in labels)
+    bars = Bars(Axis("Time per inference in layers", unit, low=0), "Engine", names, groups)
+    return doc.Figure(id, f"Layers of {len(labels)} engines by {by}", bars)
 
 
 def document_from_diff(
-    diff: EngineDiff, labels: tuple[str, str], *, top: int | None, notes: Sequence[str] = ()
+    diff: EngineDiff, labels: Sequence[str], *, top: int | None, notes: Sequence[str] = ()
 ) -> doc.Document:
     pairs = _side_pairs(diff, ("A", "B"))
     if diff.delta_s is not None and diff.a_s:
@@ -397,7 +517,7 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
 
 
 def document_from_why(
-    found: Why, labels: tuple[str, str], *, show_all: bool = False, notes: Sequence[str] = ()
+    found: Why, labels: Sequence[str], *, show_all: bool = False, notes: Sequence[str] = ()
 ) -> doc.Document:
     causes = list(found.causes)
     if not show_all:

@@ -479,7 +479,7 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
 # ---- the difference of two runs, step by step
 
 
-def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> doc.Document:
+def document_from_ladder(ladder: Ladder, labels: Sequence[str]) -> doc.Document:
     """Describe the steps that explain the difference between two runs."""
     at = ladder.a_s
     rows: list[tuple[str, str, str, float | None, float | None, str, str]] = [
@@ -515,7 +515,7 @@ def document_from_ladder(ladder: Ladder, labels: tuple[str, str]) -> doc.Documen
     )
     title, metric = f"From {labels[0]} to {labels[1]}", ladder.metric_a
     if metric == ladder.metric_b and ladder.a_s and ladder.b_s:
-        title = faster_sentence(*labels, f"median {metric}", ladder.a_s, ladder.b_s)
+        title = faster_sentence(labels[0], labels[1], f"median {metric}", ladder.a_s, ladder.b_s)
     return doc.Document(
         title=title,
         sections=(doc.Section("ladder", "", (doc.table("ladder", rows, columns),)),),
