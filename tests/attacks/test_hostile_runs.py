@@ -115,7 +115,6 @@ def test_documents_show_hostile_texts_and_obey_none(poisoned_store: Store) -> No
         ("history",),
         ("compare", *ids[:2]),
         ("report", *ids, "-o", "report", "--format", "html,md,json,csv,tex"),
-        ("report", ids[0], "--brief", "-o", "brief"),
         ("site", "-o", "site", "--title", "<img src=x onerror=alert(1)>"),
     )
     for words in verbs:

@@ -117,7 +117,6 @@ compare-stored-json: compare tag:one last --json
 gate-stored: gate tag:one --metric 'median<10s' --metric 'count(gemm)>=1'
 gate-stored-json: gate tag:one --metric 'median<1ns' --json
 report: report tag:one last --format md,json,html,csv,tex
-report-brief: report tag:one --brief -o brief
 site: site
 runs-rm: runs rm tag:one --yes
 import-made: import made

@@ -145,7 +145,6 @@ class Document(Value, frozen=True, kw_only=True):
     created: str = ""
     sections: tuple[Section, ...]
     data: dict[str, object] = {}
-    brief: bool = False  # whether renderers that support it write a short version
 
     def blocks(self) -> Iterator[Block]:
         """Iterate over all blocks, including those inside details."""

@@ -72,11 +72,9 @@ class ReportRequest(fields.StoreFields, kw_only=False):
     output: File = fields.output_path("report", "Folder of the report.")
     format: Words | None = option(
         None,
-        "Comma separated, of html, md, json, csv, png and tex.  "
-        "[default: html,md,json; with --brief: md]",
+        "Comma separated, of html, md, json, csv, png and tex.  [default: html,md,json]",
         metavar="FORMATS",
     )
-    brief: bool = option(False, "Write a Markdown text short enough for a comment.")
     title: str | None = option(None, "Title of the document.")
 
     def validate(self) -> None:

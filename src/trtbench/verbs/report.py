@@ -7,16 +7,13 @@ Examples:
   trtbench report last
   trtbench report tag:release tag:candidate -o comparison
   trtbench report ./runs --format md,tex --title "Nightly"
-  trtbench report last --brief -o comment
   >>> trtbench.report("last", output="report", format="html,md")
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from trtbench.core.errors import UsageError
 from trtbench.core.units import counted
 from trtbench.requests.fields import words_from_text
 from trtbench.requests.stored import ReportRequest
@@ -30,21 +27,11 @@ def run(request: ReportRequest, caller: Caller) -> list[Path]:
 
     store, _ = caller.store_and_settings(request)
     runs, failed = load_runs([str(name) for name in request.names], store=store)
-    formats: Sequence[str] = ("md",) if request.brief else FORMATS
-    if request.format is not None:
-        formats = words_from_text(request.format)
-    if request.brief and set(formats) - {"md"}:
-        raise UsageError("a brief report is written as Markdown only", fix="--brief --format md")
+    formats = FORMATS if request.format is None else words_from_text(request.format)
     if "png" in formats:  # refused before anything is written
         optional_library("matplotlib")
-    paths = write_report(
-        runs,
-        Path(request.output),
-        failed=failed,
-        title=request.title,
-        formats=formats,
-        brief=request.brief,
-    )
+    output = Path(request.output)
+    paths = write_report(runs, output, failed=failed, title=request.title, formats=formats)
     bad = f", {len(failed)} failed" if failed else ""
     files = counted(len(paths), "file")
     caller.say(f"{counted(len(runs), 'run')}{bad}, {files} in {request.output}")

@@ -122,7 +122,6 @@ def write_report(
     title: str | None = None,
     formats: Sequence[str] = FORMATS,
     comparisons: Sequence[Comparison] = (),
-    brief: bool = False,
 ) -> list[Path]:
     """Write a report, with comparisons of interleaved runs, and return its files."""
     if not formats:
@@ -143,7 +142,6 @@ def write_report(
         record = run.record.having(findings=findings)
         carriers.append(replace(run, record=record, extra={**run.extra, "comparisons": mine}))
     document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
-    document = document.having(brief=brief)
     return write_document(document, folder, formats=formats)
 
 

@@ -4,7 +4,7 @@ All text is escaped, so that a layer called ``<script>`` or ``a|b`` is shown lit
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from trtbench.core.safety import clean_line, clean_text
@@ -12,7 +12,6 @@ from trtbench.core.units import text_from_count, text_from_number
 from trtbench.host.files import write_output
 from trtbench.report import document as doc
 from trtbench.report.renderers import png
-from trtbench.report.sections.findings import short_title
 
 FILE = "report.md"
 INCLUDES = ("png",)  # formats whose files it also writes, because it links to them
@@ -28,29 +27,22 @@ _REFERENCE = re.compile(r"((?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d))", re.IGNORECASE)
 
 
 def render(document: doc.Document, folder: Path) -> list[Path]:
-    """Write ``report.md`` and its pictures; a brief report has no pictures."""
+    """Write ``report.md`` and its pictures."""
     document = png.drawable(document)
     path = write_output(folder / FILE, markdown(document))
-    return [path, *([] if document.brief else png.render(document, folder))]
+    return [path, *png.render(document, folder)]
 
 
 def markdown(document: doc.Document, *, level: int = 1) -> str:
-    """Return the document as Markdown; a brief one fits a pull request comment.
-
-    ``level`` is the heading level of the title.
-    """
-    brief = document.brief
+    """Return the document as Markdown; ``level`` is the heading level of the title."""
     parts = [f"{'#' * level} {escape(document.title)}"] if document.title else []
-    if document.created and not brief:
+    if document.created:
         parts.append(f"Created {escape(document.created)} by trtbench.")
-    for section in (document.with_figures(()) if brief else document).sections:
-        # Sections of a brief report.
-        if brief and section.id not in ("verdicts", "summary", "findings", "failures", "accuracy"):
-            continue
+    for section in document.sections:
         if section.title:
             parts.append(f"{'#' * (level + 1)} {escape(section.title)}")
-        for block in _brief_blocks(section) if brief else section.blocks:
-            parts += _block(block, rows=10 if brief else MOST_ROWS)
+        for block in section.blocks:
+            parts += _block(block)
     return "\n\n".join(parts) + "\n"
 
 
@@ -67,31 +59,11 @@ def _html(text: str) -> str:
     return _REFERENCE.sub(r"\1&ZeroWidthSpace;", text)
 
 
-def _brief_blocks(section: doc.Section) -> Iterator[doc.Block]:
-    """Return the blocks of a section up to its first table, with one line per finding."""
-    for block in section.blocks:
-        if isinstance(block, doc.FindingList):
-            grave = [each for each in block.items if each.finding.severity != "note"]
-            short = tuple(
-                doc.FindingGroup(each.finding.having(evidence={}), title=short_title(each))
-                for each in grave[:5]
-            )
-            if short:
-                yield doc.FindingList(short)
-            if left := len(block.items) - len(short):
-                are = "are" if left > 1 else "is"
-                yield doc.Text(f"{text_from_count(left)} more {are} in the full report.")
-        else:
-            yield block.having(caption=None) if isinstance(block, doc.Table) else block
-        if isinstance(block, doc.Table):
-            return
-
-
-def _block(block: doc.Block, *, rows: int, folded: bool = False) -> Iterable[str]:
+def _block(block: doc.Block, *, folded: bool = False) -> Iterable[str]:
     if isinstance(block, doc.Text):
         yield from (escape(part) for part in block.text.split("\n\n"))
     elif isinstance(block, doc.Table):
-        yield from _table(block, rows=rows, fold=not folded)
+        yield from _table(block, fold=not folded)
     elif isinstance(block, (doc.Figure, doc.Picture)):
         yield f"![{escape(block.title)}]({png.file_name(block)})"
         if block.caption:
@@ -109,19 +81,19 @@ def _block(block: doc.Block, *, rows: int, folded: bool = False) -> Iterable[str
         pairs = [(escape(name), escape(cell.shown)) for name, cell in block.pairs]
         yield "\n".join(map(_line, [("Fact", "Value"), ("---", "---"), *pairs]))
     else:
-        inner = [part for each in block.blocks for part in _block(each, rows=rows, folded=True)]
+        inner = [part for each in block.blocks for part in _block(each, folded=True)]
         yield from _folded(block.summary, inner)
 
 
-def _table(table: doc.Table, *, rows: int, fold: bool) -> list[str]:
+def _table(table: doc.Table, *, fold: bool) -> list[str]:
     lines = [
         _line(escape(heading.title) for heading in table.headings),
         _line("---:" if heading.align == "right" else "---" for heading in table.headings),
-        *(_line(escape(cell.shown) for cell in row) for row in table.rows[:rows]),
+        *(_line(escape(cell.shown) for cell in row) for row in table.rows[:MOST_ROWS]),
     ]
     parts = ["\n".join(lines)]
-    if len(table.rows) > rows:
-        left = text_from_count(len(table.rows) - rows)
+    if len(table.rows) > MOST_ROWS:
+        left = text_from_count(len(table.rows) - MOST_ROWS)
         parts.append(f"*{left} more rows are not shown; the csv and json formats contain them.*")
     if table.caption:
         parts.append(f"*{escape(table.caption)}*")
