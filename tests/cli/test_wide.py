@@ -188,7 +188,7 @@ def test_a_rate_is_searched_for_and_kept(
     assert "--slo needs --protocol server" in say(*words, "--protocol", "serve").words
     assert "leave out --gap" in say(*words, "--gap", "1ms").words
     assert "of the search" in say(*words, "--dry-run").words
-    assert "--resume needs --slo" in say("bench", "net.onnx", "--resume", "last").words
+    assert "--time-limit needs --slo" in say("bench", "net.onnx", "--time-limit", "9s").words
     found = say(*words, "--json").json
     name, load = found["run"]["id"], found["load"]
     assert (load["likely_hz"], load["at_least"], load["complete"]) == (400, True, True)

@@ -179,7 +179,7 @@ def _most(search: LoadSearch) -> float:
 def next_probe(search: LoadSearch, *, left_s: float, tried: int) -> tuple[float, float] | None:
     """Return the next rate and for how long to try it; ``None`` at the end of the search.
 
-    ``tried`` counts the probes of this process; those of a search that it continues come before.
+    ``tried`` counts the probes of this process; those of earlier launches come before.
     """
     most, count, points = _most(search), len(search.points), search.points
     lowest = min(most / 2, max(most * LOWEST, LEAST_QUERIES * 5 / search.budget_s))

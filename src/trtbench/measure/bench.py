@@ -296,7 +296,7 @@ def run_bench(
     """Measure and store a run; if a launch fails, a FailedRun is stored and its error raised.
 
     With ``search``, each launch continues a search for a rate, and the run is at its answer. An
-    interrupted search is stored too, and can be continued.
+    interrupted search is stored too.
     """
     execution = execution or Execution()
 
@@ -362,9 +362,8 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
             fix="trtbench runs reindex",
         ) from None
     if stopped is not None:
-        text = f"the search so far is stored; continue it with --resume {run.id}"
-        if search is None:
-            text = f"the launches so far are kept: trtbench runs show {run.id}"
+        kept = "launches so far are" if search is None else "search so far is"
+        text = f"the {kept} kept: trtbench runs show {run.id}"
         execution.listen(Event(kind="note", text=text))
         raise stopped
     return run

@@ -82,9 +82,6 @@ class BenchRequest(
     time_limit: Duration | None = option(
         None, "With --slo: search this long, loading included (default 30s)."
     )
-    resume: str | None = option(
-        None, "With --slo: continue the search of this stored run (last, an id).", metavar="RUN"
-    )
     keep_model: bool = option(
         False,
         "Keep a copy of the model in the store: gate --baseline can then measure both in turn.",
@@ -96,10 +93,8 @@ class BenchRequest(
     )  # fmt: skip
 
     def validate(self) -> None:
-        for name in ("time_limit", "resume"):
-            if self.slo is None and getattr(self, name) is not None:
-                flag = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{flag} needs --slo", fix=f"--slo 'p99<10ms' {flag} ...")
+        if self.slo is None and self.time_limit is not None:
+            raise UsageError("--time-limit needs --slo", fix="--slo 'p99<10ms' --time-limit ...")
 
 
 LAUNCHES = 10  # fresh launches of both sides: they find 2 % in 95 % of cases on a noisy machine

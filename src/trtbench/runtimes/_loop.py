@@ -456,7 +456,7 @@ def _search_rate(
             latency = text_from_seconds(point.percentile_s, digits=3)
             said = f"{told}: {search.slo.statistic} {latency}; "
     assert result is not None
-    keep(search.having(complete=True), result)  # also of one that continues another
+    keep(search.having(complete=True), result)
     return result
 
 

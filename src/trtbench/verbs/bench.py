@@ -59,20 +59,18 @@ def run(request: BenchRequest, caller: Caller) -> Run:
     if request.top is not None:
         optional_library("matplotlib")  # refused before anything is measured
     config = caller.settings(request.store)
-    spec, search, begun = spec_from_request(request, config), None, None
+    spec, search = spec_from_request(request, config), None
     if request.slo is not None:
         if request.profile or request.top or request.telemetry is not None:
             text = "a search ignores --profile, --top and --telemetry: bench at the rate it finds"
             caller.say(f"note: {text}")
-        spec, search, begun = _plan_search(request, spec, caller, config)
+        spec, search = _plan_search(request, spec)
     store = caller.store(config)
     with caller.executing(request, config, spec.model.name, runtime=spec.runtime) as execution:
         [(spec, _)] = with_engines(
             [(spec, execution.python)], request.build, store=store, config=config,
             execution=execution, rest_s=search.budget_s if search else None,
         )  # fmt: skip
-        if begun is not None:
-            _refuse_other_search(begun, spec)
         found = run_bench(spec, store=store, execution=execution, search=search)
     if request.keep_model:
         from trtbench.measure.model_facts import keep_model
@@ -87,48 +85,25 @@ def run(request: BenchRequest, caller: Caller) -> Run:
     return found
 
 
-def _plan_search(
-    request: BenchRequest, spec: RunSpec, caller: Caller, config: Config
-) -> tuple[RunSpec, LoadSearch, Run | None]:
-    """Return the spec and the search of a request, and the stored run that it continues."""
+def _plan_search(request: BenchRequest, spec: RunSpec) -> tuple[RunSpec, LoadSearch]:
+    """Return the spec and the search of a request."""
     from trtbench.analysis.load import slo_from_text
-    from trtbench.convert.steps import is_built
     from trtbench.core.run import LoadSearch
     from trtbench.core.spec import Length
-    from trtbench.store.directory import demand_finished
 
     slo = request.slo or ""
     if spec.protocol != "server":
         raise UsageError("--slo needs --protocol server", fix="leave --protocol out")
     if spec.gap_s:
         raise UsageError("--slo has its own arrival times, without --gap", fix="leave out --gap")
-    search, run = LoadSearch(slo=slo_from_text(slo)), None
-    if request.resume is not None:
-        run = demand_finished(caller.store(config).load(request.resume))
-        known = run.load
-        if known is None:
-            raise UsageError(f"the run {run.id} has no search for a rate", fix="leave out --resume")
-        _refuse_other_search(run, spec, built=is_built(spec))
-        if known.slo.having(text=search.slo.text) != search.slo:
-            text = known.slo.text
-            raise UsageError(f"the stored search has another bound: {text}", fix=f"--slo {text!r}")
-        search = known
-    budget_s = seconds(request.time_limit or "30s")
-    probe_s = None if request.duration is None else seconds(request.duration)
-    search = search.having(budget_s=budget_s, probe_s=probe_s, most_hz=spec.rate_hz)
+    search = LoadSearch(
+        slo=slo_from_text(slo),
+        budget_s=seconds(request.time_limit or "30s"),
+        probe_s=None if request.duration is None else seconds(request.duration),
+        most_hz=spec.rate_hz,
+    )
     bare = spec.having(stop=Length(iterations=1), profile=False, telemetry_s=None)
-    return bare.having(rate_hz=spec.rate_hz or 1.0), search, run
-
-
-def _refuse_other_search(run: Run, spec: RunSpec, *, built: bool = False) -> None:
-    """Raise an error if a search goes on with other settings; engines are compared when built."""
-    free = {"stop", "warmup", "launches", "rate_hz", "telemetry_s", "profile"}
-    free |= {"model", "precision"} if built else set()
-    before, now = (each.having(model=each.model.identity) for each in (run.record.spec, spec))
-    names = [name for name in now.__struct_fields__ if name not in free]
-    if others := [name for name in names if getattr(before, name) != getattr(now, name)]:
-        message = f"the run {run.id} is a search with another {' and '.join(others)}"
-        raise UsageError(message, fix="leave out --resume")
+    return bare.having(rate_hz=spec.rate_hz or 1.0), search
 
 
 def show(run: Run, request: BenchRequest, view: BenchView) -> None:
@@ -163,7 +138,7 @@ def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:
     config = caller.settings(request.store)
     spec = spec_from_request(request, config)
     if request.slo is not None:
-        spec, _, _ = _plan_search(request, spec, caller, config)
+        spec, _ = _plan_search(request, spec)
     show_plan(spec, as_json=view.as_json)
     if request.slo is not None:
         say("note: this is one step of the search; it chooses rates from what it measures")

@@ -176,13 +176,12 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
             doc.Cell(None, f"{found} in {units.counted(len(near), 'probe')} at {where}"),
         )
     if likely and high and not search.at_least and high - low > 2 * WIDE_DOUBT * likely:
-        text = "wide: stalls are too few to count, or the time too short (--resume continues)"
-        if not any(each.stalled_s for each in points):
-            text = "wide: the machine is noisy, or the time too short (--resume continues)"
+        stalls = any(each.stalled_s for each in points)
+        why = "stalls are too few to count" if stalls else "the machine is noisy"
+        text = f"wide: {why}, or the time too short (see --time-limit)"
         yield "doubt", doc.Cell(None, text, "unclear")
     if not search.complete:
-        text = "ended early; --resume continues it"
-        yield "search", doc.Cell(None, text, "unclear")
+        yield "search", doc.Cell(None, "ended early", "unclear")
     part = (likely or 0.0) / search.capacity_hz if search.capacity_hz else 0.0
     share = f"; the answer is {units.text_from_fraction(part, digits=0)} of it" if part else ""
     capacity = f"{units.text_from_rate(search.capacity_hz)}, back to back{share}"
