@@ -65,10 +65,6 @@ def correlated(phi: float) -> Evidence:
     )
 
 
-def memory(used: int | None) -> Evidence:
-    return told(telemetry=(samples.TelemetrySample(at_s=0.0, memory_used_bytes=used),))
-
-
 def told(record_changes: dict[str, Any] | None = None, **fields: Any) -> Evidence:
     """Evidence without samples."""
     without = run(samples.IterationTimes(), **{"launches": LAUNCHED, **(record_changes or {})})
@@ -252,8 +248,6 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence | PairFacts | Found]]] 
     ("H02", None, lambda: batches(1020.0)),
     ("H19", "note", lambda: correlated(0.95)),
     ("H19", None, lambda: correlated(0.3)),
-    ("H39", "note", lambda: memory(1)),
-    ("H39", None, lambda: memory(None)),
     ("H22", "note", lambda: layered(0.92)),
     ("H22", "warning", lambda: layered(1.3)),
     ("H22", None, lambda: layered(1.02)),

@@ -195,7 +195,6 @@ ALONE: dict[str, tuple[World, dict[str, Any]]] = {
     ),
     "H12": (World(facts={"wall_s": 1.0, "timer_floor_s": 1e-4}), {}),
     "H15": (World(facts={"wall_s": 1.0, "steady": False}), {}),
-    "H39": (on_gpu(telemetry=(LOOK,)), {"telemetry_s": 0.02}),
     "H22": (on_gpu(times=columns(host=1.2, gpu=1.0), outcome={"layers": profile(2e-3)}), {}),
     "H24": (on_gpu(outcome={"conditions": stated(cuda_graph=False)}), {"cuda_graph": "on"}),
     "H26": (

@@ -169,7 +169,7 @@ class Quantity(NamedTuple):
 QUANTITIES = (
     Quantity("gpu_util_mean_percent", "GPU", "%", "gpu_util", 100, 100),
     Quantity("memory_util_mean_percent", "Memory controller", "%", "memory_util", 100, 100),
-    Quantity("memory_used_mean_gib", "Memory used", "GiB", "memory_used_bytes", 2**-30),
+    Quantity("memory_used_mean_gib", "Device memory used", "GiB", "memory_used_bytes", 2**-30),
     Quantity("sm_clock_mean_mhz", "SM clock", "MHz", "sm_clock_hz", 1e-6),
     Quantity("power_mean_w", "Power", "W", "power_w"),
     Quantity("temperature_mean_c", "Temperature", "°C", "temperature_c"),

@@ -464,17 +464,6 @@ def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
         yield Hit(message, {"window_s": window_s, "update_s": update_s}, remedy)
 
 
-@rule("H39", "memory of the whole device", "note", "memory")
-def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """telemetry holds the memory of the whole device.
-    Source: NVML counts per process and per device. Means: other processes count in this memory,
-    too."""
-    if any(each.memory_used_bytes is not None for each in e.telemetry):
-        message = "the memory in the telemetry is that of the whole device, not of the engine"
-        evidence = {"scope": "device"}
-        yield Hit(message, evidence, "trtbench inspect ENGINE shows what the engine itself needs")
-
-
 @rule("H44", "imported numbers", "warning", step=0.05)
 def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
     """an imported run without its version or effective flags, or with enqueue times in steps
