@@ -24,7 +24,7 @@ help:
 	@echo "make docs      write the documentation site to build/docs; a warning or a lost link fails"
 	@echo "make docs-outputs  run the tutorial and the notebook, and put what they print into them"
 	@echo "make test      set up, check style and types, run the tests (ten minutes at most)"
-	@echo "make test-all  the same, and the tests with real parts: Ray, sshd, PostgreSQL, S3, MLflow,"
+	@echo "make test-all  the same, and the tests with real parts: Ray, sshd, PostgreSQL, S3,"
 	@echo "               Parquet, TensorRT-RTX, PyTorch, LaTeX, Chromium; installs what is missing"
 	@echo "make test-torch  only the tests that need PyTorch (CPU), in .venv-torch"
 	@echo "make release-check  build wheel and sdist, and try them in clean environments"

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 HIDDEN = (
     "scipy", "onnx", "onnxruntime", "matplotlib", "PIL", "psutil",
-    "pandas", "torch", "pyarrow", "fsspec", "psycopg", "ray", "mlflow",
+    "pandas", "torch", "pyarrow", "fsspec", "psycopg", "ray",
 )  # fmt: skip
 
 BLOCK = f"""

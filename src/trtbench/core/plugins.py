@@ -177,7 +177,6 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "ray": (("ray",), "runs on a Ray cluster"),
     "parquet": (("pyarrow",), "tables as Parquet"),
     "pandas": (("pandas",), "runs, lists and layers as tables of pandas"),
-    "mlflow": (("mlflow",), "runs to MLflow"),
 }
 """By name: the packages that an extra installs, and what they are for."""
 

@@ -44,21 +44,12 @@ class RunsRequest(fields.FilterFields, fields.StoreFields):
 
 
 class ExportRunsRequest(fields.FilterFields, fields.StoreFields, kw_only=False):
-    """Export runs, all or those named, to Parquet files or to MLflow."""
+    """Export runs, all or those named, to Parquet files."""
 
     names: Sequence[str] = argument((), "Stored runs.", "[RUN]...", needed=False)
     _: KW_ONLY
-    to: Annotated[
-        Literal["parquet", "mlflow"], Option("Parquet files, or an MLflow tracking server.")
-    ]
-    output: Annotated[
-        File,
-        Option(
-            "A folder for Parquet files; a tracking URI for MLflow.", ("-o", "--output"),
-            metavar="DIR|URI",
-        ),
-    ]  # fmt: skip
-    experiment: str = option("trtbench", "Name of the MLflow experiment.")
+    to: Literal["parquet"] = option("parquet", "Format.")
+    output: Annotated[File, Option("Folder of the files.", ("-o", "--output"), metavar="DIR")]
     model: str | None = option(None, "Only models whose name contains this.", metavar="TEXT")
 
 

@@ -186,14 +186,7 @@ def run_export(request: ExportRunsRequest, caller: Caller) -> Exported:
     store, _ = caller.store_and_settings(request)
     entries = [store.entry(name) for name in request.names] or list_runs(store, request)
     with caller.progress("export") as listen:
-        return export_runs(
-            entries,
-            store=store,
-            to=request.to,
-            output=str(request.output),
-            experiment=request.experiment,
-            listen=listen,
-        )
+        return export_runs(entries, store=store, folder=Path(request.output), listen=listen)
 
 
 def show_export(done: Exported, request: ExportRunsRequest, view: JsonView) -> int | None:
@@ -201,8 +194,7 @@ def show_export(done: Exported, request: ExportRunsRequest, view: JsonView) -> i
         print_json(done)
     for problem in done.problems:
         say(f"not exported: {problem}")
-    known = f", {done.skipped} already there" if done.skipped else ""
-    say(f"{counted(done.runs, 'run')} exported to {done.where}{known}")
+    say(f"{counted(done.runs, 'run')} exported to {done.where}")
     return EXIT_FAILED if done.problems else None
 
 
@@ -229,15 +221,11 @@ SUBCOMMANDS: dict[str, AnyVerb] = {
     ),
     "export": Verb(
         ExportRunsRequest, run_export, show_export, JsonView,
-        doc="""Export runs, all or those named, to Parquet files or to MLflow.
-
-        Runs that MLflow already has are not exported again.
+        doc="""Export runs, all or those named, to Parquet files.
 
         Examples:
-          trtbench runs export --to parquet -o runs-parquet --since 30d
-          trtbench runs export --to mlflow -o http://tracking:5000 --tag nightly
-          trtbench runs export --to mlflow -o sqlite:///mlflow.db last
-          >>> trtbench.export_runs(to="parquet", output="runs-parquet", since="30d")
+          trtbench runs export -o runs-parquet --since 30d
+          >>> trtbench.export_runs(output="runs-parquet", since="30d")
         """,
     ),
     "reindex": Verb(

@@ -1,11 +1,10 @@
-"""Exports stored runs to Parquet files or MLflow."""
+"""Exports stored runs to Parquet files."""
 
-import importlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePath
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from trtbench.analysis.summary import summary_from_run
 from trtbench.core.errors import InputError, StoreError, writing
@@ -18,38 +17,18 @@ from trtbench.core.samples import DURATIONS
 from trtbench.core.units import instant_from_text
 from trtbench.host.files import scratch_directory
 from trtbench.requests.execution import Event, Listener, silent
-from trtbench.store.directory import Entry, own_files
+from trtbench.store.directory import Entry
 from trtbench.store.store import Store
 
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
-ID_TAG = "trtbench.id"
-"""Tag of exported MLflow runs, so that a run is not exported twice."""
-MOST_PAGES = 1000  # of 1000 runs each, that an MLflow server lists
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Exported(ShortView):
     runs: int
-    skipped: int = 0
     problems: tuple[str, ...] = ()
     where: str = ""
-
-
-def export_runs(
-    entries: Iterable[Entry],
-    *,
-    store: Store,
-    to: Literal["parquet", "mlflow"],
-    output: str,
-    experiment: str = "trtbench",
-    listen: Listener = silent,
-) -> Exported:
-    """Write runs to a folder of Parquet files, or to an MLflow server or folder."""
-    chosen = sorted(entries, key=lambda entry: (entry.created, entry.id))
-    if to == "parquet":
-        return _to_parquet(chosen, store, Path(output), listen)
-    return _to_mlflow(chosen, store, output, experiment, listen)
 
 
 def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
@@ -113,20 +92,11 @@ def metrics_from_run(run: Run) -> dict[str, float]:
     return {k: float(v) for k, v in found.items() if v is not None and math.isfinite(v)}
 
 
-def _load_each(
-    entries: list[Entry], store: Store, problems: list[str], listen: Listener
-) -> Iterator[tuple[Entry, Run | FailedRun]]:
-    """Yield the runs one by one; those that cannot be read are added to ``problems``."""
-    for number, entry in enumerate(entries):
-        listen(Event(kind="stage", text=entry.id, done=number / len(entries)))
-        try:
-            yield entry, store.load(entry.id)
-        except (InputError, StoreError) as problem:
-            problems.append(f"{entry.id}: {problem.message}")
-
-
-def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listener) -> Exported:
+def export_runs(
+    entries: Iterable[Entry], *, store: Store, folder: Path, listen: Listener = silent
+) -> Exported:
     """Write a table of runs and a table of samples with a row group for each run."""
+    chosen = sorted(entries, key=lambda entry: (entry.created, entry.id))
     arrow, parquet = (optional_library("pyarrow"), optional_library("pyarrow.parquet"))
     problems: list[str] = []
     rows: list[Row] = []
@@ -134,7 +104,13 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     schema = arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
     with writing(folder), scratch_directory(folder) as work:
         with parquet.ParquetWriter(work / SAMPLES, schema, compression="zstd") as writer:
-            for entry, run in _load_each(entries, store, problems, listen):
+            for number, entry in enumerate(chosen):
+                listen(Event(kind="stage", text=entry.id, done=number / len(chosen)))
+                try:
+                    run = store.load(entry.id)
+                except (InputError, StoreError) as problem:
+                    problems.append(f"{entry.id}: {problem.message}")
+                    continue
                 rows.append(row_from_run(entry, run))
                 if not isinstance(run, Run) or not len(run.times):
                     continue
@@ -152,69 +128,3 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
         for name in (RUNS, SAMPLES):
             (work / name).replace(folder / name)
     return Exported(runs=len(rows), problems=tuple(problems), where=str(folder))
-
-
-def _to_mlflow(
-    entries: list[Entry], store: Store, uri: str, experiment: str, listen: Listener
-) -> Exported:
-    """Log runs to an MLflow tracking server or folder, with their files as artefacts."""
-    tracking = optional_library("mlflow.tracking")
-    entities = importlib.import_module("mlflow.entities")
-    refused: type[Exception] = importlib.import_module("mlflow.exceptions").MlflowException
-    problems: list[str] = []
-    known: set[str] = set()
-    count = 0
-    try:
-        client = tracking.MlflowClient(tracking_uri=uri)
-        found = client.get_experiment_by_name(experiment)
-        place = found.experiment_id if found else client.create_experiment(experiment)
-        token = None
-        for _ in range(MOST_PAGES):
-            page = client.search_runs([place], max_results=1000, page_token=token)
-            known |= {run.data.tags[ID_TAG] for run in page if ID_TAG in run.data.tags}
-            token = page.token
-            if not token:
-                break
-        else:
-            raise OSError(f"it lists more than {MOST_PAGES} pages of runs")
-        new = [entry for entry in entries if entry.id not in known]
-        for entry, run in _load_each(new, store, problems, listen):
-            row = row_from_run(entry, run)
-            metrics = metrics_from_run(run) if isinstance(run, Run) else {}
-            instant_ms = int((row["instant_s"] or 0.0) * 1e3)
-            parts = (row["model"], row["runtime"], row["precision"], f"batch {row['batch']}")
-            title = " ".join(str(part) for part in parts if part)[:250]
-            key = client.create_run(place, start_time=instant_ms, run_name=title).info.run_id
-            parameters = [
-                entities.Param(name, str(value)[:500])
-                for name, value in row.items()
-                if name not in metrics and value not in (None, "")
-            ]
-            named = [(_mlflow_name(name), value) for name, value in metrics.items()]
-            values = [entities.Metric(name, value, instant_ms, 0) for name, value in named]
-            client.log_batch(key, params=parameters, metrics=values)
-            folder = run.path if isinstance(run, Run) else None
-            for file in own_files(folder) if folder else ():
-                below = str(PurePath(file).parent)
-                path = str(Path(folder or "", file))
-                client.log_artifact(key, path, None if below == "." else below)
-            for tag in filter(None, row["tags"].split(",")):
-                client.set_tag(key, _mlflow_name(f"tag.{tag}"), "true")
-            client.set_tag(key, ID_TAG, entry.id)  # set last, when the run is complete
-            status = "FINISHED" if entry.kind == "run" else "FAILED"
-            client.set_terminated(key, status=status, end_time=instant_ms)
-            count += 1
-    except (OSError, refused) as problem:
-        facts = {"place": mask(uri), "reason": mask(str(problem))}
-        if isinstance(problem, OSError):
-            raise StoreError("cannot write to MLflow", facts=facts) from None
-        fix = "-o http://HOST:5000, or -o sqlite:///mlflow.db (newer MLflow refuses folders)"
-        raise StoreError("MLflow refused a run", facts=facts, fix=fix) from None
-    skipped = len(entries) - len(new)
-    return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=mask(uri))
-
-
-def _mlflow_name(name: str) -> str:
-    """Return a name with only the characters that MLflow allows, and that is no other path."""
-    cleaned = "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)
-    return "/".join(part for part in cleaned.split("/") if part.strip("."))[:250]
