@@ -321,11 +321,6 @@ class People:
     crowd: Bools
 
 
-def default_sigmas(points: int) -> tuple[float, ...]:
-    """Return COCO's sigmas for 17 points; else equal ones, as in the evaluation of YOLO."""
-    return COCO_SIGMAS if points == len(COCO_SIGMAS) else (1.0 / points,) * points
-
-
 def oks_matrix(found: People, truth: People, sigmas: Sequence[float]) -> Floats:
     """Compute the object keypoint similarity of every detection with every annotated person."""
     variances = (2 * np.asarray(sigmas)) ** 2

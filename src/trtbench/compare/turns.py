@@ -157,7 +157,7 @@ class Wave(ExitStack):
         super().__init__()
         self._launches = sum(map(len, groups))
         self._folder = self.enter_context(store.scratch())
-        self._lent = self.enter_context(ExitStack())
+        self.lent = self.enter_context(ExitStack())  # what only the launches hold once it is closed
         self.assignments: list[Assignment] = []
         imports = self._pipe()  # closed when all have imported their libraries
         gone = [self._pipe() for _ in range(len(groups) + 1)]  # closed when a group has ended
@@ -170,7 +170,7 @@ class Wave(ExitStack):
             for number, both in enumerate(group):
                 steps = (links[step : step + 2] for step in (number, len(group) + number))
                 chain = [each for start, stop in steps for each in (start[0], stop[1])]
-                channels = [self._lent.enter_context(each) for each in socket.socketpair()]
+                channels = [self.lent.enter_context(each) for each in socket.socketpair()]
                 for side, channel, job in zip(SIDES, channels, both, strict=True):
                     spec = sides.both[side]
                     early_context = RUNTIMES.load(spec.runtime).early_context
@@ -184,10 +184,6 @@ class Wave(ExitStack):
                     )
                     self.assignments.append(assignment)
 
-    def close_pipes(self) -> None:
-        """Close this process's ends of the pipes, so that only the launches hold them."""
-        self._lent.close()
-
     def read_launches(self, side: int) -> list[bench.Launch]:
         folders = [self._folder / f"{number}-{side}" for number in range(self._launches)]
         return [bench.Launch.read(folder / f"side-{side}") for folder in folders]
@@ -195,7 +191,7 @@ class Wave(ExitStack):
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()
         for end in ends:
-            self._lent.callback(os.close, end)
+            self.lent.callback(os.close, end)
         return ends
 
 
@@ -436,7 +432,7 @@ class Duet:
 
             def on_started() -> None:
                 self._store.open()  # while the processes import; closing the pipes starts them
-                wave.close_pipes()
+                wave.lent.close()
 
             def on_done() -> None:
                 self._next_launch += launches

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar, get_args, get_origin
 
@@ -448,13 +448,6 @@ def report(run: Run) -> dict[str, object]:
     top = layer_rows(run.layers)[:TOP_LAYERS] if run.layers else []
     compared = {k: each for k, each in run.extra.items() if k == "output_comparison"}
     return {"summary": summary(run), "top_layers": top, **compared}
-
-
-def report_keys(runs: Sequence[Run]) -> dict[str, object]:
-    """Return the content of ``report.json`` for one run, or a list for several."""
-    if len(runs) == 1:
-        return report(runs[0])
-    return {"reports": [{"run": run.id, **report(run)} for run in runs]} if runs else {}
 
 
 def _latency(run: Run) -> tuple[str | None, Column]:

@@ -126,7 +126,9 @@ def judge(
     if len(set(points.values())) > 1:
         what = "networks" if annotations is None else "the network and the annotations"
         raise InputError(f"{what} do not have the same key points", facts=points)
-    sigmas = coco.default_sigmas(next(iter(points.values())))
+    count, sigmas = next(iter(points.values())), coco.COCO_SIGMAS
+    if count != len(sigmas):  # equal ones, as in the evaluation of YOLO
+        sigmas = (1.0 / count,) * count
     if annotations is not None and (given := settings.get("sigmas")):
         try:
             sigmas = tuple(float(part) for part in str(given).split(","))

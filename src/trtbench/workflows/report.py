@@ -16,7 +16,7 @@ from trtbench.core.errors import InputError, StoreError, TrtbenchError, UsageErr
 from trtbench.core.results import Comparison, ShortView
 from trtbench.core.run import FailedRun, Run
 from trtbench.core.spec import Value
-from trtbench.formats.toolkit import report_keys
+from trtbench.formats.toolkit import report
 from trtbench.host.files import make_subfolder, write_output
 from trtbench.models.identity import kept_value
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
@@ -141,7 +141,10 @@ def write_report(
         findings = (*run.record.findings, *flat.get(run.id, ()))
         record = run.record.having(findings=findings)
         carriers.append(replace(run, record=record, extra={**run.extra, "comparisons": mine}))
-    document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
+    data = report(carriers[0]) if len(carriers) == 1 else {}
+    if len(carriers) > 1:
+        data = {"reports": [{"run": run.id, **report(run)} for run in carriers]}
+    document = document_from_runs(carriers, failed=failed, title=title, data=data)
     return write_document(document, folder, formats=formats)
 
 
