@@ -1,42 +1,26 @@
-"""Sections over one thing that runs differ in: rate, batch, and memory."""
+"""Sections over one thing that runs differ in: batch and memory."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_runs import made_run, made_times, phased_times
+from made_runs import made_run, phased_times
 
 from trtbench.core.run import Fact, LaunchFacts, Run
 from trtbench.report.compose import document_from_runs
-from trtbench.report.document import Figure, Section, Table
+from trtbench.report.document import Figure, Section
 
 
-def run(number: int, *, batch: int = 4, facts: Any = None, **spec: Any) -> Run:
-    times = made_times(500) if spec.get("rate_hz") else phased_times()
-    made = made_run(times, id=f"run-{number}", batch=batch)
+def run(number: int, *, batch: int = 4, **spec: Any) -> Run:
+    made = made_run(phased_times(), id=f"run-{number}", batch=batch)
     launches, whole = (LaunchFacts(wall_s=1.0),), made.record.spec.having(**spec)
-    return replace(
-        made, record=made.record.having(spec=whole, launches=launches, facts=facts or {})
-    )
+    return replace(made, record=made.record.having(spec=whole, launches=launches))
 
 
 def section(runs: list[Run], name: str) -> Section:
     found = document_from_runs(runs).section(name)
     assert found is not None
     return found
-
-
-def test_runs_at_several_rates_are_a_curve_of_load() -> None:
-    runs = [
-        run(n, protocol="server", rate_hz=rate, facts={"offered_hz": rate, "achieved_hz": served})
-        for n, (rate, served) in enumerate(((10.0, 10.0), (20.0, 20.0), (40.0, 40.0), (80.0, 50.0)))
-    ]
-    found = section(runs, "load")
-    table = next(block for block in found.blocks if isinstance(block, Table))
-    assert [row[4].shown for row in table.rows] == ["ok", "ok", "ok", "overloaded"]
-    figure = next(block for block in found.blocks if isinstance(block, Figure))
-    assert figure.chart.panels[0].lines[0].x == (10.0, 20.0, 40.0)
-    assert document_from_runs(runs[:1]).section("load") is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from trtbench.analysis.distributions import normal_quantile, t_quantile
 from trtbench.analysis.summary import effective_samples_at, order_interval
 from trtbench.core.conditions import condition_from_text, limits_of
 from trtbench.core.errors import UsageError
-from trtbench.core.run import Decision, LoadSearch, RatePoint, Run, Scalar, Slo
+from trtbench.core.run import Decision, LoadSearch, RatePoint, Scalar, Slo
 from trtbench.core.samples import Column
 
 _ODDS = np.geomspace(1 / 63, 200, 100)
@@ -96,14 +96,6 @@ def point_from_queries(
         achieved_hz=float(served.mean()),
         late_share=float(late.max()),
     )
-
-
-def point_from_runs(runs: Sequence[Run]) -> RatePoint:
-    """Combine stored runs at one rate; without a bound only overload is refused."""
-    slo = Slo(text="", statistic="p99", q=0.99, limit_s=math.inf)
-    columns = [run.times.host for run in runs if run.times.host is not None]
-    rate = runs[0].record.spec.rate_hz or 0.0
-    return point_from_queries(rate, [run.record.facts for run in runs], columns, slo)
 
 
 def with_capacity(search: LoadSearch, busy: Column, host: Column, *, poisson: bool) -> LoadSearch:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trtbench.analysis.load import point_from_runs
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.analysis.sweep import Chosen, SweepRow, compares_models, quantities, quantities_of
 from trtbench.core import properties, units
@@ -33,14 +32,13 @@ NEAR_ANSWER, WIDE_DOUBT = 0.05, 0.1  # parts of the rate that a search found
 
 MOST_CURVES = 8
 MOST_FIGURES = 8
-STATISTIC = "p99"
 MEDIAN = "p50"
 BATCH_AXIS = Axis("Batch size", "items", "log2")
 RATE_AXIS = Axis("Throughput", "items/s", low=0)
 
 
 def make(runs: Sequence[Run]) -> list[doc.Section | None]:
-    """Show throughput against batch size, latency against arrival rate, and sweeps."""
+    """Show throughput against batch size, searches for a rate, and sweeps."""
     return [
         doc.optional_section("throughput", "Throughput", _throughput(runs)),
         doc.optional_section("load", "Load", _load_blocks(runs)),
@@ -88,7 +86,7 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
 
 
 def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
-    """Show load searches, and latency for models that were measured at several rates."""
+    """Show searches for a rate."""
     taken: set[str] = set()
     for run in runs:
         if run.load is not None:
@@ -97,22 +95,6 @@ def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
                 f"{properties.model_name(run.record)} {run.load.slo.statistic}", taken=taken
             )
             yield from _search_blocks(run.load, stem=stem, name=units.shortened(name))
-    # Groups of runs that differ only in the rate.
-    quiet = [each for each in properties.PROPERTIES if each.quiet]
-    same = [each.name for each in quiet if len({each.text(run.record) for run in runs}) == 1]
-    groups: dict[tuple[str, ...], dict[float, list[Run]]] = {}
-    for run in runs:
-        rate = run.record.spec.rate_hz
-        if rate is not None and run.times.host is not None and len(run.times):
-            key = properties.series_key(run.record, leave_out=("rate_hz", *same))
-            groups.setdefault(key, {}).setdefault(rate, []).append(run)
-    for key, rates in groups.items():
-        if len(rates) > 1:
-            points = [point_from_runs(rates[rate]) for rate in sorted(rates)]
-            stem, name = run_facts.unique_stem(key[0], taken=taken), " · ".join(filter(None, key))
-            id = f"latency_vs_rate_{stem}"
-            yield rate_figure(points, STATISTIC, id=id, name=units.shortened(name))
-            yield rate_table(points, STATISTIC, id=f"rates_{stem}", bounded=False)
 
 
 def document_from_load(search: LoadSearch, run: Run) -> doc.Document:
@@ -188,9 +170,7 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
     yield "capacity", doc.Cell(search.capacity_hz, capacity)
 
 
-def rate_table(
-    points: Sequence[RatePoint], statistic: str, *, id: str, bounded: bool = True
-) -> doc.Table:
+def rate_table(points: Sequence[RatePoint], statistic: str, *, id: str) -> doc.Table:
     """Return a table of rates with latencies, and whether each meets the bound."""
     words: dict[Decision, tuple[str, doc.Tone]] = {
         "accepted": ("met", "good"), "refused": ("missed", "bad"), "unclear": ("unclear",) * 2,
@@ -198,8 +178,7 @@ def rate_table(
 
     def decision(each: RatePoint) -> doc.Cell:
         word, tone = words[each.decision]
-        text = "overloaded" if each.overloaded else word if bounded else "ok"
-        return doc.Cell(each.decision, text, tone)
+        return doc.Cell(each.decision, "overloaded" if each.overloaded else word, tone)
 
     columns = [
         doc.column("rate_hz", "Rate", kind="rate"),
@@ -208,7 +187,7 @@ def rate_table(
         doc.column(
             f"{statistic}_s", statistic, lambda x: doc.Time(x.percentile_s, x.interval), "right"
         ),
-        doc.column("decision", "Bound" if bounded else "Load", decision),
+        doc.column("decision", "Bound", decision),
         doc.column("samples", "Queries", kind="right", rank=5),
         doc.column("late_share", "Sent late", kind="percent", rank=6),
     ]
@@ -219,7 +198,7 @@ def rate_table(
 
 
 def rate_figure(
-    points: Sequence[RatePoint], statistic: str, *, id: str, name: str, limit_s: float | None = None
+    points: Sequence[RatePoint], statistic: str, *, id: str, name: str, limit_s: float
 ) -> doc.Figure:
     """Plot the percentile and the median against the rate, without overloaded rates."""
     sustained = [each for each in points if not each.overloaded] or list(points)
@@ -232,8 +211,7 @@ def rate_figure(
         medians = [each.median_s for each in sustained]
         lines.append(line("median", "run:1", x, medians, "both", scale=scale))
     # A bound above this multiple of the highest latency is not drawn.
-    near = limit_s is not None and limit_s <= 3 * most_s
-    drawn = [Mark(limit_s / scale, "bound", "y")] if limit_s is not None and near else []
+    drawn = [Mark(limit_s / scale, "bound", "y")] if limit_s <= 3 * most_s else []
     rates = Axis("Arrival rate", "queries/s", low=0)
     times = Axis("Latency from the scheduled time", unit, low=0)
     title = f"Latency against load: {name}" if name else "Latency against load"
