@@ -282,7 +282,6 @@ class Property:
     one level after the other; 0: never."""
     within: str | None = None  # in labels only if runs with the same value of this property differ
     series: bool = True  # runs that differ in it are never points of one curve
-    quiet: bool = False  # in the name of a series only if series differ in it
     history: bool = True
     title: Literal["part", "protocol"] | None = "part"  # by itself, or after the protocol
     title_text: Callable[[RunRecord], str | None] | None = None
@@ -319,17 +318,17 @@ PROPERTIES: list[Property] = [
     Property("model", "model", model_name, compare="note", code="H25"),
     Property("runtime", "runtime", lambda r: r.spec.runtime, asked=("runtime",),
              compare=None),
-    Property("device", "device", _device_name, asked=("device",), quiet=True, history=False,
+    Property("device", "device", _device_name, asked=("device",), history=False,
              compare=None, computes=True),
     Property("precision", "precision", precision_of, asked=("precision",), compare="note",
              code="H26", title_text=_precision_words, said="precision {} against {}"),
-    Property("shape", "input shape", _shape_of, asked=("shapes",), within="model", quiet=True,
+    Property("shape", "input shape", _shape_of, asked=("shapes",), within="model",
              history=False, compare=None,
              title_text=lambda r: ", ".join(
                  f"{t.name} {t.dtype} {text_from_shape(t.shape)}" for t in r.inputs)),
     _hidden("inputs", "input shapes", inputs_of, history=True, code="H25"),
     Property("batch", "batch", lambda r: r.batch, write="batch {}".format, asked=("batch",),
-             history=False, title=None, code="H25"),
+             series=False, history=False, title=None, code="H25"),
     Property("protocol", "how queries follow one another", lambda r: protocol_of(r), usual="serve",
              asked=("protocol",), title=None, code="H25", host_only=True, checked=True),
     Property("rate_hz", "arrival rate", lambda r: r.spec.rate_hz, write=text_from_rate,
@@ -400,7 +399,7 @@ PROPERTIES: list[Property] = [
     _hidden("gpu", "GPU", _gpu("name"), compare=None, label=2, series=True),
     _hidden("host", "the machine", lambda r: r.environment.host, machine=True,
           said="different machines: {} against {}"),
-    _hidden("machine", "machine", lambda r: r.environment.label, label=1, series=True, quiet=True,
+    _hidden("machine", "machine", lambda r: r.environment.label, label=1, series=True,
           compare=None),
     _hidden("cpu", "processor", lambda r: r.environment.cpu, machine=True,
           said="different processors: {} against {}"),
@@ -451,15 +450,12 @@ def protocol_name(record: RunRecord) -> str:
     return f"{protocol_of(record)} ({words})" if words else protocol_of(record)
 
 
-def series_key(
-    record: RunRecord, *, leave_out: Iterable[str] = (), model: str | None = None
-) -> tuple[str, ...]:
-    """Return the values that separate curves: runs with equal keys may be on one curve."""
-    left = {*leave_out}
+def series_key(record: RunRecord, *, model: str | None = None) -> tuple[str, ...]:
+    """Return the values that separate curves over the batch: equal keys may be on one curve."""
     return tuple(
         model if model is not None and each.name == "model" else each.series_text(record)
         for each in PROPERTIES
-        if each.series and each.name not in left
+        if each.series
     )
 
 

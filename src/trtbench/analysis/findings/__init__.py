@@ -37,7 +37,7 @@ def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]
     groups: dict[object, dict[int, Run]] = {}
     for run in runs:
         if run.record.batch and len(run.times):
-            key = series_key(run.record, leave_out=("batch",)), run.record.environment.host
+            key = series_key(run.record), run.record.environment.host
             groups.setdefault(key, {})[run.record.batch] = run
     found = {}
     for members in groups.values():

@@ -58,7 +58,7 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
             # Engines with a fixed batch size are one file per batch size of the same network; if
             # the precision is unknown, only the file tells networks apart.
             network = properties.network_name(run.record) if precision_of(run.record) else None
-            key = properties.series_key(run.record, leave_out=("batch",), model=network)
+            key = properties.series_key(run.record, model=network)
             groups.setdefault(key, []).append(run)
     series = {
         key: sorted(members, key=lambda run: run.record.items_per_query)
