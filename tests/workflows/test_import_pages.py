@@ -81,6 +81,14 @@ def test_a_device_named_at_the_top_or_in_a_heading_holds_below_it(
     ))  # fmt: skip
     named = [[gpu.name for gpu in each.environment.gpus] for each in runs_of(page, tmp_path, store)]
     assert named == [["Jetson AGX Orin"], ["Tesla T4"], ["Tesla T4"], ["Jetson AGX Orin"]]
+    for place, (line, names) in enumerate((
+        ("On Jetson Nano, you will need nvcc in the PATH.", []),
+        ("Example output of a test with RTX 3090.", ["RTX 3090"]),
+        ("使用 Nvidia Tesla T4对模型进行性能的统计", ["Tesla T4"]),
+    )):  # fmt: skip
+        (tmp_path / str(place)).mkdir()
+        (run,) = runs_of(f"# Net\n\n{line}\n\n{summary(0)}", tmp_path / str(place), store)
+        assert [gpu.name for gpu in run.environment.gpus] == names
     both = f"The RTX 3090 and the Tesla T4\n\n{summary(0)}"
     (tmp_path / "b").mkdir()
     (run,) = runs_of(both, tmp_path / "b", store)
@@ -110,6 +118,65 @@ def test_a_command_below_the_numbers_is_of_its_section(tmp_path: Path, store: St
     found = runs_of(page, tmp_path, store)
     names = [(each.spec.model.name, each.known_items) for each in found]
     assert names == [("n0.onnx", 4), ("n1.onnx", 8)]
+
+
+def test_commands_below_a_throughput_alone_are_of_the_next_numbers(
+    tmp_path: Path, store: Store
+) -> None:
+    def step(net: str, place: int) -> str:
+        stamp = f"[{DAYS[place]}-05:06:07] [I] "
+        printed = f"{stamp}=== Performance summary ===\n{stamp}Throughput: {100 + place} qps"
+        return (
+            f"## Step {place}\n\nWe build it:\n\n"
+            f"    trtexec --onnx={net}.onnx --saveEngine={net}.engine --batch={place + 2}\n\n"
+            f"which prints\n\n```\n{printed}\n```\n\nso many a second.\n\n## Use {net}\n\n"
+            f"    nsys -o {net} trtexec --loadEngine={net}.engine --iterations=10\n\n"
+        )
+
+    found = runs_of(step("a", 0) + step("b", 1), tmp_path, store)
+    names = [(each.spec.model.name, each.known_items) for each in found]
+    assert names == [("a.onnx", 2), ("b.onnx", 3)]
+
+
+def test_a_command_under_another_heading_is_not_of_this_list(tmp_path: Path, store: Store) -> None:
+    page = f"## trtexec --int8\n\n### 1\n\ntrtexec --onnx=a.onnx --batch=4\n\nTime:\n{summary(0)}"
+    (run,) = runs_of(page, tmp_path, store)
+    assert (run.spec.model.name, run.known_items) == ("a.onnx", 4)
+
+
+def test_what_no_trtexec_printed_or_ran_is_none(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "program.py").write_text(
+        "[I] Enqueue Time: min = 0.12 ms, max = 0.35 ms, mean = {mean:.2f} ms, median = 0.17 ms\n"
+        "[I] GPU Compute Time: min = 2.0 ms, max = %.3f ms, mean = 2.1 ms\n"
+    )
+    assert not bring(tmp_path, store=store).runs
+    (tmp_path / "program.py").unlink()
+    (run,) = runs_of(f"bench -m a.onnx --backend trtexec --perf 1\n\n{summary(0)}", tmp_path, store)
+    assert run.environment.command is None
+
+
+def test_the_device_block_of_a_page_takes_no_heading_from_its_first_numbers(
+    tmp_path: Path, store: Store
+) -> None:
+    block = "```\n=== Device Information ===\nSelected Device: board 7\nSMs: 128\n```"
+    page = (
+        f"# Device\n\n{block}\n\n## Batch 1\n\n```\n{summary(0)}\n```\n\n## Batch 4\n\n{summary(1)}"
+    )
+    found = runs_of(page, tmp_path, store)
+    assert [each.spec.model.name for each in found] == ["page: Batch 1", "page: Batch 4"]
+    assert {each.environment.gpus[0].name for each in found} == {"board 7"}
+
+
+def test_a_part_of_a_query_is_no_headline(tmp_path: Path, store: Store) -> None:
+    block = ("Enqueue Time", "min: 0.5 ms", "median: 0.55 ms", "GPU Compute", "min: 12.2 ms")
+    for last, of in (("median: 12.8 ms", "gpu, reported"), ("max: 13.4 ms", None)):
+        (tmp_path / "a.log").write_text(
+            "\n".join(f"[{DAYS[0]}-05:06:07] [I] {x}" for x in (*block, last))
+        )
+        (found,) = bring(tmp_path, store=store).runs
+        assert (found.median_of, found.median_s) == (
+            (of, pytest.approx(12.8e-3)) if of else (None, None)
+        )
 
 
 def test_which_one_of_a_list_of_commands_was_run_is_unknown(tmp_path: Path, store: Store) -> None:

@@ -443,6 +443,8 @@ _PRINTED = {
     "d2h_latency": "d2h",
     "end_to_end_host_latency": "end_to_end",
 }
+_WHOLE = tuple(column for column in DURATIONS if column not in ("enqueue", "h2d", "d2h"))
+"""Columns that time a whole query, or all of its computing: a part of it is no headline."""
 
 
 def _reported_columns(record: RunRecord) -> dict[str, dict[str, float]]:
@@ -463,10 +465,10 @@ def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
 def reported_headline(record: RunRecord) -> Reported | None:
     """Return the printed headline statistic of a run; TensorRT 5 and 6 only print means."""
     every = _reported_columns(record)
-    printed = {column: every.get(column, {}) for column in DURATIONS}
+    printed = {column: every.get(column, {}) for column in _WHOLE}
     # Without medians, the column with the most statistics is the headline.
-    by_size = sorted(DURATIONS, key=lambda column: -len(printed[column]))
-    ways = [*(("median", column) for column in DURATIONS), *(("mean", each) for each in by_size)]
+    by_size = sorted(_WHOLE, key=lambda column: -len(printed[column]))
+    ways = [*(("median", column) for column in _WHOLE), *(("mean", each) for each in by_size)]
     found = (Reported(c, s, printed[c][s]) for s, c in ways if s in printed[c])
     return next(found, None)
 

@@ -409,6 +409,8 @@ _BANNER = re.compile(
     r"(?: \[TensorRT[^\]\d]{0,20}v(\d{4,6})\])?(?: \[b(\d{1,9})\])?(?: # ?(.*)| ?\[[^\]]{0,30})?$"
 )
 _COMMAND = re.compile(r"([^\s`!(]*?trtexec(?:\.exe)?[\"']?)\s+(--?[A-Za-z].*|[\\^`]\s*)$")
+_OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*\s+$")
+"""An option of another tool that ``trtexec`` is the value of, as in ``--backend trtexec``."""
 _CONTINUED = re.compile(r"(?:^|\s)[\\^`]\s*$")
 _SHELL = re.compile(r"\s(?:\d?>{1,2}&?\s?\S|\||&&|;|2>&1|&\s*$)|`|\s#\s")
 
@@ -523,7 +525,7 @@ class CommandLines:
             text = f"{self.incomplete} {text.lstrip('> ').strip()}"
         else:
             match = _COMMAND.search(text[:4000]) if "trtexec" in text else None
-            if match is None:
+            if match is None or _OPTION.search(text, 0, match.start()):
                 return None
             text = text[match.start() : 4000].strip()
         self.incomplete = None
@@ -560,9 +562,15 @@ _DEVICE = re.compile(
     r"|(?i:(?:GeForce |Quadro )?(?:RTX|GTX) ?A?\d{3,4}(?: ?(?:Ti|SUPER|Laptop GPU|Ada))*)"
     r"|TITAN (?:X|V|Xp|RTX)|Quadro [A-Z]+\d+"
     r"|(?:Tesla )?(?:[VAHPB][1-3]00|A10G?|A30|A40|T4|L4|L40S?|P4|P40|K80|GB?200|GH200)"
-    r"(?:-(?:SXM\d?|PCIE|PCIe)[\w-]*)?)(?![\w.])"
+    r"(?:-(?:SXM\d?|PCIE|PCIe)[\w-]*)?)(?!\w|\.\w)",
+    re.ASCII,  # Chinese text has no spaces around them
 )
 """Devices as people write them."""
+_ADVICE = re.compile(
+    r"\b(?:your?|if|such as|e\.g|install\w*|needs?|requires?|should|must|supports?|recommend\w*)\b",
+    re.IGNORECASE,
+)
+"""Words of a sentence that names a device without a measurement on it."""
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _CRASH = re.compile(
     r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
@@ -653,7 +661,7 @@ class _LogReader:
         self.text_start: int | None = None  # first line of other text after the last run's numbers
         self.title: str | None = None
         self.cut = self.fenced = self.below = self.several = self.masked = self.prose = False
-        self.heading_at = 0
+        self.heading_at = self.command_at = 0
         self.steady = _NEVER  # how the next line begins if it is one of many alike
         self.devices: dict[int, str | None] = {}  # that headings name, by level, or a label below
         self.devices_above: set[str] = set()  # named above the first numbers, for the whole text
@@ -786,7 +794,7 @@ class _LogReader:
             above_it = {k: name for k, name in self.devices.items() if k < level}
             self.devices = above_it | ({level: names.pop()} if len(names) == 1 else {})
         elif above:
-            self.devices_above |= names
+            self.devices_above |= set() if _ADVICE.search(text) else names
         elif len(names) == 1 and _title_in(text, heading=False):
             self.devices[_LABEL] = names.pop()
         elif any(name not in known and known not in name for name in names):
@@ -828,9 +836,9 @@ class _LogReader:
                 own = current.command or current.banner or not current.is_of_trtexec
                 self.below = not own and self.heading_at < current.last_line
                 self.next_run(self.text_start or at)
-            before = self.current.command
+            before = self.current.command if self.command_at > self.heading_at else None
             self.several = before is not None and "--saveEngine" not in before
-            self.current.command = command
+            self.current.command, self.command_at = command, at
         if command is not None or continued or self.commands.incomplete is not None:
             return False
         if not self.fenced and _HEADING.match(text):
@@ -843,6 +851,7 @@ class _LogReader:
                 current.mode = None
                 names = dict(current.sections[-1][1]).get("Selected Device")
                 self.devices_above |= {names} if names and not self.runs else set()
+                current.of_page = bool(names) and not current.banner and len(current.sections) == 1
             return True
         words = text.strip() and not text.startswith("===") and not current.evidence
         if self.several and words and not current.summary.takes(text):
@@ -886,12 +895,14 @@ class _RunReader:
         self.last_stamp: str | None = None
         self.closed = False  # a code fence ended the excerpt: no more lines belong to it
         self.has_summary_heading = False
+        self.of_page = False  # a code fence ended its only section, the device of the whole page
         self.layer_types: Counter[str] = Counter()
 
     @property
     def started(self) -> bool:
         """Whether more than messages was seen, which stderr may print before the banner."""
-        return bool(self.banner or self.sections or self.summary.averages or self.summary.metrics)
+        sections = self.sections and not self.of_page
+        return bool(self.banner or sections or self.summary.averages or self.summary.printed)
 
     @property
     def is_finished(self) -> bool:

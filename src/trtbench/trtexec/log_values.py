@@ -446,6 +446,8 @@ _WRAPPED = re.compile(
     r"|=\s|[\d.]{1,40} ?ms\b|ms\b)"
 )
 """How a line goes on with the statistics of the line above."""
+_TEMPLATE = re.compile(r"=\s{0,8}(?:[{$<]|%[.\d]{0,9}[a-z])")
+"""A place for a value: the line is of a program that prints statistics, not of a log."""
 
 
 class SummaryCollector:
@@ -510,7 +512,8 @@ class SummaryCollector:
         if not colon or len(label) > 40:
             return False
         if label in METRICS:
-            if found := _statistics(rest):
+            found = {} if _TEMPLATE.search(rest) else _statistics(rest)
+            if found:
                 self.metrics[label], self.above = dict(found), (label, rest[:20_000])
             return bool(found)
         if label in _TOTALS:
