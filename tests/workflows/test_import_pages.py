@@ -106,6 +106,8 @@ def test_a_command_above_the_numbers_gives_batch_and_precision(
     page = "\n\n".join(f"$ {each}\n\n{summary(place)}" for place, each in enumerate(commands))
     found = runs_of(page, tmp_path, store)
     assert [each.known_items for each in found] == [16, 4, None]
+    # trtexec has multiplied by an implicit batch.
+    assert [each.facts.get("items_per_s") for each in found] == [100, 4 * 101, None]
     precisions = [each.conditions["precision"].value for each in found]
     assert precisions == ["fp32+fp16", "fp32+fp16+int8", None]
 

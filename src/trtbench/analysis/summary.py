@@ -436,13 +436,15 @@ class Reported(NamedTuple):
     seconds: float
 
 
-_PRINTED = {
-    "enqueue_time": "enqueue",
-    "h2d_latency": "h2d",
-    "gpu_compute_time": "gpu",
-    "d2h_latency": "d2h",
-    "end_to_end_host_latency": "end_to_end",
+PRINTED = {
+    "enqueue": "enqueue_time",
+    "h2d": "h2d_latency",
+    "gpu": "gpu_compute_time",
+    "d2h": "d2h_latency",
+    "end_to_end": "end_to_end_host_latency",
 }
+"""What trtexec calls a column, where it has another name."""
+_COLUMNS = {printed: column for column, printed in PRINTED.items()}
 _WHOLE = tuple(column for column in DURATIONS if column not in ("enqueue", "h2d", "d2h"))
 """Columns that time a whole query, or all of its computing: a part of it is no headline."""
 
@@ -453,7 +455,7 @@ def _reported_columns(record: RunRecord) -> dict[str, dict[str, float]]:
     for key, value in record.reported.items():
         if key.endswith("_ms") and isinstance(value, (int, float)):
             printed, _, name = key[: -len("_ms")].rpartition("_")
-            found.setdefault(_PRINTED.get(printed, printed), {})[name] = value / 1e3
+            found.setdefault(_COLUMNS.get(printed, printed), {})[name] = value / 1e3
     return found
 
 
@@ -544,7 +546,8 @@ def summarize(
 
 def summary_from_run(run: Run) -> Summary:
     """Return all statistics of a run: from its samples, else as printed."""
-    record, rate, head = run.record, reported_rate(run.record), reported_headline(run.record)
+    record, head = run.record, None if len(run.times) else reported_headline(run.record)
+    rate = reported_rate(record)
     if not len(run.times) and (head is not None or rate is not None):
         found = _reported_columns(record)
         return Summary(

@@ -182,8 +182,7 @@ def found_from_path(path: Path, *, named: bool, inside: Path | None = None) -> F
     if packed or (kind == "unknown" and is_archive(head)):
         found = "archive"
     elif kind == "unknown":
-        is_device = _DEVICE.match(head) is not None
-        found = "device" if is_device else _KINDS_BY_NAME.get(path.name.lower(), kind)
+        found = "device" if _DEVICE.match(head) else _KINDS_BY_NAME.get(path.name.lower(), kind)
     found = found if head.strip() else "empty"
     return FoundFile(path=path, kind=found, named=named, inside=inside)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from trtbench.analysis.findings import findings_from_run
-from trtbench.analysis.summary import summary_from_run
+from trtbench.analysis.summary import PRINTED, summary_from_run
 from trtbench.core import run as core
 from trtbench.core.errors import UsageError
 from trtbench.core.samples import Column, EngineGraph, IterationTimes, times_from_columns
@@ -27,7 +27,7 @@ from trtbench.store.directory import now
 from trtbench.trtexec import conditions as log_conditions
 from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.log import time_of_log
-from trtbench.trtexec.log_values import LogRun, LogSection
+from trtbench.trtexec.log_values import DTYPES, LogRun, LogSection
 from trtbench.trtexec.times import TimesArray, times_from_arrays, without_warmup
 from trtbench.trtexec.version import number
 
@@ -37,15 +37,7 @@ _SCALE = {"ghz": 1e9, "mhz": 1e6, "khz": 1e3, "hz": 1.0, "gib": 2.0**30, "mib": 
 
 NOTHING = LogRun(where="", line=1, outcome="passed")
 
-_TOOLKIT_COLUMNS = {
-    "latency": "latency",
-    "enqueue": "enqueue_time",
-    "compute": "gpu_compute_time",
-    "end_to_end": "end_to_end_host_latency",
-}
-_TORCH_COLUMNS = {"h2d": "h2d_latency", "gpu": "gpu_compute_time", "d2h": "d2h_latency"}
 _SUMMARIES = ("summary", "report")
-_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--saveEngine")
 _MODEL_OPTIONS = ("Load engine", "Model", "Prototxt", "Uff", "loadEngine", "onnx", "deploy", "uff")
 _PRECISIONS: tuple[Precision, ...] = ("fp8", "int8", "bf16", "fp16", "fp32")
@@ -219,8 +211,7 @@ def run_from_draft(
 def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str, log: LogRun) -> core.FailedRun:
     """Make the record of a run that trtexec did not finish."""
     conditions = _conditions(draft, log, IterationTimes(), stated)
-    doing = "load" if "--loadEngine" in log.flags else "build"
-    stage = doing if log.sections else "start"
+    stage = "start" if not log.sections else "load" if "--loadEngine" in log.flags else "build"
     error = log_conditions.cause_of_failure(log)
     if error is not None:
         reason = f"{error.text} ({error.meaning})" if error.meaning else error.text
@@ -284,7 +275,7 @@ def _edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...
         for tensor in layer.outputs if outputs else layer.inputs:
             at_edge = tensor.name in graph.io_tensors and outputs == (tensor.name in made)
             if at_edge and tensor.dimensions and min(tensor.dimensions) > 0:
-                dtype = _DTYPES.get(tensor.dtype or "", tensor.dtype or core.UNKNOWN)
+                dtype = DTYPES.get(tensor.dtype or "", tensor.dtype or core.UNKNOWN)
                 spec = TensorSpec(name=tensor.name, dtype=dtype, shape=tensor.dimensions)
                 found.setdefault(tensor.name, spec)
     return tuple(found.values())
@@ -316,8 +307,8 @@ def _conditions(
         torch: toolkits.TorchBenchmark = draft.value("torch")
         conditions |= {k: core.Fact(value=v, source="implied") for k, v in _OF_TORCH.items()}
         recorded: dict[str, core.Scalar] = {"tf32": torch.tf32, "precision": torch.dtype or None}
-        conditions |= {k: core.Fact(value=v) for k, v in recorded.items() if v is not None}
-        conditions |= {k: log_conditions.UNKNOWN for k, v in recorded.items() if v is None}
+        for name, value in recorded.items():
+            conditions[name] = log_conditions.UNKNOWN if value is None else core.Fact(value=value)
     # A log prints 1 for every explicit batch, so 1 is only used if nothing else is known.
     batch = stated.request.batch
     if batch is None and conditions["batch"] in (log_conditions.UNKNOWN, core.Fact(value=1)):
@@ -412,15 +403,12 @@ def numbers_of(draft: Draft) -> dict[str, core.Scalar]:
         numbers["throughput_qps"] = torch.throughput_qps
         numbers["total_host_walltime_s"] = torch.total_host_walltime_s
         for theirs, statistics in torch.metrics.items():
-            column = _TORCH_COLUMNS.get(theirs, theirs)
             for name, value in statistics.items():
-                numbers[f"{column}_{name.removesuffix('_ms')}_ms"] = value
+                numbers[f"{PRINTED.get(theirs, theirs)}_{name.removesuffix('_ms')}_ms"] = value
     elif toolkit is not None:
-        # Its throughput is batch over mean latency, not trtexec's.
-        numbers["toolkit_throughput_qps"] = toolkit.throughput_qps
-        numbers["samples"] = toolkit.samples
-        for theirs, ours in _TOOLKIT_COLUMNS.items():
+        for theirs, column in {"latency": "latency", **toolkits.BLOCKS}.items():
             block: toolkits.StatisticsBlock | None = getattr(toolkit, theirs)
+            ours = PRINTED.get(column, column)
             if block is not None:
                 for name in ("min", "max", "mean", "median"):
                     numbers[f"{ours}_{name}_ms"] = getattr(block, f"{name}_ms")
@@ -527,10 +515,8 @@ def _facts(
     }
     rate, batch = reported.get("throughput_qps"), conditions["batch"].value
     if isinstance(rate, (int, float)) and batch is not None:
-        printed = log_conditions.batch_from_log(log)
-        implicit = (log.option("Batch") or "").isdecimal()
-        # An implicit batch is multiplied in by trtexec.
-        counts = implicit and printed.source == "stated" and printed.value not in (None, 1)
+        implicit = log.option("Batch") or log.flags.get("--batch")  # trtexec has multiplied by it
+        counts = implicit == str(log_conditions.batch_from_log(log).value)
         facts["items_per_s"] = float(rate) * (1.0 if counts else float(batch))
     return {name: value for name, value in facts.items() if value is not None}
 

@@ -409,8 +409,7 @@ _BANNER = re.compile(
     r"(?: \[TensorRT[^\]\d]{0,20}v(\d{4,6})\])?(?: \[b(\d{1,9})\])?(?: # ?(.*)| ?\[[^\]]{0,30})?$"
 )
 _COMMAND = re.compile(r"([^\s`!(]*?trtexec(?:\.exe)?[\"']?)\s+(--?[A-Za-z].*|[\\^`]\s*)$")
-_OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*\s+$")
-"""An option of another tool that ``trtexec`` is the value of, as in ``--backend trtexec``."""
+_OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*\s+$")  # of another tool, as in --backend trtexec
 _CONTINUED = re.compile(r"(?:^|\s)[\\^`]\s*$")
 _SHELL = re.compile(r"\s(?:\d?>{1,2}&?\s?\S|\||&&|;|2>&1|&\s*$)|`|\s#\s")
 
@@ -567,8 +566,7 @@ _DEVICE = re.compile(
 )
 """Devices as people write them."""
 _ADVICE = re.compile(
-    r"\b(?:your?|if|such as|e\.g|install\w*|needs?|requires?|should|must|supports?|recommend\w*)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:your?|if|such as|e\.g|install\w*|needs?|requires?|should|must|supports?)\b"
 )
 """Words of a sentence that names a device without a measurement on it."""
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
@@ -783,9 +781,8 @@ class _LogReader:
         of_text = above.pop() if len(above) == 1 else None
         return self.devices[max(self.devices)] if self.devices else of_text
 
-    def _look_for_device(self, text: str) -> None:
+    def _look_for_device(self, text: str, heading: re.Match[str] | None) -> None:
         """Remember the device that a heading, or the text above all numbers, names."""
-        heading = _HEADING.match(text)
         above = not self.runs and not self.current.is_finished
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
         known = self._device() or ""
@@ -825,7 +822,8 @@ class _LogReader:
     def _add_unmarked(self, text: str, at: int) -> bool:
         """Add a line without a level; return whether it is a code fence, which no run needs."""
         current = self.current
-        self._look_for_device(text)
+        heading = None if self.fenced else _HEADING.match(text)
+        self._look_for_device(text, heading)
         if current.is_finished and self.text_start is None and text.strip():
             self.text_start = at
         continued = self.commands.incomplete is not None
@@ -841,7 +839,7 @@ class _LogReader:
             self.current.command, self.command_at = command, at
         if command is not None or continued or self.commands.incomplete is not None:
             return False
-        if not self.fenced and _HEADING.match(text):
+        if heading:
             self.heading_at = at
             self._take_command_below()
         if _FENCE.match(text):
@@ -859,9 +857,8 @@ class _LogReader:
         if (current.is_finished or not current.started) and (
             self.title is None or text.startswith("#")
         ):
-            heading = not self.fenced and _HEADING.match(text) is not None
-            title = None if self.prose and not heading else _title_in(text, heading=heading)
-            self.title, self.prose = title or self.title, title is None and bool(text.strip())
+            named = None if self.prose and not heading else _title_in(text, heading=bool(heading))
+            self.title, self.prose = named or self.title, named is None and bool(text.strip())
         return False
 
 

@@ -271,7 +271,7 @@ _FACTS: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 for _field, _text in _FACT_LINES:
     _word = re.sub(r"[\\()]", "", _text.split(" ", 1)[0])
     _FACTS.setdefault(_word, []).append((_field, re.compile(_text)))
-_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
 _PRINTED_BY_LIBRARY = {"onnx": True, "timing_cache": True, "binding": False}
 
 
@@ -307,7 +307,7 @@ class FactCollector:
                 shape = tuple(int(part) for part in match[3].split("x") if 0 < len(part) < 19)
                 # TensorRT up to 10.14 does not print the type of a binding.
                 dtype = (match[4] or "unknown").lower()
-                dtype = _DTYPES.get(dtype, dtype)
+                dtype = DTYPES.get(dtype, dtype)
                 side.append(TensorSpec(name=match[2], dtype=dtype, shape=shape))
             return True
         return False
@@ -446,8 +446,7 @@ _WRAPPED = re.compile(
     r"|=\s|[\d.]{1,40} ?ms\b|ms\b)"
 )
 """How a line goes on with the statistics of the line above."""
-_TEMPLATE = re.compile(r"=\s{0,8}(?:[{$<]|%[.\d]{0,9}[a-z])")
-"""A place for a value: the line is of a program that prints statistics, not of a log."""
+_TEMPLATE = re.compile(r"=\s{0,8}(?:[{$<]|%[.\d]{0,9}[a-z])")  # of a program, not of a log
 
 
 class SummaryCollector:
@@ -512,8 +511,7 @@ class SummaryCollector:
         if not colon or len(label) > 40:
             return False
         if label in METRICS:
-            found = {} if _TEMPLATE.search(rest) else _statistics(rest)
-            if found:
+            if found := _statistics(rest):
                 self.metrics[label], self.above = dict(found), (label, rest[:20_000])
             return bool(found)
         if label in _TOTALS:
@@ -588,7 +586,8 @@ def alone(text: str) -> tuple[SummaryCollector, bool]:
 @functools.lru_cache(maxsize=16)
 def _statistics(text: str) -> dict[str, float]:
     """Return the statistics in a line by name; cached, as a line is tried before it is added."""
-    pairs = ((name, number(value)) for name, value in _PAIR.findall(text[:20_000]))
+    text = "" if _TEMPLATE.search(text) else text[:20_000]
+    pairs = ((name, number(value)) for name, value in _PAIR.findall(text))
     return {k.removeprefix("percentile(").rstrip(")"): v for k, v in pairs if v is not None}
 
 
