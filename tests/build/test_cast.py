@@ -139,6 +139,22 @@ def test_an_empty_region_of_a_resize_becomes_none(tmp_path: Path) -> None:
     saved(made, tmp_path / "c.onnx")
 
 
+@pytest.mark.parametrize("opset", [7, 17])
+def test_default_zeros_and_weights_that_are_no_inputs_can_be_cast(
+    tmp_path: Path, opset: int
+) -> None:
+    text = "net (float[2] x) => (float[2] y) {zeros = ConstantOfShape(two) p = Mul(x, w) %s}"
+    text = text % ("y = Add(p, zeros)" if opset > 8 else "y = Relu(p)")
+    path = models.save_text(tmp_path / "m.onnx", text, two=[2], w=np.ones(2), check=False)
+    model = onnx.load(path)
+    if opset < 9:
+        del model.graph.node[0]
+        model.opset_import[0].version, model.ir_version = opset, 3
+        onnx.save(model, path)
+    made = saved(cast(load_onnx(path), precision="fp16").model, tmp_path / "c.onnx")
+    assert outputs(made, x=np.ones(2, np.float32))["y"].tolist() == [1, 1]
+
+
 @pytest.mark.skipif(
     OLD_RUNTIME, reason="FP16 kernels of ONNX Runtime before 1.24 are 17 % off here"
 )

@@ -104,6 +104,30 @@ def test_an_old_opset_is_raised_and_infinite_values_are_left_alone(tmp_path: Pat
     assert "has infinite values" in made.kept.values()
 
 
+def test_a_weight_that_several_nodes_share_gives_a_model_that_runs(say: Say) -> None:
+    """ONNX Runtime 1.31 converts it once for each of them, on processors without VNNI."""
+    text = "net (float[1, 8] x) => (float[1, 8] y) {a = MatMul(x, w) b = Tanh(a) y = MatMul(b, w)}"
+    models.save_text(Path("m.onnx"), text, w=np.linspace(-1, 1, 64).reshape(8, 8))
+    say("quantize", "m.onnx", "--precision", "int8", "--random", 4, "-o", "q.onnx")
+    assert "PASS" in say("check", "m.onnx", "q.onnx", "--random", 4, status=0).out
+
+
+def test_copies_of_a_shared_bias_do_not_take_the_name_of_another_tensor(tmp_path: Path) -> None:
+    text = """net (float[1, 2, 8] x) => (float[1, 2, 8] y, float[1, 2, 8] z) {
+        b1 = Conv(x, w, b) b0 = Neg(b1) c = Conv(b0, w, b) y = Neg(c) z = Conv(y, w, b)
+    }"""
+    weights = {"w": np.ones((2, 2, 1)), "b": np.ones(2)}
+    model = models.save_text(tmp_path / "m.onnx", text, **weights)
+    (y, z) = quantize(model, "int8", data="random", items=4).difference
+    assert min(y.sqnr_db or 0, z.sqnr_db or 0) > 20
+
+
+def test_a_model_without_anything_to_quantize_names_its_operators(say: Say) -> None:
+    models.identity(Path("m.onnx"), ("x", TensorProto.FLOAT, [2, 3]))
+    words = ("quantize", "m.onnx", "--precision", "int8", "--random", 4, "-o", "q.onnx")
+    assert "operators    1 Identity" in say(*words, status=1).err
+
+
 @pytest.mark.parametrize("op", ["If", "Loop"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_control_flow_is_left_alone_and_the_rest_is_converted(

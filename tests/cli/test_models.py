@@ -160,6 +160,35 @@ def test_a_model_without_a_rank_takes_the_shape_it_is_given(say: Say) -> None:
     assert measured_shapes(say, M, "--shape", "x:3x5") == [(3, 5)]
 
 
+def test_integers_that_nothing_suggests_are_tried_and_texts_are_fed(say: Say) -> None:
+    ends = "(float[1, 3, 1] x, int64[4] towards, string[2] words) => (float[] o, string[2] same)"
+    save_text(M, f"net {ends} {{ o = Expand (x, towards) same = Identity (words) }}", check=False)
+    said = say("bench", M, *QUICK)
+    assert said.status == 0, said.err
+    assert "input values: towards 1 (change with --input towards=VALUE)" in said.out + said.err
+    said = say("bench", M, "--input", "towards=7", *QUICK)
+    assert (said.status, "fix: --input towards=VALUE, --shape towards:SIZE" in said.err) == (
+        1,
+        True,
+    )
+
+
+def test_dimensions_called_a_question_mark_are_not_one_dimension(say: Say) -> None:
+    identity(M, ("x", FLOAT, ["?", "?"]))
+    assert measured_shapes(say, M) == [(1, 128)]
+    assert "dimension 1 of x 128" in say("bench", M, "--dry-run").err
+
+
+def test_an_opset_older_than_the_runtime_is_named(say: Say) -> None:
+    identity(M, ("x", FLOAT, [2, 3]))
+    model = onnx.load(M)
+    model.graph.node[0].op_type, model.opset_import[0].version = "Sigmoid", 1
+    model.graph.node[0].attribute.append(helper.make_attribute("consumed_inputs", [0]))
+    onnx.save(model, M)
+    said = say("bench", M, *QUICK, status=1)
+    assert "error: the model has opset 1, and ONNX Runtime runs opset 7 or later" in said.err
+
+
 @pytest.mark.parametrize("name", ["seq", "sequence_length", "num_tokens", "frames"])
 def test_a_sequence_in_front_is_one_item(name: str, say: Say) -> None:
     identity(M, ("x", FLOAT, [name, 8]), ("position", INT64, [name]))

@@ -117,9 +117,20 @@ def at_opset(model: ModelProto, needed: int, *, what: str) -> ModelProto:
     """Return the model converted to an opset; unchanged if its opset is not older."""
     import onnx
 
-    have = opset_of(model) or 0
-    if have >= needed:
+    have = opset_of(model)
+    if have is None:  # it has only operators of other domains
+        model.opset_import.add(version=needed)
+    if have is None or have >= needed:
         return model
+    inputs = [
+        value
+        for value in model.graph.input
+        if value.name not in {each.name for each in model.graph.initializer}
+    ]
+    if model.ir_version < 4 and len(inputs) + len(model.graph.initializer) > len(model.graph.input):
+        model.ir_version = 4  # before, weights were inputs as well: the converter demands them
+        del model.graph.input[:]
+        model.graph.input.extend(inputs)
     try:
         raised = onnx.version_converter.convert_version(model, needed)
     except Exception as problem:  # the converter raises RuntimeError and others
@@ -300,6 +311,9 @@ def _rewrite(model: ModelProto, edges: Mapping[str, NodeTypes], *, low: int, kee
                 types[name] = low
                 lowered.add(name)
         if planned is not None and low in planned.outputs:
+            if node.op_type == "ConstantOfShape" and not node.attribute:  # zeros of FP32
+                zero = helper.make_tensor("", FLOAT, [1], [0.0])
+                node.attribute.append(helper.make_attribute("value", zero))
             for attribute in node.attribute:
                 if node.op_type == "Cast" and attribute.name == "to":
                     attribute.i = low

@@ -30,7 +30,7 @@ from trtbench.host.machine import library_versions
 from trtbench.models import onnx_model
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
 
 STAND_IN, QUANTIZED = "stand-in.onnx", "quantized.onnx"
 OPERATORS = (
@@ -56,17 +56,36 @@ def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
         _restore_inputs(model, [n for n, why in outcome.kept.items() if why == casts.ASKED_FOR])
     changed = quantized_operators(model)
     if not changed:
-        raise InputError(
-            "nothing was quantized",
-            facts={
-                "operators": " ".join(spec.operators) or "chosen by the quantizer",
-                **_control_flow(model),
-            },
-            fix="name the operators to quantize, such as --op MatMul; ModelOpt does not quantize "
-            "small convolutions and products",
-        )
+        raise _nothing_quantized(model, spec)
     _finish(model, spec.having(method=outcome.facts.get("method", spec.method)))
     return outcome.having(changed=changed)
+
+
+def _nothing_quantized(model: ModelProto, spec: QuantSpec) -> InputError:
+    asked = spec.operators or (OPERATORS if spec.via == "onnxruntime" else ())
+    own = Counter(node.op_type for node in model.graph.node)
+    return InputError(
+        "nothing was quantized",
+        facts={
+            "looked for": " ".join(asked) or "chosen by the quantizer",
+            "operators": ", ".join(f"{count} {name}" for name, count in own.most_common(8)),
+            **_control_flow(model),
+        },
+        fix="name the operators to quantize, such as --op MatMul; ModelOpt does not quantize "
+        "small convolutions and products",
+    )
+
+
+def _rename_numbered(graph: GraphProto) -> None:
+    """Rename weights that would get another tensor's name: the quantizer numbers copies of them."""
+    stored = {tensor.name for tensor in graph.initializer}
+    every = stored.union(*(node.output for node in graph.node))
+    ends = {each: len(each.rstrip("0123456789")) for each in every}
+    numbered = {each[:at] for each, end in ends.items() for at in range(end, len(each))} & stored
+    renamed = {name: f"{name}_weight" for name in numbered if f"{name}_weight" not in every}
+    for tensor in (*graph.initializer, *graph.input):
+        tensor.name = renamed.get(tensor.name, tensor.name)
+    casts.rename_reads(graph, lambda name: renamed.get(name, name), own=False)
 
 
 def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
@@ -328,6 +347,10 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str], list[
         for node in model.graph.node
         if node.op_type == "Add" and stored & set(node.input)
     } | casts.matching_nodes(model, spec.keep)
+    if not any(n.op_type in (spec.operators or OPERATORS) and n.name not in kept
+               for n in model.graph.node):  # fmt: skip
+        raise _nothing_quantized(model, spec)
+    _rename_numbered(model.graph)
     named, ready = folder / "named.onnx", folder / "prepared.onnx"
     large = len(onnx_model.save_onnx(model, named)) > 1
     with _errors_of("ONNX Runtime", spec.method):

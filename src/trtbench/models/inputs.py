@@ -27,6 +27,8 @@ TOKEN_LIMIT = 1000  # token ids are below this: every vocabulary in use is large
 _SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
 _SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*)+")
 """A dimension that exporters write as a sum of others: ``past_sequence_length + 1``."""
+_PLACEHOLDER = re.compile(r"\W*|none|-1|unk(nown)?|dyn(amic)?", re.IGNORECASE)
+"""What exporters write for a dimension without a name: two of these may differ."""
 _AUDIO = re.compile(r"wave|audio|speech|pcm|^samples$", re.IGNORECASE)
 _STATE = re.compile(
     r"(^|[_./])([hc](_?0|_?n|_?in)?|(hidden|cell)(_?states?)?|states?|cache|past\w*|mems?)"
@@ -52,6 +54,12 @@ def is_open(dim: Dim) -> bool:
     return not isinstance(dim, int) or dim < 0
 
 
+def dim_name(dim: Dim) -> str:
+    """Return the name of a dynamic dimension; empty for none, and for placeholders like ``?``."""
+    named = isinstance(dim, str) and not _PLACEHOLDER.fullmatch(dim)
+    return str(dim) if named else ""
+
+
 def batch_place(tensor: TensorSpec) -> int:
     """Return the index of the batch dimension: the one with such a name, else the first."""
     for place, dim in enumerate(tensor.shape):
@@ -59,6 +67,11 @@ def batch_place(tensor: TensorSpec) -> int:
             return place
     opened = [is_open(dim) for dim in tensor.shape[:2]]  # states have their layers in front
     return int(opened == [False, True] and _STATE.search(tensor.name) is not None)
+
+
+def is_state_of_one(tensor: TensorSpec) -> bool:
+    """Whether an input is the state of a recurrent layer for a single item: ``h0 2x1x64``."""
+    return tensor.shape[1:2] == (1,) and len(tensor.shape) == 3 and bool(_STATE.search(tensor.name))
 
 
 def is_one_sequence(tensor: TensorSpec) -> bool:
@@ -117,7 +130,7 @@ def with_assumed_shapes(
             return dim
         if tensor.usual:
             return tensor.usual[place]
-        name = dim if isinstance(dim, str) else ""
+        name = dim_name(dim)
         audio = _AUDIO.search(tensor.name) or _AUDIO.search(name)
         longest = length or (AUDIO if audio and place == len(shape) - 1 else SEQUENCE)
         if place == batch_place(tensor):
@@ -134,7 +147,7 @@ def with_assumed_shapes(
         return longest
 
     sizes = [[(dim, guess(each, at)) for at, dim in enumerate(each.shape)] for each in tensors]
-    texts = [(dim, size) for row in sizes for dim, size in row if isinstance(dim, str)]
+    texts = [(dim_name(dim), size) for row in sizes for dim, size in row if dim_name(dim)]
     named: dict[Dim, int] = {}
     for dim, size in sorted(texts, key=lambda pair: len(_parts(pair[0]))):  # sums after their parts
         named[dim] = _value(dim, named) or size
@@ -170,11 +183,11 @@ def with_given_shapes(
         dim: size
         for was, now in zip(tensors, given, strict=True)
         for dim, size in zip(was.shape, now.shape, strict=False)
-        if isinstance(dim, str) and isinstance(size, int)
+        if dim_name(dim) and isinstance(size, int)
     }
 
     def filled(dim: Dim) -> Dim:  # a sum of which only some parts are known stays a sum
-        if not isinstance(dim, str):
+        if not isinstance(dim, str) or not dim_name(dim):
             return dim
         return _value(dim, known) or " + ".join(str(known.get(part, part)) for part in _parts(dim))
 
@@ -195,7 +208,7 @@ def assumption(
             shapes.append(f"--shape {shlex.quote(with_sizes(settled))}")
         for place, dim, now in changed:
             sequence = isinstance(dim, str) and _SEQUENCE.search(dim)
-            name = dim if isinstance(dim, str) and dim else f"dimension {place} of {tensor.name}"
+            name = dim_name(dim) or f"dimension {place} of {tensor.name}"
             counts = place == batch_place(tensor) and not sequence
             assumed.setdefault("batch" if counts else name, now)
     if not assumed:
@@ -402,6 +415,8 @@ def _draw(tensor: TensorSpec, value: str | None, *, seed: int) -> NDArray[np.gen
 
     shape = tuple(dim for dim in tensor.shape if isinstance(dim, int))
     generator = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
+    if tensor.dtype == "str" and value is None:
+        return np.full(shape, "text")
     if tensor.dtype.startswith("float8_e4m3") and value is None:
         # Patterns below that of 1.0 in E4M3 stand for numbers from 0 to 1.
         return generator.integers(0, 0x38, size=shape).astype(np.uint8)

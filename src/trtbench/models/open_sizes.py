@@ -52,6 +52,7 @@ class _Found(Value, frozen=True, kw_only=True):
     """What a search found: no shapes if the model runs on none that was tried."""
 
     shapes: dict[str, tuple[int, ...]] = {}
+    values: dict[str, str] = {}
     tried: tuple[str, ...] = ()
     reason: str = ""
 
@@ -76,7 +77,7 @@ def settle(
         why = "as its operators require"
     if any(each.usual for each in tensors):
         why = "as the engine is optimized for"
-    elif outline and model.format == "onnx" and not all(each.is_static for each in shaped):
+    elif outline and model.format == "onnx":
         found = _search(Path(model.path), outline, shaped, given)
         if not found.shapes:
             opened = (each for each in shaped if not each.is_static)
@@ -89,6 +90,7 @@ def settle(
         whole = tuple(each.having(shape=found.shapes[each.name]) for each in whole)
         if len(found.tried) > 1:
             why = f"it does not run on {found.tried[0]}"
+        given = {**found.values, **given}
     fed = {**model_inputs.usual_values(whole, outline), **given}
     note = model_inputs.assumption(shaped, whole, why, batch=batch)
     return Settled(tensors=whole, values=fed, note=note)
@@ -97,21 +99,28 @@ def settle(
 def _search(
     path: Path, outline: ModelOutline, tensors: Sequence[TensorSpec], values: Mapping[str, str]
 ) -> _Found:
-    """Return the first shapes on which ONNX Runtime runs the model on the CPU.
+    """Return the first shapes and values on which ONNX Runtime runs the model on the CPU.
 
-    They are kept in the cache for the content of the file. A model that cannot be loaded, or that
-    takes too long, is not judged: the usual shapes are taken.
+    Integers that nothing suggests are tried as 1, 0 and random numbers: they may be sizes, axes
+    or positions. Results are kept in the cache for the content of the file. A model that cannot be
+    loaded, or that takes too long, is not judged: the usual shapes are taken.
     """
     assume = partial(model_inputs.with_assumed_shapes, tensors, fixed=outline.fixed)
     pairs = product((outline.sides, *_SIDES), (None, *_LENGTHS))
     waiting = list(dict.fromkeys(assume(*each) for each in pairs))
-    guess = _Found(shapes=shapes_of(waiting[0]))
-    if len(waiting) == 1 or path.stat().st_size > LARGEST_BYTES:  # only the batch is dynamic
+    known = {**model_inputs.usual_values(waiting[0], outline), **values}
+    free = [t for t in waiting[0] if t.dtype.startswith(("int", "uint")) and t.name not in known]
+    few = [each for each in free if len(each.shape) < 2]  # parameters; others may be data
+    ways = [{t.name: each for t in free} for each in ("1", "0") if free]
+    ways.insert(len(ways) * bool(few), {})
+    guess = _Found(shapes=shapes_of(waiting[0]), values=ways[0])
+    single = len(waiting) == 1  # only the batch is dynamic, if anything
+    if (single and len(ways) == 1) or path.stat().st_size > LARGEST_BYTES:
         return guess
     key = repr((__version__, sha256_of(path), tensors, sorted(values.items())))
     kept = cache_folder() / "shapes" / f"{sha256(key.encode()).hexdigest()}.json"
-    if (known := kept_value(kept, _Found)) is not None:
-        return known
+    if (before := kept_value(kept, _Found)) is not None:
+        return before
 
     def search() -> _Found | None:
         import onnxruntime
@@ -127,17 +136,19 @@ def _search(
             if shown in tried:
                 continue
             tried.append(shown)
-            fed = {**model_inputs.usual_values(settled, outline), **values}
-            try:
-                session.run(None, dict(model_inputs.random_inputs(settled, values=fed)))
-            except Exception as problem:  # of several types, without a common base
-                reasons.append(first_line(problem))
-                named = [int(max(each)) for each in _EXPECTED.findall(str(problem))]
-                waiting[:0] = [assume(outline.sides, size) for size in named if size > 1]
-            else:
-                return _Found(shapes=shapes_of(settled), tried=tuple(tried))
-        if any(map(model_inputs.NO_SUCH_ROW.search, reasons)):  # values are wrong, not shapes
-            return guess
+            usual = model_inputs.usual_values(settled, outline)
+            for way in ways:
+                drawn = model_inputs.random_inputs(settled, values={**usual, **way, **values})
+                try:
+                    session.run(None, dict(drawn))
+                except Exception as problem:  # of several types, without a common base
+                    reasons.append(first_line(problem))
+                    named = [int(max(each)) for each in _EXPECTED.findall(str(problem))]
+                    waiting[:0] = [assume(outline.sides, size) for size in named if size > 1]
+                else:
+                    return _Found(shapes=shapes_of(settled), values=way, tried=tuple(tried))
+        if single or any(map(model_inputs.NO_SUCH_ROW.search, reasons)):
+            return guess  # values are wrong, not shapes
         return None if waiting else _Found(tried=tuple(tried), reason=reasons[0])
 
     with suppress(Exception):  # of ONNX Runtime, of the disk, or because it takes too long

@@ -261,10 +261,12 @@ def inputs_error(
         fix = "--range 0:99 (the last row), or " if ranged else ""
         fix += "--data FILE (.npz) with indices of rows that exist"
     else:
-        name = shlex.quote(inputs[0].name) if inputs else "NAME"
+        likely = sorted(inputs, key=lambda each: not each.dtype.startswith(("int", "uint")))
+        name = shlex.quote(likely[0].name) if likely else "NAME"
         fix = "other shapes (--shape), or data that the model accepts"
         if is_random:
-            fix = f"--input {name}=VALUE, --shape {name}:SIZExSIZE, or --data FILE (.npz)"
+            sizes = "x".join(["SIZE"] * (len(likely[0].shape) if likely else 0) or ["SIZE"] * 2)
+            fix = f"--input {name}=VALUE, --shape {name}:{sizes}, or --data FILE (.npz)"
     return InputError("the model does not run on these inputs", facts=facts, fix=fix)
 
 

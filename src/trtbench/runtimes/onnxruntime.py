@@ -92,6 +92,10 @@ _TYPES = {
 }
 _KINDS = {"seq": SEQUENCE, "map": MAP, "sparse_tensor": SPARSE, "optional": OPTIONAL}
 
+_OVERFLOWS = (
+    "8-bit products can overflow on this processor: ONNX Runtime loads the model in no other way",
+)
+OLDEST_OPSET = 7
 KERNEL = "_kernel_time"
 LARGEST_TRACE_BYTES = 1 << 30
 MOST_NAMED = 8
@@ -233,8 +237,13 @@ def open_session(spec: RunSpec) -> OrtSession:
         index = index_of(spec.device) if name in ON_GPU else 0
         requested.append((known[name], {"device_id": str(index)}) if index else known[name])
     make = partial(onnxruntime.InferenceSession, spec.model.path, providers=requested)
+    exact = True
     try:
-        session = make(options, enable_fallback=0)
+        try:
+            session = make(options, enable_fallback=0)
+        except Exception:  # ONNX Runtime 1.31 fails on 8-bit weights that several nodes share
+            options = _session_options(onnxruntime, spec, trace=on_gpu, exact=False)
+            session, exact = make(options, enable_fallback=0), False
     except Exception as problem:  # ONNX Runtime's exceptions have no common base class
         _session.raise_if_out_of_memory(problem)
         if on_gpu and _NO_DEVICE.search(str(problem)):
@@ -255,10 +264,12 @@ def open_session(spec: RunSpec) -> OrtSession:
         raise _provider_error(onnxruntime, name, reason)
     if not uses_io_binding(spec):
         # The profiler slows down every node, so it gets its own session.
-        return OrtSession(
-            session, spec, profiling=lambda: make(_session_options(onnxruntime, spec, trace=True))
-        )
+        traced = partial(_session_options, onnxruntime, spec, trace=True, exact=exact)
+        opened = OrtSession(session, spec, profiling=lambda: make(traced()))
+        opened.notes += _OVERFLOWS[exact:]
+        return opened
     bound = BoundSession(onnxruntime, session, spec)
+    bound.notes += _OVERFLOWS[exact:]
     with suppress(errors.InputError):  # the file may not contain its types
         held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
         bound.conditions |= precision_conditions(session, requested, held, os.environ)
@@ -268,11 +279,13 @@ def open_session(spec: RunSpec) -> OrtSession:
 bench = partial(bench_session, open_session)
 
 
-def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> SessionOptions:
+def _session_options(
+    onnxruntime: ModuleType, spec: RunSpec, *, trace: bool, exact: bool = True
+) -> SessionOptions:
     options = onnxruntime.SessionOptions()
     given = spec.options
     # Without this, int8 products overflow on x86 processors without VNNI.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
     if trace:
         options.enable_profiling = True
         options.profile_file_prefix = f"{tempfile.mkdtemp(prefix=temporary_name().name)}/trace"
@@ -610,6 +623,12 @@ def explain_load_failure(path: str, reason: str) -> errors.InputError:
             else "copy or export the model again",
         )
     message, fix = next(what for words, *what in _LOAD_FAILURES if re.search(words, reason))
+    opset = outline_of(Path(path)).opset if "Could not find" in reason else None
+    if opset is not None and opset < OLDEST_OPSET:
+        message = (
+            f"the model has opset {opset}, and ONNX Runtime runs opset {OLDEST_OPSET} or later"
+        )
+        fix = "export it again, or raise it with onnx.version_converter.convert_version in Python"
     first = reason.strip().partition("\n")[0] or "no reason given"
     message = message.format(name=Path(path).name)
     return errors.InputError(message, facts={"file": path, "reason": first}, fix=fix)
