@@ -14,7 +14,6 @@ from command import Say
 from models import conv_model, linear_model, save_text, threshold_model
 from trtbench.accuracy.check import attach_checks, run_check
 from trtbench.analysis.check import Checked
-from trtbench.report.sections.accuracy import document_from_check
 from trtbench.requests.models import CheckRequest
 from trtbench.requests.settings import Config
 from trtbench.store.store import Store
@@ -96,27 +95,6 @@ def test_values_that_are_not_finite_count_on_both_sides(tmp_path: Path, say: Say
     told = say(*words, "--expect", "nan==0", "--expect", "inf==0", status=3).out
     assert told.startswith("FAIL: nan.onnx against nan.onnx: nan==0: y has nan 120")
     assert "pass  inf==0: y has inf 0" in told, "what is met is shown, too"
-
-
-def test_ranks_of_all_candidates_stand_in_one_table(tmp_path: Path, check: Checking) -> None:
-    """As ArtTRT has them: a pair of columns for every model."""
-    model = conv_model(tmp_path / "a.onnx")
-    double, half = (
-        changed(model, tmp_path / f"{name}.onnx", name="head.weight", by=by)
-        for name, by in (("double", 2.0), ("half", 0.5))
-    )
-    ranks = document_from_check(check(model, double, half)).tables()[-1]
-    assert [each.title for each in ranks.headings] == ["Rank", *(
-        f"{name}.onnx {what}" for name in ("double", "half") for what in ("MAE", "disagree")
-    )]  # fmt: skip
-    for place, row in enumerate(ranks.rows):
-        rank, error, changed_class, half_error, _ = (cell.value for cell in row)
-        assert rank == place + 1
-        assert error == pytest.approx(2 * half_error, rel=1e-3)
-        assert changed_class == 0.0
-    assert len(ranks.rows) == 10
-    same = document_from_check(check(model, model, model)).tables()[-1]
-    assert len(same.headings) == 5, "models of one name have columns each"
 
 
 def with_prior(path: Path, batch: int | str) -> Path:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trtbench.analysis.check import OutputCheck, RankRow
+from trtbench.analysis.check import OutputCheck
 from trtbench.analysis.localize import precision_problem
 from trtbench.analysis.onnx_graph import describe_preparation
 from trtbench.analysis.scores import sqnr_from_rel_l2
@@ -312,7 +312,7 @@ def _checks(runs: Sequence[Run]) -> list[doc.Block]:
 def document_from_check(checked: Checked, *, brief: bool = False) -> doc.Document:
     """Say whether the candidates pass, and how their outputs differ from the reference.
 
-    ``brief`` leaves out repeatability, ranks of classes and the worst inputs.
+    ``brief`` leaves out repeatability and the worst inputs.
     """
     rows = [(each, check) for each in checked.candidates for check in each.checks]
     judged = [(each.side, met) for each in checked.candidates for met in each.judgements]
@@ -353,8 +353,7 @@ def document_from_check(checked: Checked, *, brief: bool = False) -> doc.Documen
         sections.append(doc.Section(f"candidate-{number}", title, tuple(own)))
     if brief:
         blocks, sections = [*blocks, *said], []
-    ranks = () if brief else _rank_tables(checked)
-    sections = [doc.Section("check", "", (*blocks, *ranks)), *sections]
+    sections = [doc.Section("check", "", tuple(blocks)), *sections]
     return doc.Document(title=check_answer(checked), sections=tuple(sections))
 
 
@@ -438,30 +437,6 @@ def _output_blocks(check: OutputCheck) -> Iterator[doc.Block]:
             far = f"rel. L2 {_format_number(worst.rel_l2)}, max {_format_number(worst.max_abs)}"
             words = f"{far}, not finite {worst.nonfinite}"
         yield doc.Text(f"worst of {name}: {worst.name} ({words})")
-
-
-def _rank_tables(checked: Checked) -> Iterator[doc.Table]:
-    """Compare candidates by rank of classes over all inputs."""
-    outputs: dict[str, list[tuple[str, tuple[RankRow, ...]]]] = {}
-    for each in checked.candidates:
-        for check in each.checks:
-            if check.classes is not None and check.classes.unranked < check.classes.items:
-                side = (each.side.model.name, check.classes.ranks)
-                outputs.setdefault(check.output, []).append(side)
-
-    def read(place: int, field: str, row: Sequence[RankRow]) -> Any:
-        return getattr(row[place], field)
-
-    for number, (output, sides) in enumerate(outputs.items()):
-        columns = [doc.column("rank", "Rank", lambda row: row[0].rank, "right")]
-        for k, (name, _) in enumerate(sides):
-            of, get = f"{name} " if len(sides) > 1 else "", partial(read, k)
-            mae, other = partial(get, "mae"), partial(get, "disagree")
-            columns.append(doc.column(f"mae_{k}", f"{of}MAE", mae, ".3g", fit="wrap"))
-            columns.append(doc.column(f"other_{k}", f"{of}disagree", other, "percent", fit="wrap"))
-        caption = f"Ranks of {output} over all inputs: mean score error, share of other classes."
-        rows = zip(*(ranks for _, ranks in sides), strict=False)
-        yield doc.table(f"ranks_{number}", rows, columns, caption=caption)
 
 
 def _format_number(value: float | None) -> str:
