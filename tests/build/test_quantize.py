@@ -126,6 +126,11 @@ def test_a_model_without_anything_to_quantize_names_its_operators(say: Say) -> N
     models.identity(Path("m.onnx"), ("x", TensorProto.FLOAT, [2, 3]))
     words = ("quantize", "m.onnx", "--precision", "int8", "--random", 4, "-o", "q.onnx")
     assert "operators    1 Identity" in say(*words, status=1).err
+    text = "then_branch = body () => (float[2] a) {a = Sqrt(x)}, else_branch = other () => "
+    text += "(float[2] b) {b = Neg(x)}"
+    text = f"net (float[2] x, bool c) => (float[2] y) {{y = If(c) <{text}>}}"
+    models.save_text(Path("m.onnx"), text, check=False)
+    assert "fix: export it without If" in say(*words, status=1).err
 
 
 @pytest.mark.parametrize("op", ["If", "Loop"])
@@ -155,10 +160,13 @@ def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) ->
     assert sidecar.unverified is None
 
 
-def test_a_state_with_its_items_further_back_is_calibrated_item_by_item(tmp_path: Path) -> None:
-    text = """net (float[n, 3] x, float[2, n, 4] state) => (float[n, 8] y) {
+@pytest.mark.parametrize("n", ["n", "1"])
+def test_a_state_with_its_items_further_back_is_calibrated_item_by_item(
+    tmp_path: Path, n: str
+) -> None:
+    text = f"""net (float[n, 3] x, float[2, {n}, 4] state) => (float[n, 8] y) {{
         h = MatMul(x, w) last = Gather<axis = 0>(state, one) y = Concat<axis = 1>(h, last)
-    }"""
+    }}"""
     model = models.save_text(tmp_path / "m.onnx", text, w=np.ones((3, 4)), one=1, check=False)
     assert quantize(model, "int8", data="random", items=8).changed["MatMul"] == 1
 

@@ -62,9 +62,7 @@ def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: in
 
     It is 1 where an input has its items further back, such as the state of an LSTM.
     """
-    further_back = any(
-        model_inputs.batch_place(t) or model_inputs.is_state_of_one(t) for t in inputs
-    )
+    further_back = any(map(model_inputs.batch_place, inputs))
     fixed = 1 if further_back else model_inputs.fixed_batch(inputs)
     if fixed is None:
         return requested or default

@@ -39,6 +39,7 @@ OPERATORS = (
 """Operators with INT8 kernels in TensorRT; others would only get conversions."""
 _QUANTIZED = re.compile("QuantizeLinear|^QLinear|Integer$")
 """Operators of a model that is quantized already."""
+_WITHOUT_BODIES = "export it without If, Loop and Scan: their bodies are left as they are"
 _LIBRARIES = ("trtbench", "onnx", "onnxruntime", "numpy", "nvidia-modelopt", "torch")
 
 
@@ -71,7 +72,9 @@ def _nothing_quantized(model: ModelProto, spec: QuantSpec) -> InputError:
             "operators": ", ".join(f"{count} {name}" for name, count in own.most_common(8)),
             **_control_flow(model),
         },
-        fix="name the operators to quantize, such as --op MatMul; ModelOpt does not quantize "
+        fix=_WITHOUT_BODIES
+        if _control_flow(model)
+        else "name the operators to quantize, such as --op MatMul; ModelOpt does not quantize "
         "small convolutions and products",
     )
 
@@ -96,9 +99,11 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     made = casts.cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
     if not made.changed:
         raise InputError(
-            "there is nothing to cast: no node of the model computes in FP32",
+            "there is nothing to cast: no node outside of control flow computes in FP32",
             facts={"model": spec.model.path, **_control_flow(made.model)},
-            fix="use it as it is; trtbench inspect shows its types",
+            fix=_WITHOUT_BODIES
+            if _control_flow(made.model)
+            else "use it as it is; trtbench inspect shows its types",
         )
     stage("save")
     _finish(made.model, spec)

@@ -66,12 +66,8 @@ def batch_place(tensor: TensorSpec) -> int:
         if isinstance(dim, str) and re.search(r"batch|^bs$", dim, re.IGNORECASE):
             return place
     opened = [is_open(dim) for dim in tensor.shape[:2]]  # states have their layers in front
-    return int(opened == [False, True] and _STATE.search(tensor.name) is not None)
-
-
-def is_state_of_one(tensor: TensorSpec) -> bool:
-    """Whether an input is the state of a recurrent layer for a single item: ``h0 2x1x64``."""
-    return tensor.shape[1:2] == (1,) and len(tensor.shape) == 3 and bool(_STATE.search(tensor.name))
+    one = not any(opened) and len(tensor.shape) == 3 and tensor.shape[1] == 1
+    return int((one or opened == [False, True]) and _STATE.search(tensor.name) is not None)
 
 
 def is_one_sequence(tensor: TensorSpec) -> bool:
