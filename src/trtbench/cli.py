@@ -98,40 +98,31 @@ class Verbs(click.Group):
             raise UsageError(message, fix=f"trtbench {guess}") from problem
 
 
+SCHEMAS = {
+    "run.json": "core.run:AnyRecord",
+    "scores.json": "core.run:Scores",
+    "sweep.toml": "sweep.matrix:Matrix",
+    "hosts.toml": "executors.ssh:HostsFile",
+    "trtbench.toml": "requests.settings:ConfigFile",
+}
+
+
 def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
     """Print the JSON Schema of a file, derived from the type that reads it."""
     if not name or ctx.resilient_parsing:
         return
     import msgspec
 
-    from trtbench.core.run import AnyRecord, Scores
-    from trtbench.executors.ssh import HostsFile
-    from trtbench.requests.settings import ConfigFile
-    from trtbench.sweep.matrix import Matrix
     from trtbench.verbs._screen import print_json
 
-    kinds: dict[str, object] = {
-        "run.json": AnyRecord,
-        "scores.json": Scores,
-        "sweep.toml": Matrix,
-        "hosts.toml": HostsFile,
-        "trtbench.toml": ConfigFile,
-    }
-    if name not in kinds:
-        fix = "trtbench --json-schema " + (near_miss(name, kinds) or "run.json")
-        raise UsageError(f"{name} has no schema", facts={"known": ", ".join(kinds)}, fix=fix)
-
-    def with_nulls(part: Any) -> Any:  # JSON writes a number that is not finite as null
-        if isinstance(part, list):
-            return [with_nulls(each) for each in part]
-        if not isinstance(part, dict):
-            return part
-        inside = {key: with_nulls(each) for key, each in part.items()}
-        return {**inside, "type": ["number", "null"]} if part.get("type") == "number" else inside
-
+    errors.refuse_unknown(name, SCHEMAS, f"{name} has no schema", flag="--json-schema")
+    module, _, kind = SCHEMAS[name].partition(":")
+    made = msgspec.json.schema(getattr(importlib.import_module(f"trtbench.{module}"), kind))
+    # JSON writes a number that is not finite as null.
+    text = msgspec.json.encode({"title": name, **made})
+    text = text.replace(b'"type":"number"', b'"type":["number","null"]')
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    made = with_nulls(msgspec.json.schema(kinds[name]))
-    print_json({"$schema": dialect, "title": name, **made})
+    print_json({"$schema": dialect, **msgspec.json.decode(text)})
     ctx.exit()
 
 
@@ -148,7 +139,7 @@ def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> No
     callback=_show_schema,
     expose_value=False,
     is_eager=True,
-    help="Print the JSON Schema of run.json, scores.json, sweep.toml, hosts.toml or trtbench.toml.",
+    help=f"Print the JSON Schema of {', '.join(SCHEMAS)}.",
 )
 def trtbench() -> None:
     """Build, benchmark, profile, check and compare TensorRT engines and the models they come from.

@@ -11,6 +11,7 @@ import msgspec
 
 from trtbench.core.run import Scalar
 from trtbench.core.spec import TensorSpec, Value
+from trtbench.data import data_rows
 
 BITS = {
     "float64": 64, "int64": 64, "uint64": 64, "complex64": 64, "complex128": 128,
@@ -251,63 +252,24 @@ def flops_of(node: OnnxNode) -> Count:
     return None if each is None or outputs is None else each * outputs
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 def _total(parts: Iterable[Count]) -> Count:
     found = list(parts)
     return None if any(part is None for part in found) else sum(part or 0 for part in found)
 
 
-_NO_COPY = _words(
-    "Constant ConstantOfShape DequantizeLinear Flatten Identity QuantizeLinear Reshape Shape Size "
-    "Squeeze Unsqueeze"
-)  # operators that copy no data; engines fuse Q/DQ pairs into their neighbours
-
-_PARTIAL_READS = _words("Gather GatherElements GatherND Slice")
-
-_NO_ARITHMETIC = (
-    _NO_COPY
-    | _PARTIAL_READS
-    | _words(
-        "Cast CastLike Compress Concat DepthToSpace Dropout Expand NonZero OneHot Pad Range "
-        "ScatterElements ScatterND SpaceToDepth Split SplitToSequence SequenceAt SequenceConstruct "
-        "Tile Transpose Trilu EyeLike RandomNormal RandomNormalLike RandomUniform "
-        "RandomUniformLike QuantizeLinear DequantizeLinear DynamicQuantizeLinear "
-        "Where And Or Not Xor Equal Greater GreaterOrEqual Less LessOrEqual IsNaN IsInf"
-    )
-)  # operators that only move, select, compare or convert
-
-_EACH_OUTPUT = {
-    **dict.fromkeys(
-        _words(
-            "Abs Add Ceil Clip Div Floor LeakyRelu Mod Mul Neg PRelu Reciprocal Relu Round Sign "
-            "Sqrt Sub ThresholdedRelu HardSigmoid BitShift Pow Exp Log Sin Cos Tan Tanh Erf Atan "
-            "Acos Asin Sinh Cosh"
-        ),
-        1,
-    ),
-    **dict.fromkeys(("BatchNormalization", "HardSwish"), 2),
-    **dict.fromkeys(("Sigmoid", "Elu", "Selu", "Celu", "Softplus", "Softsign", "Shrink"), 3),
-    **dict.fromkeys(("Gelu", "Mish", "Swish", "Softmax", "LogSoftmax", "Hardmax"), 5),
-    **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization"), 7),
-    **dict.fromkeys(("RMSNormalization", "LpNormalization", "MeanVarianceNormalization"), 4),
-    "LRN": 8,
-    "GridSample": 7,
-}  # operations per output element: a function counts as one, a formula as its steps
-
-_EACH_INPUT = {
-    **dict.fromkeys(
-        _words(
-            "GlobalAveragePool GlobalMaxPool ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-            "ArgMax ArgMin CumSum TopK"
-        ),
-        1,
-    ),
-    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"), 2),
-    "ReduceLogSumExp": 3,
-}  # operations per input element
+_COUNTS = {(cost, per): frozenset(names.split()) for cost, per, names in data_rows("operators.txt")}
+_NO_COPY = _COUNTS["copies nothing", ""]  # engines fuse Q/DQ pairs into their neighbours
+_PARTIAL_READS = _COUNTS["reads in part", ""]
+_NO_ARITHMETIC = _NO_COPY | _PARTIAL_READS | _COUNTS["0", "output"]
+_EACH_OUTPUT, _EACH_INPUT = (
+    {
+        op: int(cost)
+        for (cost, of), ops in _COUNTS.items()
+        if of == per and cost != "0"
+        for op in ops
+    }
+    for per in ("output", "input")
+)
 
 PREFIX = "trtbench."
 RANDOM = "random"

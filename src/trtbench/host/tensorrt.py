@@ -28,6 +28,7 @@ from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
+from trtbench.data import data_rows
 from trtbench.host.cuda import open_cuda
 from trtbench.host.files import make_folder, write_whole
 
@@ -67,30 +68,16 @@ TYPES = {
 """For TensorRT's name of a type: its name in numpy or ONNX, and its bits."""
 
 VersionSpan = tuple[Version | None, Version | None]
-"""First and last version with a name: no last one if it still exists, no first if it never did."""
-ALWAYS: Version = (0,)
-_WEAK_T, _WEAK_R = (10, 99), (1, 4, 99)
-"""Last TensorRT and last TensorRT-RTX with weakly typed networks."""
-_NEVER: VersionSpan = (None, None)
+
+
+def _versions_of(words: str) -> VersionSpan:
+    """Return the first and the last version with a name; ``None`` for none."""
+    found = [tuple(map(int, word.split("."))) for word in words.split() if word != "-"]
+    return (*found, None, None)[:2]
+
+
 NAME_VERSIONS: dict[str, tuple[VersionSpan, VersionSpan]] = {
-    "BuilderFlag.FP16": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
-    "BuilderFlag.INT8": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
-    "BuilderFlag.BF16": (((10, 0), _WEAK_T), (ALWAYS, _WEAK_R)),
-    "BuilderFlag.FP8": (((8, 6), _WEAK_T), (ALWAYS, _WEAK_R)),
-    "BuilderFlag.STRIP_PLAN": (((10, 0), None), (ALWAYS, None)),
-    "NetworkDefinitionCreationFlag.EXPLICIT_BATCH": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
-    "NetworkDefinitionCreationFlag.STRONGLY_TYPED": (((10, 0), None), (ALWAYS, None)),
-    "IInt8EntropyCalibrator2": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
-    "IInt8MinMaxCalibrator": ((ALWAYS, _WEAK_T), (ALWAYS, _WEAK_R)),
-    "IBuilderConfig.int8_calibrator": ((ALWAYS, _WEAK_T), _NEVER),
-    "IBuilderConfig.progress_monitor": (((10, 0), None), (ALWAYS, None)),
-    "IBuilderConfig.set_compute_capability": (_NEVER, (ALWAYS, None)),
-    "PreviewFeature.PROFILE_SHARING_0806": ((ALWAYS, _WEAK_T), _NEVER),
-    "ParserError.node_name": (((10, 0), None), (ALWAYS, None)),
-    "Builder.platform_has_fast_fp16": ((ALWAYS, _WEAK_T), _NEVER),
-    "Builder.platform_has_fast_int8": ((ALWAYS, _WEAK_T), _NEVER),
-    "ICudaEngine.device_memory_size": ((ALWAYS, _WEAK_T), _NEVER),
-    "ICudaEngine.device_memory_size_v2": (((10, 3), None), (ALWAYS, None)),
+    name: (_versions_of(usual), _versions_of(rtx)) for name, usual, rtx in data_rows("names.txt")
 }
 """Names that not every version has, with their versions of TensorRT and of TensorRT-RTX."""
 
