@@ -107,7 +107,7 @@ SCHEMAS = {
 }
 
 
-def _show_schema(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
+def _show_schema(ctx: click.Context, flag: click.Parameter, name: str | None) -> None:
     """Print the JSON Schema of a file, derived from the type that reads it."""
     if not name or ctx.resilient_parsing:
         return

@@ -11,13 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from trtbench.analysis import comparability
 from trtbench.analysis import summary as statistics
-from trtbench.analysis.comparability import (
-    Differences,
-    across_devices,
-    blocking_reasons,
-    differences,
-)
 from trtbench.analysis.distributions import LEVEL, t_quantile
 from trtbench.analysis.distributions import difference as trimmed_difference
 from trtbench.analysis.verdict import (
@@ -84,8 +79,8 @@ def compare_apart(
 ) -> Comparison:
     """Compare two stored runs: a verdict, or a reason for none, per metric that both have."""
     runs = (baseline, candidate)
-    found = differences(baseline.record, candidate.record, accept=accept)
-    across = across_devices(baseline.record, candidate.record)
+    found = comparability.differences(baseline.record, candidate.record, accept=accept)
+    across = comparability.across_devices(baseline.record, candidate.record)
     if across is not None:
         found = tuple(each for each in found if not each.of_device)
     named = zip(("baseline", "candidate"), runs, strict=True)
@@ -93,7 +88,9 @@ def compare_apart(
     verdicts: list[Verdict] = []
     values = {name: _values(name, runs) for name in _shared_metrics(baseline, candidate, found)}
     for metric, (statistic, sides) in values.items():
-        reason = blocking_reasons(found, metric=metric) or coarse_reason(metric, *runs)
+        reason = comparability.blocking_reasons(found, metric=metric) or coarse_reason(
+            metric, *runs
+        )
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))
             continue
@@ -203,7 +200,7 @@ def _launch_values(run: Run, metric: str, statistic: str) -> list[float]:
     return [len(part) / float(part.sum()) for part in run.times.by_launch("host")]
 
 
-def _shared_metrics(baseline: Run, candidate: Run, found: Differences) -> list[str]:
+def _shared_metrics(baseline: Run, candidate: Run, found: comparability.Differences) -> list[str]:
     """List the metrics that both runs have, the headline first."""
 
     def columns(run: Run) -> list[str]:
@@ -246,9 +243,9 @@ class CompareRow(Value, frozen=True, kw_only=True):
 def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
     """Return the rows of the trtexec evaluation toolkit's comparison; notes mark invalid ratios."""
     runs = (pt, engine)
-    found = differences(pt.record, engine.record)
+    found = comparability.differences(pt.record, engine.record)
     names = (*COMPARISON_COLUMNS, "throughput")
-    notes = {name: blocking_reasons(found, metric=name) for name in names}
+    notes = {name: comparability.blocking_reasons(found, metric=name) for name in names}
     first, second = ("latency" if run.times.host is None else "host time" for run in runs)
     if first != second:
         notes["host"] = "; ".join(filter(None, (notes["host"], f"{first} against {second}")))
@@ -371,7 +368,7 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
         )
     # Each difference once; unknown values are listed without a time.
     seen = set()
-    for each in differences(a.record, b.record):
+    for each in comparability.differences(a.record, b.record):
         if each.key in seen or each.baseline == each.candidate:
             continue
         seen.add(each.key)

@@ -19,13 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench.core import codec
 from trtbench.core import safety as boundary
-from trtbench.core.codec import (
-    json_from_value,
-    map_texts,
-    prepared_for_decoding,
-    value_from_json,
-)
 from trtbench.core.errors import InputError, StoreError, write_error
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
@@ -58,13 +53,15 @@ def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
         parts = [*(name.rpartition(",") for name in names[:-1]), *((n, "", "") for n in names[-1:])]
         return head + "".join(f"{place(name)}{comma}{rest}" for name, comma, rest in parts)
 
-    tree = map_texts(msgspec.to_builtins(job), rewrite)
-    return msgspec.convert(tree, type=prepared_for_decoding(RemoteJob)).having(placed=str(folder))
+    tree = codec.map_texts(msgspec.to_builtins(job), rewrite)
+    return msgspec.convert(tree, type=codec.prepared_for_decoding(RemoteJob)).having(
+        placed=str(folder)
+    )
 
 
 def with_marks(tree: object, *, files: Path, output: Path) -> object:
     """Return a tree with marks in place of the paths of files and outputs."""
-    return map_texts(
+    return codec.map_texts(
         tree, lambda text: text.replace(f"{output}/", OUTPUT_MARK).replace(f"{files}/", FILE_MARK)
     )
 
@@ -99,7 +96,7 @@ def with_local_paths(tree: object, *, files: Mapping[str, FileGroup], output: Pa
     ]
     known = [re.escape(each) + _BENEATH for each in sorted(sent, key=len)[::-1] if " " in each]
     within = re.compile("|".join([*known, rf"(?:{OUTPUT_MARK}|{FILE_MARK})[^\s'\"]+"]))
-    return map_texts(tree, rewrite)
+    return codec.map_texts(tree, rewrite)
 
 
 def pack_results(folder: Path) -> Path:
@@ -302,9 +299,9 @@ def main(arguments: list[str]) -> int:
                     store_blob(here, member.name, iter(partial(content.read, _CHUNK), b""))
     elif service == "place":
         remove_abandoned_jobs(here)
-        upload = value_from_json(standard_input.read(), Upload, where="the request")
+        upload = codec.value_from_json(standard_input.read(), Upload, where="the request")
         job = place_upload(upload, cache=here, folder=folder)
-        (folder / "request.json").write_bytes(json_from_value(job))
+        (folder / "request.json").write_bytes(codec.json_from_value(job))
     elif service == "pack":
         with open(pack_results(folder), "rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)

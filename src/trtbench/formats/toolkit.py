@@ -10,14 +10,8 @@ from typing import TypeVar, get_args, get_origin
 import msgspec
 import numpy as np
 
+from trtbench.analysis import summary as summaries
 from trtbench.analysis.stored_comparison import COMPARISON_COLUMNS
-from trtbench.analysis.summary import (
-    COMPARED_STATISTICS,
-    coarse_step_s,
-    reported_statistics,
-    summary_block,
-    torch_benchmark_metrics,
-)
 from trtbench.core.codec import json_from_value
 from trtbench.core.properties import model_name
 from trtbench.core.run import UNDATED, Run, Scalar
@@ -283,7 +277,7 @@ def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
             files[f"{block}_series.csv"] = csv_from_series(column, name=block).encode()
     if torch := torch_benchmark(run):
         files["bench_pt_result.json"] = json_from_value(torch)
-        names = COMPARED_STATISTICS
+        names = summaries.COMPARED_STATISTICS
         lines = ([name, *(f"{row[x]:.6f}" for x in names)] for name, row in torch.metrics.items())
         files["bench_pt_result.csv"] = csv_from_lines(("metric", *names), lines).encode()
     if run.layers and run.layers.layers:
@@ -354,18 +348,21 @@ def _enqueue_step_s(run: Run) -> float | None:
     """Return the resolution of enqueue times from rounded stamps; ``None`` if it is fine."""
     column = run.times.enqueue
     some = None if column is None or not len(column) else float(np.median(column))
-    return None if some is None else coarse_step_s(run.record, some)
+    return None if some is None else summaries.coarse_step_s(run.record, some)
 
 
 def _block(run: Run, name: str) -> StatisticsBlock | None:
     column: Column | None = getattr(run.times, name)
     if column is None or not len(finite := _finite(column)):
         return None if column is None else StatisticsBlock(count=0)
-    return StatisticsBlock(**summary_block(summary_of(run).column(name), finite))
+    return StatisticsBlock(**summaries.summary_block(summary_of(run).column(name), finite))
 
 
 def _printed_block(run: Run, column: str) -> StatisticsBlock:
-    values = {name: value * 1e3 for name, value in reported_statistics(run.record, column).items()}
+    values = {
+        name: value * 1e3
+        for name, value in summaries.reported_statistics(run.record, column).items()
+    }
     tails = {f"p{name[1:].replace('.', '_')}": v for name, v in values.items() if name[0] == "p"}
     named = {f"{k}_ms": values.get(k) for k in ("min", "max", "mean", "median", "std")}
     count = run.record.reported.get("queries")
@@ -436,7 +433,7 @@ def torch_benchmark(run: Run) -> TorchBenchmark | None:
         throughput_qps=len(run.times) / total_s,
         total_host_walltime_s=total_s,
         metrics={
-            name: torch_benchmark_metrics(column)
+            name: summaries.torch_benchmark_metrics(column)
             for name in COMPARISON_COLUMNS
             if (column := getattr(run.times, name)) is not None
         },

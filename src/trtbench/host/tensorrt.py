@@ -73,7 +73,7 @@ VersionSpan = tuple[Version | None, Version | None]
 def _versions_of(words: str) -> VersionSpan:
     """Return the first and the last version with a name; ``None`` for none."""
     found = [tuple(map(int, word.split("."))) for word in words.split() if word != "-"]
-    return (*found, None, None)[:2]
+    return found[0] if found else None, found[1] if len(found) > 1 else None
 
 
 NAME_VERSIONS: dict[str, tuple[VersionSpan, VersionSpan]] = {

@@ -19,14 +19,7 @@ from trtbench.core.errors import InputError, ParseError, reading
 from trtbench.core.safety import check_filled, expand_home, read_bytes
 from trtbench.core.samples import Column
 from trtbench.core.spec import Value
-from trtbench.formats.toolkit import (
-    EngineMetadata,
-    RunConfig,
-    ToolkitSummary,
-    TorchBenchmark,
-    series_from_csv,
-    value_from_document,
-)
+from trtbench.formats import toolkit
 from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
 from trtbench.trtexec import exports
@@ -289,12 +282,16 @@ def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
         document = _decoded(found, dict[str, Any])
         inner = document.get("summary")  # report.json holds the summary
         slot = "report" if isinstance(inner, Mapping) else "summary"
-        values = [value_from_document(ToolkitSummary, inner if slot == "report" else document)]
+        values = [
+            toolkit.value_from_document(
+                toolkit.ToolkitSummary, inner if slot == "report" else document
+            )
+        ]
     elif kind == "toolkit-output-diff":
         slot, values = "output_diff", [_decoded(found, dict[str, Any])]
     elif kind in _TYPED:
         slot, struct = _TYPED[kind]
-        values = [value_from_document(struct, _decoded(found, dict[str, Any]))]
+        values = [toolkit.value_from_document(struct, _decoded(found, dict[str, Any]))]
     elif kind == "timing-cache":
         slot = "timing_cache"
     elif kind not in ("onnx", "calibration"):
@@ -306,9 +303,9 @@ def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
 
 
 _TYPED: dict[str, tuple[str, type[msgspec.Struct]]] = {
-    "toolkit-torch-bench": ("torch", TorchBenchmark),
-    "toolkit-engine-metadata": ("engine_metadata", EngineMetadata),
-    "toolkit-run-config": ("run_config", RunConfig),
+    "toolkit-torch-bench": ("torch", toolkit.TorchBenchmark),
+    "toolkit-engine-metadata": ("engine_metadata", toolkit.EngineMetadata),
+    "toolkit-run-config": ("run_config", toolkit.RunConfig),
 }
 
 
@@ -337,7 +334,7 @@ def data_of(found: FoundFile) -> bytes:
 def series_of(found: FoundFile) -> tuple[str, Column]:
     """Read a ``*_series.csv`` of the trtexec evaluation toolkit: its name and seconds."""
     try:
-        name, column = series_from_csv(data_of(found).decode("utf-8", "replace"))
+        name, column = toolkit.series_from_csv(data_of(found).decode("utf-8", "replace"))
     except ValueError:
         raise _broken(found, "one column of numbers under its name") from None
     if not len(column):

@@ -11,22 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from trtbench.analysis.summary import (
-    ColumnSummary,
-    Quantile,
-    Summary,
-    reported_statistics,
-    summary_from_run,
-)
-from trtbench.core import units
-from trtbench.core.properties import (
-    PROPERTIES,
-    Property,
-    model_name,
-    network_name,
-    options_of,
-    protocol_of,
-)
+from trtbench.analysis import summary as summaries
+from trtbench.core import properties, units
 from trtbench.core.results import Verdict
 from trtbench.core.run import Run, Scalar, Score, gpu_of, precision_of
 from trtbench.core.samples import TelemetrySample
@@ -48,21 +34,21 @@ FRACTIONS = ("steal", "pressure", "change", "drop", "cov", "largest_change", "sh
 """Keys of facts that are fractions though their names do not end so."""
 REPORTED = "Reported: printed by another tool; there are no samples to verify it."
 
-_SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
+_SUMMARIES: WeakKeyDictionary[Run, summaries.Summary] = WeakKeyDictionary()
 
 
 def labelled(runs: Sequence[Run]) -> list[tuple[str, Run]]:
     return list(zip(labels_from_runs(runs), runs, strict=True))
 
 
-def summary_of(run: Run) -> Summary:
+def summary_of(run: Run) -> summaries.Summary:
     """Return the cached summary of a run."""
     if run not in _SUMMARIES:
-        _SUMMARIES[run] = summary_from_run(run)
+        _SUMMARIES[run] = summaries.summary_from_run(run)
     return _SUMMARIES[run]
 
 
-def cache_summary(run: Run, summary: Summary) -> None:
+def cache_summary(run: Run, summary: summaries.Summary) -> None:
     _SUMMARIES[run] = summary
 
 
@@ -70,11 +56,11 @@ def summarize_all(runs: Sequence[Run]) -> None:
     """Compute and cache the summaries of many runs in threads."""
     waiting = [run for run in runs if run not in _SUMMARIES]
     with ThreadPoolExecutor(max_workers=4) as pool:
-        _SUMMARIES.update(zip(waiting, pool.map(summary_from_run, waiting), strict=True))
+        _SUMMARIES.update(zip(waiting, pool.map(summaries.summary_from_run, waiting), strict=True))
 
 
 def headline(
-    get: Callable[[ColumnSummary], Cell | Scalar | Time],
+    get: Callable[[summaries.ColumnSummary], Cell | Scalar | Time],
 ) -> Callable[[Run], Cell | Scalar | Time]:
     """Return a column getter for a run's main statistics; empty if there are none."""
 
@@ -85,13 +71,13 @@ def headline(
     return cell
 
 
-def typical(found: ColumnSummary) -> Time:
+def typical(found: summaries.ColumnSummary) -> Time:
     """Return the median, or the mean that another tool reported, as a table value."""
     mark = "" if found.typical_of == "median" else f" ({found.typical_of})"
     return Time(found.typical, found.median_interval, mark)
 
 
-def column_title(column: ColumnSummary) -> str:
+def column_title(column: summaries.ColumnSummary) -> str:
     """Return the title of a time column, marked if another tool reported it."""
     name = PHASES.get(column.column, column.column)
     return f"{name} (reported)" if column.reported else name
@@ -113,7 +99,7 @@ def headline_title(runs: Sequence[Run]) -> str:
     return titles.get(kind) or f"{PHASES[kind]} time"
 
 
-def quantile(found: Quantile) -> Cell | Time:
+def quantile(found: summaries.Quantile) -> Cell | Time:
     """Return a quantile as a table value, or the number of samples it needs."""
     if found.value is not None:
         return Time(found.value, found.interval)
@@ -126,7 +112,7 @@ p99 = headline(lambda head: quantile(head.quantile(0.99)))
 
 def with_protocols(words: str, runs: Sequence[Run]) -> str:
     """Return a caption, with a warning if the runs have different protocols."""
-    names = list(dict.fromkeys(protocol_of(run.record) for run in runs))
+    names = list(dict.fromkeys(properties.protocol_of(run.record) for run in runs))
     if len(names) < 2:
         return words
     warning = f"Measured with different protocols ({', '.join(names)}):"
@@ -260,7 +246,7 @@ def device_names(runs: Sequence[Run]) -> dict[str, str]:
     hosts: dict[str, set[str]] = {}
     for run in runs:  # the GPU if the run used one, else the CPU, else the host
         record = run.record
-        on_gpu = run.times.gpu is not None or "mean" in reported_statistics(record, "gpu")
+        on_gpu = run.times.gpu is not None or "mean" in summaries.reported_statistics(record, "gpu")
         used = on_gpu or (record.spec.device or "").startswith("cuda")
         gpu, environment = gpu_of(record) if used else None, record.environment
         bare[run.id] = gpu.name if gpu is not None else environment.cpu or environment.host
@@ -278,11 +264,15 @@ def device_names(runs: Sequence[Run]) -> dict[str, str]:
 def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     """Return unique labels of runs, made of the properties in which they differ."""
     records = [run.record for run in runs]
-    shown = [each for each in PROPERTIES if each.label]
+    shown = [each for each in properties.PROPERTIES if each.label]
     facts = [{each.name: each.text(record) for each in shown} for record in records]
     # Options that differ among runs of one runtime, except precision.
     options = [
-        {key: value for key, value in options_of(each).items() if key != precision_of(each)}
+        {
+            key: value
+            for key, value in properties.options_of(each).items()
+            if key != precision_of(each)
+        }
         for each in records
     ]
     seen: dict[tuple[str, str], set[str | None]] = {}
@@ -293,10 +283,10 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
         kept = (key for key in own if len(seen[run.record.spec.runtime, key]) > 1)
         fact["options"] = " ".join(f"{key}={own[key]}" for key in kept)
         if name := run.extra.get("name"):  # which says runtime, precision and options
-            named = {"model": network_name(run.record), "runtime": str(name)}
+            named = {"model": properties.network_name(run.record), "runtime": str(name)}
             fact |= {**dict.fromkeys(fact.keys() - {"batch"}, ""), **named}
 
-    def runs_differ(each: Property) -> bool:
+    def runs_differ(each: properties.Property) -> bool:
         """Return whether runs differ in a property, for some only within the same model."""
         if each.within is None:
             return len({fact[each.name] for fact in facts}) > 1
@@ -314,9 +304,9 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     differing = [each.name for each in main if runs_differ(each)]
     if "model" in differing:
         # File names are redundant if runtime and precision tell the files apart.
-        files = {(model_name(r), r.spec.runtime, precision_of(r)) for r in records}
+        files = {(properties.model_name(r), r.spec.runtime, precision_of(r)) for r in records}
         kinds = {(runtime, precision) for _, runtime, precision in files if precision}
-        if len({network_name(r) for r in records}) == 1 and len(kinds) == len(files):
+        if len({properties.network_name(r) for r in records}) == 1 and len(kinds) == len(files):
             differing.remove("model")
     names = [joined(each, differing) for each in facts]
     for level in levels[1:]:
@@ -329,7 +319,9 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
             more = [key for key in keys if len({facts[index][key] for index in members}) > 1]
             for index in members:
                 names[index] = " · ".join(filter(None, (name, joined(facts[index], more))))
-    names = [name or model_name(record) for name, record in zip(names, records, strict=True)]
+    names = [
+        name or properties.model_name(record) for name, record in zip(names, records, strict=True)
+    ]
     total, taken = Counter(names), set(names)
     result = []
     for index, name in enumerate(names):

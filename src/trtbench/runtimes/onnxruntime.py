@@ -33,6 +33,7 @@ from trtbench.core.run import Fact, Scalar, name_from_types
 from trtbench.core.safety import read_text
 from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
+from trtbench.data import data_rows
 from trtbench.host.cuda import index_of
 from trtbench.host.files import temporary_name
 from trtbench.models.onnx_outline import outline_of, quantized_type
@@ -106,30 +107,6 @@ _COMPUTES = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Attention|Einsum")
 _PRECISIONS = {"float": "fp32", "float16": "fp16", "bfloat16": "bf16", "double": "fp64"}
 _MODEL_BYTES = re.compile(rb"^[\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x72\xa2]")
 """An ONNX file is a protobuf message: its first byte is the tag of one of ModelProto's fields."""
-_LOAD_FAILURES = (
-    (
-        r"Could not find an implementation for|is not a registered function/op|No Op registered",
-        "the model uses an operator that ONNX Runtime does not have",
-        "use another runtime, or export the model with standard operators",
-    ),
-    (
-        r"Protobuf parsing failed|INVALID_PROTOBUF|No graph was found|does not have a graph"
-        r"|Missing opset",
-        "{name} is damaged or cut short",
-        "copy or export the model again",
-    ),
-    (
-        r"opset|IR version|ir_version",
-        "the model is newer than ONNX Runtime here",
-        "pip install --upgrade onnxruntime, or export with a lower opset",
-    ),
-    (
-        "",
-        "ONNX Runtime could not load the model",
-        "export it again, or measure it on another runtime with -r",
-    ),
-)
-"""Patterns of ONNX Runtime's messages, our message, and the fix."""
 
 
 def available() -> str | None:
@@ -622,7 +599,8 @@ def explain_load_failure(path: str, reason: str) -> errors.InputError:
             if head.startswith(b"version https://git-lfs.")
             else "copy or export the model again",
         )
-    message, fix = next(what for words, *what in _LOAD_FAILURES if re.search(words, reason))
+    every = data_rows("failures.txt")
+    message, fix = next(row[1:] for row in every if any(x in reason for x in row[0].split(";")))
     opset = outline_of(Path(path)).opset if "Could not find" in reason else None
     if opset is not None and opset < OLDEST_OPSET:
         message = (

@@ -15,17 +15,10 @@ import msgspec
 
 from trtbench.analysis.sweep import quantities
 from trtbench.convert.calibration import RANDOM
-from trtbench.core import errors
+from trtbench.core import errors, safety
 from trtbench.core.conditions import condition_from_text
 from trtbench.core.metrics import kinds
 from trtbench.core.run import Scalar
-from trtbench.core.safety import (
-    check_title,
-    file_name_from_text,
-    mask_values,
-    read_settings,
-    read_text,
-)
 from trtbench.core.samples import Arrays
 from trtbench.core.spec import Precision, Value
 from trtbench.core.units import text_from_shape
@@ -255,7 +248,11 @@ def _read_value(name: str, value: Any, where: str) -> Scalar:
 def _read_table(path: Path) -> Mapping[str, object]:
     try:
         is_yaml = path.suffix in (".yaml", ".yml")
-        table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_settings(path)
+        table = (
+            yaml_from_text(safety.read_text(path), where=str(path))
+            if is_yaml
+            else safety.read_settings(path)
+        )
     except (OSError, UnicodeDecodeError) as problem:
         raise errors.UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     if not isinstance(table, Mapping):
@@ -285,14 +282,14 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
             fix="sweep fewer values at a time",
         )
     named = {name.rpartition(".")[2]: str(values) for name, values in matrix.options.items()}
-    for name, value in mask_values(named).items():
+    for name, value in safety.mask_values(named).items():
         if value != named[name]:
             raise errors.UsageError(
                 f"{where}: {name} looks like a secret, which a sweep would store",
                 fix="set it as an environment variable",
             )
     if matrix.title is not None:
-        check_title(matrix.title, where=where)
+        safety.check_title(matrix.title, where=where)
     low, best, high = matrix.profile or (1, 1, 1)
     for holds, rule, fix in (
         (all(batch >= 1 for batch in matrix.batch), "a batch must be at least 1", "--batch 1,8,32"),
@@ -388,7 +385,7 @@ def sweep_folder(request: SweepRequest, matrix: Matrix, root: Path) -> Path:
     if request.output is not None:
         return Path(request.output)
     first = Path(matrix.models[0].rpartition(":")[2]).stem
-    name = file_name_from_text((matrix.title or first).lower(), otherwise="sweep")
+    name = safety.file_name_from_text((matrix.title or first).lower(), otherwise="sweep")
     return root / "sweeps" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 

@@ -11,17 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis import scores as scoring
 from trtbench.analysis.pass_times import PictureValue, TableValue
-from trtbench.analysis.scores import (
-    DEPTH_METRICS,
-    NEGATIVE_SCALE,
-    DepthResult,
-    DepthRules,
-    judge_depth_map,
-    map_differences,
-    resize_map,
-    to_depth,
-)
 from trtbench.analysis.summary import mean_interval
 from trtbench.core.errors import InputError, UsageError
 from trtbench.core.results import LoadedItem
@@ -144,10 +135,10 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
     )
 
 
-def rules_from_settings(settings: Settings) -> DepthRules:
+def rules_from_settings(settings: Settings) -> scoring.DepthRules:
     given = {**settings, "truth_kind": settings.get("gt_kind")}
-    names = (each for each in DepthRules.__struct_fields__ if given.get(each) is not None)
-    found = msgspec.convert({name: given[name] for name in names}, DepthRules)
+    names = (each for each in scoring.DepthRules.__struct_fields__ if given.get(each) is not None)
+    found = msgspec.convert({name: given[name] for name in names}, scoring.DepthRules)
     if not 0 < found.min_depth < found.max_depth:
         raise UsageError(
             f"no depth is between {found.min_depth:g} and {found.max_depth:g}",
@@ -161,7 +152,7 @@ class _Tally:
     """The results of one model for all images."""
 
     model: Predicted
-    results: dict[int, DepthResult] = field(default_factory=dict)
+    results: dict[int, scoring.DepthResult] = field(default_factory=dict)
     differences: list[dict[str, float]] = field(default_factory=list)
 
     @property
@@ -182,12 +173,14 @@ def judge(
         for tally, own in zip(tallies, maps, strict=True):
             if truth is not None:
                 shape = (truth.shape[0], truth.shape[1])
-                tally.results[index] = judge_depth_map(resize_map(own, shape), truth, rules)
+                tally.results[index] = scoring.judge_depth_map(
+                    scoring.resize_map(own, shape), truth, rules
+                )
             elif reason is not None:
-                tally.results[index] = DepthResult(metrics=None, reason=reason)
+                tally.results[index] = scoring.DepthResult(metrics=None, reason=reason)
             if tally is not tallies[0]:
                 shape = (own.shape[0], own.shape[1])
-                if difference := map_differences(resize_map(maps[0], shape), own):
+                if difference := scoring.map_differences(scoring.resize_map(maps[0], shape), own):
                     tally.differences.append(difference)
     shown, notes = _images.item_to_show(source.names, settings)
     notes = (*source.notes, *notes)
@@ -196,7 +189,7 @@ def judge(
     apart: list[tuple[Scalar, ...]] = []
     for tally in tallies:
         label, apart_by = tally.model.label, tally.differences
-        columns = {name: [each[name] for each in tally.metrics] for name in DEPTH_METRICS}
+        columns = {name: [each[name] for each in tally.metrics] for name in scoring.DEPTH_METRICS}
         for name in ("mae", "rmse", "max_error"):
             columns[f"{name}_to_first"] = [each[name] for each in apart_by]
         scores.append(tuple(
@@ -208,7 +201,7 @@ def judge(
             means = (float(np.mean([each[name] for each in apart_by])) for name in apart_by[0])
             apart.append((label, *means))
         for index, each in tally.results.items():
-            values = ((each.metrics or {}).get(name) for name in DEPTH_METRICS)
+            values = ((each.metrics or {}).get(name) for name in scoring.DEPTH_METRICS)
             name = source.names[index]
             rows.append((name, label, each.valid, each.nonfinite, *values, each.reason))
         excluded = [each.reason for each in tally.results.values() if each.metrics is None]
@@ -217,7 +210,7 @@ def judge(
             notes = (*notes, f"{label}: {count} excluded: {reason}")
         if lost := sum(each.nonfinite for each in tally.results.values()):
             notes = (*notes, f"{label}: {lost} valid pixels with NaN or Inf were left out")
-        if NEGATIVE_SCALE in excluded:
+        if scoring.NEGATIVE_SCALE in excluded:
             notes = (*notes, "check that --output-kind matches the network's output")
     tables = []
     if len(tallies) > 1:
@@ -226,7 +219,7 @@ def judge(
         heads: tuple[str, ...] = ("model", *names)
         tables.append(TableValue(id="to_first", title=title, headings=heads, rows=tuple(apart)))
     if rows:
-        heads = ("image", "model", "valid", "not finite", *DEPTH_METRICS, "excluded")
+        heads = ("image", "model", "valid", "not finite", *scoring.DEPTH_METRICS, "excluded")
         tables.append(TableValue(id="images", title="By image", headings=heads, rows=tuple(rows)))
     pictures: tuple[PictureValue, ...] = ()
     if _images.can_draw(source):
@@ -243,7 +236,7 @@ def judge(
 
 
 def _draw_comparison(
-    images: DepthImages, index: int, tallies: Sequence[_Tally], rules: DepthRules
+    images: DepthImages, index: int, tallies: Sequence[_Tally], rules: scoring.DepthRules
 ) -> Figure:
     truth, _ = images.truth(index)
     picture = read_image(images.paths[index], channels=3)
@@ -253,7 +246,7 @@ def _draw_comparison(
     places = iter(axes)
     _images.draw_image(next(places), picture, "image")
     if truth is not None:
-        depth = to_depth(truth, rules.truth_kind, rules.disparity_scale)
+        depth = scoring.to_depth(truth, rules.truth_kind, rules.disparity_scale)
         valid = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
         with np.errstate(divide="ignore"):
             near = np.where(valid, 1.0 / depth, np.nan)

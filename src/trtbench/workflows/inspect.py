@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib import util
 from pathlib import Path
 
-from trtbench.analysis.inspection import (
-    Inspection,
-    InspectionTable,
-    inspection_from_graph,
-    inspection_from_onnx,
-    io_specs,
-    parameter_count,
-)
+from trtbench.analysis import inspection
 from trtbench.analysis.onnx_graph import cost_from_model
 from trtbench.core.errors import InputError, ParseError
 from trtbench.core.results import Artefact
@@ -49,7 +42,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def inspect(
     name: str | Path, *, shapes: Shapes | None = None, batch: int | None = None
-) -> Inspection:
+) -> inspection.Inspection:
     """Return what a file contains, whatever its kind."""
     path = Path(name)
     if path.is_dir():
@@ -73,12 +66,14 @@ def inspect(
         kept = identity.kept_value(path, dict)
         return inspection_from_log(path, [log_from_metadata(kept, where=where)] if kept else [])
     if kind == "layers":
-        return inspection_from_graph(graph_from_json(read_bytes(path), where=where), path=where)
+        return inspection.inspection_from_graph(
+            graph_from_json(read_bytes(path), where=where), path=where
+        )
     if kind == "calibration":
         cache = calibration_from_text(read_bytes(path), where=where)
         bad = [each.name for each in cache.scales if not each.usable]
         rows = tuple((each.name, each.scale, each.dynamic_range) for each in cache.scales)
-        return Inspection(
+        return inspection.Inspection(
             kind="calibration cache",
             path=where,
             facts={
@@ -86,14 +81,16 @@ def inspect(
                 "algorithm": cache.algorithm,
                 "tensors": len(cache.scales),
             },
-            layers=InspectionTable(columns=("tensor", "scale", "dynamic_range"), rows=rows),
+            layers=inspection.InspectionTable(
+                columns=("tensor", "scale", "dynamic_range"), rows=rows
+            ),
             notes=(f"{len(bad)} scales cannot be used: {', '.join(bad[:5])}",) if bad else (),
         )
     size = path.stat().st_size
     if identity.format_of(path) == "torch":  # without running code from the file
         archive = archive_kind(path)
         named = sorted(packages_named(path)) if archive == "pickle" else []
-        return Inspection(
+        return inspection.Inspection(
             kind=f"PyTorch {archive}",
             path=where,
             facts={"size_bytes": size, "names_code_of": ", ".join(named) or None},
@@ -106,29 +103,29 @@ def inspect(
             fix=f"trtbench import --dry-run {shlex.quote(where)} recognizes more kinds",
         )
     if kind == "timing-cache":
-        return Inspection(kind="timing cache", path=where, facts={"size_bytes": size})
+        return inspection.Inspection(kind="timing cache", path=where, facts={"size_bytes": size})
     note = f"trtbench import {shlex.quote(where)} imports it as a run, if it has measurements"
     if kind == "profile":
         note = f"trtbench profile {shlex.quote(where)} shows its layers"
-    return Inspection(kind=kind, path=where, facts={"size_bytes": size}, notes=(note,))
+    return inspection.Inspection(kind=kind, path=where, facts={"size_bytes": size}, notes=(note,))
 
 
-def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
+def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> inspection.Inspection:
     missing = [n for n in identity.external_files(path) if not (path.parent / n).is_file()]
     notes = [f"it cannot be loaded: the weights in {n} are missing" for n in missing]
     if util.find_spec("onnx") is None:
         outline = outline_of(path)
         counted = Counter(node.operator for node in outline.nodes).most_common()
-        return Inspection(
+        return inspection.Inspection(
             kind="onnx",
             path=str(path),
             facts={"opset": outline.opset, "nodes": len(outline.nodes)},
             inputs=outline.inputs,
-            summary=InspectionTable(columns=("operator", "count"), rows=tuple(counted)),
+            summary=inspection.InspectionTable(columns=("operator", "count"), rows=tuple(counted)),
             notes=(*notes, "parameters and operations need onnx: pip install 'trtbench[onnx]'"),
         )
     model = read_onnx(path, shapes=shapes, batch=batch)
-    found = inspection_from_onnx(model, cost_from_model(model), path=str(path))
+    found = inspection.inspection_from_onnx(model, cost_from_model(model), path=str(path))
     facts = dict(found.facts)
     if (opset := model.opset) is not None:  # the first TensorRT whose documentation lists the opset
         facts["parsed_by"] = f"no TensorRT documents opset {opset} (maximum {OPSETS[-1][1]})"
@@ -152,7 +149,7 @@ def _onnx(path: Path, shapes: Shapes | None, batch: int | None) -> Inspection:
     return found.having(facts=facts, notes=tuple(notes))
 
 
-def inspect_engine(path: Path) -> Inspection:
+def inspect_engine(path: Path) -> inspection.Inspection:
     """Return what the header of an engine and the files next to it say."""
     header = plan_from_file(path, where=str(path))
     size, notes = path.stat().st_size, []
@@ -180,13 +177,13 @@ def inspect_engine(path: Path) -> Inspection:
         notes.append("there is no layer information next to it (ENGINE.graph.json)")
     elif recorded.get("layers_from") == "network":
         notes.append("the layers are those of the network: no GPU was available to read the engine")
-    inputs, outputs = io_specs(graph) if graph is not None else ((), ())
+    inputs, outputs = inspection.io_specs(graph) if graph is not None else ((), ())
     if "inputs" in recorded:
         inputs, outputs = (_tensors(str(recorded.get(n) or "")) for n in ("inputs", "outputs"))
-    found = inspection_from_graph(graph, path=str(path)) if graph else None
+    found = inspection.inspection_from_graph(graph, path=str(path)) if graph else None
     if (weight_bytes or 0) > size:
         weight_bytes = None
-    return Inspection(
+    return inspection.Inspection(
         kind="engine",
         path=str(path),
         facts={
@@ -198,7 +195,7 @@ def inspect_engine(path: Path) -> Inspection:
             "built_for": ", ".join(header.compute_capabilities) or None,
             **(_artefact_facts(artefact) if artefact is not None else {}),
             "layers": len(graph.layers) if graph else None,
-            "parameters": parameter_count(graph) if graph else None,
+            "parameters": inspection.parameter_count(graph) if graph else None,
             "loads_here": {True: "yes", False: "no", None: "unknown"}[False if is_cut else loads],
         },
         inputs=inputs,
@@ -297,7 +294,7 @@ def _tensors(text: str) -> tuple[TensorSpec, ...]:
 
 def inspection_from_log(
     path: Path, runs: Sequence[LogRun], *, lines: int | None = None
-) -> Inspection:
+) -> inspection.Inspection:
     """Describe a log of trtexec, or the metadata of one: its last run, and a line for others."""
     if not runs:
         raise ParseError(f"{path} looks like a log of trtexec, but contains no run")
@@ -309,10 +306,10 @@ def inspection_from_log(
     if printed:
         rows = tuple(_summary_row(number, each) for number, each in enumerate(printed, start=1))
         names = ("run", "line", "latency_s", "queries_per_s", "above it")
-        summary = InspectionTable(columns=names, rows=rows)
+        summary = inspection.InspectionTable(columns=names, rows=rows)
     elif trace is not None and trace.phases_s:
         rows = tuple(trace.phases_s.items())
-        summary = InspectionTable(columns=("phase", "seconds_s"), rows=rows)
+        summary = inspection.InspectionTable(columns=("phase", "seconds_s"), rows=rows)
     if trace is not None and trace.layers:  # with tactics tried and chosen
         columns = ("layer", "tactic", "time_s", "tried", "fastest_s", "runner", "spent_s")
         tried: list[tuple[Scalar, ...]] = []
@@ -322,7 +319,7 @@ def inspection_from_log(
             own, fastest = (t.time_ms and t.time_ms / 1e3 if t else None for t in times)
             tried.append((each.name, name, own, each.tried, fastest, each.runner, each.spent_s))
         tried.sort(key=lambda row: -float(row[2] or 0))
-        layers = InspectionTable(columns=columns, rows=tuple(tried))
+        layers = inspection.InspectionTable(columns=columns, rows=tuple(tried))
     section, known = run.section("Build Options"), Counter[str]()
     asked = section.entries if section and not run.option("Load engine") else ()
     weights = []
@@ -336,7 +333,7 @@ def inspection_from_log(
         meaning + (f" ({count} times)" if count > 1 else "")
         for meaning, count in list(known.items())[:12]
     ]
-    return Inspection(
+    return inspection.Inspection(
         kind=f"{'log' if lines else 'metadata'} of {'a build' if built else 'trtexec'}",
         path=str(path),
         facts={
@@ -362,7 +359,7 @@ def inspection_from_log(
         outputs=run.outputs,
         summary=summary,
         layers=layers,
-        options=InspectionTable(columns=("build option", "value"), rows=asked),
+        options=inspection.InspectionTable(columns=("build option", "value"), rows=asked),
         notes=(*weights, *meanings),
     )
 

@@ -18,19 +18,9 @@ from trtbench.core.spec import BuildSpec
 from trtbench.host import process
 from trtbench.host.tensorrt import abilities_of_version
 from trtbench.models.onnx_outline import outline_of
+from trtbench.trtexec import conditions as log_conditions
+from trtbench.trtexec import version as versions
 from trtbench.trtexec.command import build_command
-from trtbench.trtexec.conditions import (
-    build_metadata_from_log,
-    conditions_from_log,
-    error_from_log,
-    last_run,
-)
-from trtbench.trtexec.version import (
-    TrtexecAbilities,
-    abilities_from_help,
-    plan_from_file,
-    target_from_options,
-)
 
 CHOSEN = 1
 TAKES_ARGUMENTS = True
@@ -75,8 +65,8 @@ def needs_types(options: Mapping[str, str]) -> bool:
 
 
 @cache
-def _abilities(binary: str) -> TrtexecAbilities:
-    return abilities_from_help(process.help_text(binary), where=f"{binary} --help")
+def _abilities(binary: str) -> versions.TrtexecAbilities:
+    return versions.abilities_from_help(process.help_text(binary), where=f"{binary} --help")
 
 
 def device(spec: BuildSpec) -> str:
@@ -87,7 +77,9 @@ def device(spec: BuildSpec) -> str:
 
 def command_lines(spec: BuildSpec) -> list[str]:
     """Return the command to paste; it writes layer information next to the engine."""
-    target = target_from_options(spec.options, find=process.trtexec_binary, ask=process.help_text)
+    target = versions.target_from_options(
+        spec.options, find=process.trtexec_binary, ask=process.help_text
+    )
     folder = Path(spec.output).parent
     plan = _types_plan(spec, abilities=target.abilities)
     step = plan.step if plan is not None else None
@@ -126,19 +118,19 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
 
     end, engine = process.run_logged(command, log=log, on_text=watch), Path(spec.output)
     data = log.read_bytes()
-    run = last_run(data, where=LOG)
+    run = log_conditions.last_run(data, where=LOG)
     # trtexec may write the engine, print PASSED and crash on exit: the engine is valid.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     if end.status != 0 and not crashed:
-        raise error_from_log(f"trtexec {end.text}", data=data, status=end.code)
+        raise log_conditions.error_from_log(f"trtexec {end.text}", data=data, status=end.code)
     if not engine.is_file() or engine.stat().st_size == 0:
         message = "trtexec ended with status 0 and did not write the engine"
-        raise error_from_log(message, data=data, status=0)
+        raise log_conditions.error_from_log(message, data=data, status=0)
     try:
-        plan_from_file(engine, where=engine.name)
+        versions.plan_from_file(engine, where=engine.name)
     except ParseError as problem:
         message = f"trtexec wrote no engine: {problem.message}"
-        raise error_from_log(message, data=data, status=0) from None
+        raise log_conditions.error_from_log(message, data=data, status=0) from None
     shown = shlex.join(command)
     for ending in prepared.files:  # the final name of the typed model
         shown = shown.replace(str(prepared.path), f"{spec.output}{ending}")
@@ -146,8 +138,10 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     unread = (*notes, "the log of trtexec could not be understood")
     outcome = BuildOutcome(command=shown, version=abilities.version, notes=unread)
     if run is not None:
-        (folder / METADATA).write_bytes(json_from_value(build_metadata_from_log(run)))
-        conditions = conditions_from_log(run)
+        (folder / METADATA).write_bytes(
+            json_from_value(log_conditions.build_metadata_from_log(run))
+        )
+        conditions = log_conditions.conditions_from_log(run)
         warned = [each.meaning for each in run.messages if each.level == "W" and each.meaning]
         facts: dict[str, Scalar] = {
             name: value
@@ -183,7 +177,9 @@ def _warnings(spec: BuildSpec, typed: BuildSpec, version: str | None) -> tuple[s
     return tuple(found)
 
 
-def _types_plan(spec: BuildSpec, *, abilities: TrtexecAbilities) -> precision.PrecisionPlan | None:
+def _types_plan(
+    spec: BuildSpec, *, abilities: versions.TrtexecAbilities
+) -> precision.PrecisionPlan | None:
     """Return the plan for a precision that needs typed models; ``None`` if a flag is enough."""
     typed = abilities.has_inverted_defaults or spec.options.get("typing") == "strong"
     if spec.precision not in (*precision.FLAGS, "best") or not (typed or spec.precision == "fp8"):
