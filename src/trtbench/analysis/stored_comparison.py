@@ -13,16 +13,9 @@ import numpy as np
 
 from trtbench.analysis import comparability
 from trtbench.analysis import summary as statistics
+from trtbench.analysis import verdict as judging
 from trtbench.analysis.distributions import LEVEL, t_quantile
 from trtbench.analysis.distributions import difference as trimmed_difference
-from trtbench.analysis.verdict import (
-    MARGIN,
-    decide,
-    incomparable,
-    judge,
-    metric_of_both,
-    ratio_interval,
-)
 from trtbench.core.properties import property_named
 from trtbench.core.results import Comparison, Verdict
 from trtbench.core.run import Run, RunRecord, known_value, precision_of
@@ -75,7 +68,7 @@ def compare_apart(
     *,
     drift: Drift | None = None,
     accept: Collection[str] = (),
-    margin: float = MARGIN,
+    margin: float = judging.MARGIN,
 ) -> Comparison:
     """Compare two stored runs: a verdict, or a reason for none, per metric that both have."""
     runs = (baseline, candidate)
@@ -92,7 +85,7 @@ def compare_apart(
             metric, *runs
         )
         if reason is not None:
-            verdicts.append(incomparable(metric, reason=reason))
+            verdicts.append(judging.incomparable(metric, reason=reason))
             continue
         # Metrics with equal times get the same bound.
         names = [n for n, (_, x) in values.items() if n == metric or _equal_times(n, sides, x)]
@@ -126,9 +119,9 @@ def _equal_times(name: str, own: Sides, other: Sides) -> bool:
 def _verdict_apart(metric: str, sides: Sides, drift: Drift, *, margin: float) -> Verdict:
     """Judge two runs by one value per launch; the interval is widened by the drift bound."""
     if not all(sides):
-        return incomparable(metric, reason=f"{metric} was not measured on both sides")
+        return judging.incomparable(metric, reason=f"{metric} was not measured on both sides")
     if min(map(min, sides)) <= 0:
-        return incomparable(metric, reason=f"{metric} holds times that are not positive")
+        return judging.incomparable(metric, reason=f"{metric} holds times that are not positive")
     logs = [np.log(np.asarray(side)).tolist() for side in sides]
     estimate, widen = trimmed_difference(*logs), math.log1p(drift.bound)
     percent = f"±{100 * drift.bound:.1f} %"
@@ -136,7 +129,7 @@ def _verdict_apart(metric: str, sides: Sides, drift: Drift, *, margin: float) ->
         bound = f"a drift of {percent}" if drift.measured else f"{ASSUMED_DRIFT} of {percent}"
         meaning = f"99 % over launches, widened by {bound} ({drift.source})"
         how = {"widen": widen, "margin": margin}
-        return judge(estimate, metric=metric, design="apart", meaning=meaning, **how)
+        return judging.judge(estimate, metric=metric, design="apart", meaning=meaning, **how)
     effect = float(np.median(logs[1]) - np.median(logs[0]))
     unclear = Verdict(metric=metric, kind="unclear", reason=ONE_LAUNCH, design="apart")
     unclear = unclear.having(ratio=math.exp(effect), launches=min(map(len, logs)))
@@ -144,13 +137,13 @@ def _verdict_apart(metric: str, sides: Sides, drift: Drift, *, margin: float) ->
         return unclear
     # One launch on a side: only effects larger than the drift count, and "same" is impossible.
     low, high = effect - widen, effect + widen
-    kind, _ = decide(metric, effect, low, high, design="apart", margin=0.0)
+    kind, _ = judging.decide(metric, effect, low, high, design="apart", margin=0.0)
     clear = kind in ("faster", "slower")
     change = text_from_fraction(math.expm1(effect), digits=1, signed=True)
     said = f"{change} {'exceeds' if clear else 'is within'} the drift of {percent}"
     return unclear.having(
         kind=kind if clear else "unclear",
-        interval=ratio_interval(low, high, meaning=f"drift only: {drift.source}"),
+        interval=judging.ratio_interval(low, high, meaning=f"drift only: {drift.source}"),
         reason=f"one launch on a side; {said} ({drift.source})",
     )
 
@@ -214,7 +207,7 @@ def _shared_metrics(baseline: Run, candidate: Run, found: comparability.Differen
     headline = baseline.times.headline
     if not len(baseline.times) or not len(candidate.times):
         return [*(shared or [headline]), "throughput"]
-    leading = metric_of_both(baseline.times, candidate.times, found)
+    leading = judging.metric_of_both(baseline.times, candidate.times, found)
     return list(dict.fromkeys((leading, headline, *shared, "throughput")))
 
 

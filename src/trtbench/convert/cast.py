@@ -122,15 +122,13 @@ def at_opset(model: ModelProto, needed: int, *, what: str) -> ModelProto:
         model.opset_import.add(version=needed)
     if have is None or have >= needed:
         return model
-    inputs = [
-        value
-        for value in model.graph.input
-        if value.name not in {each.name for each in model.graph.initializer}
-    ]
-    if model.ir_version < 4 and len(inputs) + len(model.graph.initializer) > len(model.graph.input):
-        model.ir_version = 4  # before, weights were inputs as well: the converter demands them
-        del model.graph.input[:]
-        model.graph.input.extend(inputs)
+    if model.ir_version < 4:  # weights were inputs as well: the converter demands them
+        stored = {each.name for each in model.graph.initializer}
+        inputs = [value for value in model.graph.input if value.name not in stored]
+        if len(inputs) + len(stored) > len(model.graph.input):
+            model.ir_version = 4
+            del model.graph.input[:]
+            model.graph.input.extend(inputs)
     try:
         raised = onnx.version_converter.convert_version(model, needed)
     except Exception as problem:  # the converter raises RuntimeError and others

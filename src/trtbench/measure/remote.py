@@ -26,13 +26,7 @@ from trtbench.executors import ANSWER, FILE_MARK, with_local_paths
 from trtbench.executors.contract import AGAIN, WAITING, FileGroup, Needs, RemoteJob
 from trtbench.host.files import scratch_directory, temporary_folder
 from trtbench.host.images import SUFFIXES
-from trtbench.models.identity import (
-    files_elsewhere,
-    model_ref,
-    raise_if_changed,
-    read_sidecar,
-    record_of_engine,
-)
+from trtbench.models import identity
 from trtbench.models.torch_models import factory_code, hub_code_sha256, is_library_model
 from trtbench.requests.execution import PATIENCE_S, Event, Execution, expected_s
 from trtbench.requests.fields import ExecutorFields, Travels, VerbRequest, fields_of, with_settings
@@ -91,7 +85,8 @@ class InputFiles:
             for inner in group.names
         }
         outside = {
-            name: known.get(name) or self.add_file(Path(name)) for name in files_elsewhere(model)
+            name: known.get(name) or self.add_file(Path(name))
+            for name in identity.files_elsewhere(model)
         }
         named = is_library_model(model.path)
         path = self.add_model(model.path) if named else self._add_model_files(model)
@@ -156,14 +151,16 @@ class InputFiles:
                     fix="send an ONNX file: trtbench export makes one",
                 )
             return name
-        return self._add_model_files(model_ref(_absolute(Path(name)), folders=True))
+        return self._add_model_files(identity.model_ref(_absolute(Path(name)), folders=True))
 
     def _add_model_files(self, model: ModelRef) -> str:
         path = Path(model.path)
         names = [path.name]
         if model.format != "folder":
             names += [each.name for each in model.files if not Path(each.name).is_absolute()]
-        known = record_of_engine(model) is not None or read_sidecar(path) is not None
+        known = (
+            identity.record_of_engine(model) is not None or identity.read_sidecar(path) is not None
+        )
         for record in (f"{path.name}.json", path.with_suffix(".json").name):
             names += [record] if known and (path.parent / record).is_file() else []
         return f"{self._add_group(path.parent, names)}/{path.name}"
@@ -283,7 +280,7 @@ def job_from_spec(
     search: LoadSearch | None = None,
 ) -> RemoteJob:
     """Return a job with everything that a machine needs to measure a run."""
-    raise_if_changed(spec.model)
+    identity.raise_if_changed(spec.model)
     files = files or InputFiles()
     own = files.add_spec(spec)
     expected = search.budget_s if search else expected_s(spec)
@@ -334,7 +331,7 @@ def run_verb_remotely(
         if field.about.travels == "model":
             given = getattr(request, field.name) or ()
             models += [given] if isinstance(given, str | Path) else given
-    stated = (model_ref(path) for path in map(Path, map(str, models)) if path.is_file())
+    stated = (identity.model_ref(path) for path in map(Path, map(str, models)) if path.is_file())
     settings = getattr(request, "settings", None)
     task, _ = settled_task(getattr(request, "task", None), settings or {}, stated)
     files = InputFiles(task=task, settings=settings)
@@ -421,7 +418,7 @@ def needs_gpu(
 ) -> bool:
     """Return whether a runtime, or the first choice for a model, computes on a GPU."""
     named = is_library_model(model)
-    reference = ModelRef(path=model, format="torch") if named else model_ref(Path(model))
+    reference = ModelRef(path=model, format="torch") if named else identity.model_ref(Path(model))
     name = runtime or first_choice(reference.format)
     if not name:
         return False
