@@ -13,9 +13,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 from layer_sets import conv, fp16_chain, int8_chain, other, table
 
 from trtbench.core.samples import LayerProfile, LayerTime
+from trtbench.layers.diff import Lineup
 from trtbench.layers.join import join_layers
 from trtbench.layers.table import BOX_H, BOX_W, LayerTable, layer_labels, place_layers
+from trtbench.report.charts import Bars
 from trtbench.report.engine_svg import svg_from_engine
+from trtbench.report.sections.layers import lineup_figure
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -111,3 +114,13 @@ def test_names_cannot_break_out_of_a_drawing() -> None:
     root = ElementTree.fromstring(svg)
     assert len(list(root.iter(f"{SVG}script"))) == 1  # our own
     assert "alert(1)</script>" not in svg
+
+
+def test_bars_of_engines_are_named_by_what_differs_in_their_paths() -> None:
+    lined = Lineup(names=("A", "B"), sums_s=(1e-3, 2e-3), what=None, rows=(("Conv", (1e-3, 2e-3)),))
+    labels = [
+        f"/a/long/way/to/{name}/network.onnx.engine.profile.json" for name in ("fp16", "fp32")
+    ]
+    chart = lineup_figure(lined, labels, by="kind").chart
+    assert isinstance(chart, Bars)
+    assert [each.split("/")[0] for each in chart.categories] == ["fp16", "fp32"]

@@ -603,9 +603,7 @@ def explain_load_failure(path: str, reason: str) -> errors.InputError:
     message, fix = next(row[1:] for row in every if any(x in reason for x in row[0].split(";")))
     opset = outline_of(Path(path)).opset if "Could not find" in reason else None
     if opset is not None and opset < OLDEST_OPSET:
-        message = (
-            f"the model has opset {opset}, and ONNX Runtime runs opset {OLDEST_OPSET} or later"
-        )
+        message = f"the model has opset {opset}; ONNX Runtime runs {OLDEST_OPSET} and later"
         fix = "export it again, or raise it with onnx.version_converter.convert_version in Python"
     first = reason.strip().partition("\n")[0] or "no reason given"
     message = message.format(name=Path(path).name)

@@ -5,7 +5,7 @@ For the output of ``trtbench profile`` and ``diff`` and for reports.
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Literal
 
 from msgspec.structs import asdict
@@ -417,7 +417,9 @@ def lineup_figure(
         bar_group(name, name if name in ROLES else f"run:{place}", seconds, scale=scale)
         for place, (name, seconds) in enumerate(parts)
     )
-    names = tuple(shortened(label, length=40) for label in labels)
+    paths = [label.split("/") for label in labels]
+    common = sum(1 for _ in takewhile(lambda parts: len({*parts}) == 1, zip(*paths, strict=False)))
+    names = tuple(shortened("/".join(x[common:] or x[-1:]), length=40) for x in paths)
     bars = Bars(Axis("Time per inference in layers", unit, low=0), "Engine", names, groups)
     return doc.Figure(id, f"Layers of {len(labels)} engines by {by}", bars)
 
