@@ -139,7 +139,7 @@ def _show_schema(ctx: click.Context, flag: click.Parameter, name: str | None) ->
     callback=_show_schema,
     expose_value=False,
     is_eager=True,
-    help=f"Print the JSON Schema of {', '.join(SCHEMAS)}.",
+    help="Print the JSON Schema of run.json, scores.json, sweep.toml, hosts.toml or trtbench.toml.",
 )
 def trtbench() -> None:
     """Build, benchmark, profile, check and compare TensorRT engines and the models they come from.

@@ -9,12 +9,9 @@ from trtbench.core.safety import read_bytes
 _FOLDER = Path(__file__).parent / "demo"  # a wheel is always unpacked
 
 
-def demo_files() -> tuple[str, ...]:
-    return tuple(sorted(path.name for path in _FOLDER.iterdir() if path.is_file()))
-
-
 def demo_file(name: str) -> Path:
-    refuse_unknown(name, demo_files(), f"the demo has no file called {name!r}", kind=InputError)
+    known = sorted(path.name for path in _FOLDER.iterdir() if path.is_file())
+    refuse_unknown(name, known, f"the demo has no file called {name!r}", kind=InputError)
     return _FOLDER / name
 
 

@@ -101,8 +101,8 @@ def _search(
 ) -> _Found:
     """Return the first shapes and values on which ONNX Runtime runs the model on the CPU.
 
-    Integers that nothing suggests are tried as 1, 0 and random numbers: they may be sizes, axes
-    or positions. Results are kept in the cache for the content of the file. A model that cannot be
+    Integers that nothing suggests are tried as random numbers, 1 and 0: they may be rows, sizes,
+    axes or positions. Results are kept in the cache for the content of the file. A model that cannot be
     loaded, or that takes too long, is not judged: the usual shapes are taken.
     """
     assume = partial(model_inputs.with_assumed_shapes, tensors, fixed=outline.fixed)
@@ -111,13 +111,13 @@ def _search(
     known = {**model_inputs.usual_values(waiting[0], outline), **values}
     free = [t for t in waiting[0] if t.dtype.startswith(("int", "uint")) and t.name not in known]
     few = [each for each in free if len(each.shape) < 2]  # parameters; others may be data
-    ways = [{t.name: each for t in free} for each in ("1", "0") if free]
-    ways.insert(len(ways) * bool(few), {})
+    ways = [{t.name: x for t in free} for x in ("0..99", "0..9", "0..1", "1", "0") if free]
+    ways = [*ways[3:], {}] if few else [{}, *ways]
     guess = _Found(shapes=shapes_of(waiting[0]), values=ways[0])
     single = len(waiting) == 1  # only the batch is dynamic, if anything
     if (single and len(ways) == 1) or path.stat().st_size > LARGEST_BYTES:
         return guess
-    key = repr((__version__, sha256_of(path), tensors, sorted(values.items())))
+    key = repr((__version__, sha256_of(path), tensors, ways, sorted(values.items())))
     kept = cache_folder() / "shapes" / f"{sha256(key.encode()).hexdigest()}.json"
     if (before := kept_value(kept, _Found)) is not None:
         return before

@@ -191,6 +191,9 @@ class RandomItems(DataSource):
     ) -> None:  # fmt: skip
         self._feed, self._known, self._rows = feed, known, rows
         settled = settle(tensors, spec.model, batch=False, values=spec.inputs.values)
+        if feed.bounds is not None:  # they replace ranges that were only guessed
+            own = {k: v for k, v in settled.values.items() if ".." not in v}
+            settled = settled.having(values={**own, **spec.inputs.values})
         whole = settled.tensors
         self._items = [t.having(shape=t.shape[1:]) if t.name in rows else t for t in whole]
         self._values = {known.get(name, name): value for name, value in settled.values.items()}
