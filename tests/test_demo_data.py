@@ -23,9 +23,8 @@ def test_the_record_names_the_bytes(facts: dict[str, Any]) -> None:
         name: hashlib.sha256(demo_file(name).read_bytes()).hexdigest() for name in facts["sha256"]
     }
     assert found == facts["sha256"]
-    assert set(found) == {each.name for each in demo_file("digits.json").parent.iterdir()} - {
-        "digits.json"
-    }
+    every = {each.name for each in demo_file("digits.json").parent.iterdir()}
+    assert set(found) == every - {"digits.json"}
 
 
 @pytest.mark.parametrize("precision", MODELS)

@@ -102,8 +102,8 @@ def _search(
     """Return the first shapes and values on which ONNX Runtime runs the model on the CPU.
 
     Integers that nothing suggests are tried as random numbers, 1 and 0: they may be rows, sizes,
-    axes or positions. Results are kept in the cache for the content of the file. A model that cannot be
-    loaded, or that takes too long, is not judged: the usual shapes are taken.
+    axes or positions. Results are kept in the cache for the content of the file. A model that
+    cannot be loaded, or that takes too long, is not judged: the usual shapes are taken.
     """
     assume = partial(model_inputs.with_assumed_shapes, tensors, fixed=outline.fixed)
     pairs = product((outline.sides, *_SIDES), (None, *_LENGTHS))
