@@ -93,7 +93,7 @@ CLAIMS = {
     "-1 3 224 224` | `trtbench build": ("--optShapes=image:128x1x32x32", "--maxShapes=image:256x"),
     "Latency-all": ("Top-1", "Top-5", "Latency-all", "Latency-model", "Size", "Parameters"),
     "`Close` is that share": ("Close",),
-    "MAE and Disg": ("model.int8.onnx MAE", "model.int8.onnx disagree"),
+    "MAE and Disg": ('"mae"', '"disagree"', '"rank"'),
     "--histograma": ("report/latency_hist.png",), "(LaTeX)": ("report-latex/report.tex",),
     "layers and parameters": ("nodes", "parameters"), "batches, precisions": ("batch 1", "batch 8"),
     "abs_rel, sq_rel": ("abs_rel", "sq_rel", "rmse", "d1", "d3", "silog", "log10"),
