@@ -319,9 +319,7 @@ def severity(evidence: Evidence | PairFacts, code: str) -> str | None:
 
 
 @pytest.mark.parametrize(("code", "expected", "make"), CASES)
-def test_rule(
-    code: str, expected: str | None, make: Callable[[], Evidence | PairFacts | Found]
-) -> None:
+def test_rule(code: str, expected: str | None, make: Callable[[], Evidence | PairFacts | Found]):
     made = make()
     every = made if isinstance(made, tuple) else findings_from_evidence(made)
     found = [each for each in every if each.code == code]
@@ -377,9 +375,7 @@ def test_findings_look_at_the_gpu_that_ran() -> None:
         lambda r: 1 + r.gamma(2, 0.02, 1000),
     ],
 )
-def test_one_mode_is_never_taken_for_two(
-    draw: Callable[[np.random.Generator], samples.Column],
-) -> None:
+def test_one_mode_is_never_taken_for_two(draw: Callable[[np.random.Generator], samples.Column]):
     random = np.random.default_rng(9)
     for _ in range(50):
         split = modes(draw(random))

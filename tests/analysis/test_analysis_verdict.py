@@ -151,9 +151,7 @@ def test_a_clock_effect_is_withdrawn() -> None:
     ("effect", "noise", "kind"),
     [(0.007, 1e-4, "slower"), (0.003, 1e-4, "same"), (0.01, 4.5e-3, "unclear")],
 )
-def test_cycles_of_equal_clocks_say_what_seconds_say(
-    effect: float, noise: float, kind: str
-) -> None:
+def test_cycles_of_equal_clocks_say_what_seconds_say(effect: float, noise: float, kind: str):
     """Bursts call less a difference than other times do, and many looks demand more of it."""
     given = effects(effect, noise, 6)
     verdict = verdict_from_effects(given, metric="gpu", design="bursts")

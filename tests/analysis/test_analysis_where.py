@@ -40,9 +40,7 @@ def met(text: str, baseline: dict[str, object] | None = None, **row: object) -> 
         ("p99<5ms or p99>1s and batch==7", {"p99": 0.001, "batch": 1}, True),  # and binds tighter
     ],
 )
-def test_conditions_mean_what_they_say(
-    text: str, row: dict[str, object], outcome: bool | None
-) -> None:
+def test_conditions_mean_what_they_say(text: str, row: dict[str, object], outcome: bool | None):
     assert met(text, **row) is outcome
 
 

@@ -92,9 +92,7 @@ def test_qat_resnet_is_slower_than_fp16_and_the_causes_are_named(trex: dict[str,
 
 
 @pytest.mark.parametrize(("one", "two"), [("fp16", "qat"), ("fp32", "fp16"), ("fp32", "qat")])
-def test_changes_add_up_to_the_difference_of_the_files(
-    trex: dict[str, Files], one: str, two: str
-) -> None:
+def test_changes_add_up_to_the_difference_of_the_files(trex: dict[str, Files], one: str, two: str):
     found = difference(trex[one].table, trex[two].table)
     by_hand = trex[two].sum_s() - trex[one].sum_s()
     assert found.delta_s == pytest.approx(by_hand)

@@ -60,9 +60,7 @@ def test_a_bound_is_a_percentile_of_what_a_caller_waits() -> None:
         (windows(1, served=0.9, grows=True) + windows(1, served=0.9), 0.001, "refused"),
     ],
 )
-def test_a_rate_is_decided_by_the_whole_interval(
-    seen: list[dict], p99: float, decision: str
-) -> None:
+def test_a_rate_is_decided_by_the_whole_interval(seen: list[dict], p99: float, decision: str):
     columns = latencies(p99, len(seen))
     point = point_from_queries(1.0, seen, columns, SLO)
     assert point.decision == decision
@@ -183,9 +181,7 @@ def test_the_answer_of_a_search_is_right_within_its_doubt_and_its_time(
 
 
 @pytest.mark.parametrize("seed", [5, 6, 7, 9])
-def test_rare_stalls_leave_a_doubt_that_holds_the_truth(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rare_stalls_leave_a_doubt_that_holds_the_truth(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Each of 0.3 % of queries takes 30 ms longer: so few in 30 s that chance decides."""
     found, took_s = searched(monkeypatch, "p99<10ms", 0.003, 0.003, seed)
     assert share_above(0.01, found.highest_hz or 0.0, 0.003, 0.003) < 0.011
@@ -193,9 +189,7 @@ def test_rare_stalls_leave_a_doubt_that_holds_the_truth(
     assert took_s < found.budget_s
 
 
-def test_where_no_rate_meets_the_bound_the_search_ends_soon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_no_rate_meets_the_bound_the_search_ends_soon(monkeypatch: pytest.MonkeyPatch):
     found, took_s = searched(monkeypatch, "p99<1ms", 0.003)
     assert (found.likely_hz, found.highest_hz, len(found.points)) == (None, None, 3)
     assert took_s < found.budget_s

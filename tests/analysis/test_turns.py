@@ -139,9 +139,7 @@ def test_what_the_times_alone_deny_is_unclear_with_that_reason(
         (0.0, 0.001, 0.003),
     ],
 )
-def test_what_the_times_alone_do_not_deny_stands(
-    in_turns: float, by_itself: float, noise: float
-) -> None:
+def test_what_the_times_alone_do_not_deny_stands(in_turns: float, by_itself: float, noise: float):
     before = comparison(in_turns, noise=0.001)
     assert before.verdicts[0].kind != "unclear"
     held = verdict.check_alone(before, alone(by_itself, noise=noise))

@@ -134,9 +134,7 @@ def test_a_timing_cache_is_made_reused_and_added_to(tmp_path: Path) -> None:
         pytest.param(b"ptrt", False, id="cut in its first bytes"),
     ],
 )
-def test_a_timing_cache_of_elsewhere_is_kept_and_said(
-    tmp_path: Path, held: bytes, forgets: bool
-) -> None:
+def test_a_timing_cache_of_elsewhere_is_kept_and_said(tmp_path: Path, held: bytes, forgets: bool):
     path = tmp_path / "timing.cache"
     path.write_bytes(held)
     assert use_of(path, adds=b" a", forgets=forgets)[0] == "refused"

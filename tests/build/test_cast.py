@@ -26,9 +26,7 @@ OLD_RUNTIME = tuple(int(part) for part in version("onnxruntime").split(".")[:2])
 
 
 @pytest.mark.parametrize("keep_io", [False, True])
-def test_fp16_runs_on_onnx_runtime_and_is_close(
-    tmp_path: Path, images: np.ndarray, keep_io: bool
-) -> None:
+def test_fp16_runs_on_onnx_runtime_and_is_close(tmp_path: Path, images: np.ndarray, keep_io: bool):
     made = cast(load_onnx(DIGITS), precision="fp16", keep_io=keep_io)
     wanted = TensorProto.FLOAT if keep_io else TensorProto.FLOAT16
     assert types_of(made.model) == {"image": wanted, "logits": wanted}
@@ -41,9 +39,7 @@ def test_fp16_runs_on_onnx_runtime_and_is_close(
         assert 45 < diff.sqnr_db < 80
 
 
-def test_bf16_raises_the_opset_and_rounds_more_than_fp16(
-    tmp_path: Path, images: np.ndarray
-) -> None:
+def test_bf16_raises_the_opset_and_rounds_more_than_fp16(tmp_path: Path, images: np.ndarray):
     made = cast(load_onnx(DIGITS), precision="bf16")
     assert made.model.opset_import[0].version == 22
     assert types_of(made.model)["image"] == TensorProto.BFLOAT16
@@ -140,9 +136,7 @@ def test_an_empty_region_of_a_resize_becomes_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opset", [7, 17])
-def test_default_zeros_and_weights_that_are_no_inputs_can_be_cast(
-    tmp_path: Path, opset: int
-) -> None:
+def test_default_zeros_and_weights_that_are_no_inputs_can_be_cast(tmp_path: Path, opset: int):
     text = "net (float[2] x) => (float[2] y) {zeros = ConstantOfShape(two) p = Mul(x, w) %s}"
     text = text % ("y = Add(p, zeros)" if opset > 8 else "y = Relu(p)")
     path = models.save_text(tmp_path / "m.onnx", text, two=[2], w=np.ones(2), check=False)

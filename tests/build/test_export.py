@@ -127,9 +127,7 @@ def test_the_exporter_follows_the_opset_and_the_target() -> None:
 
 
 @pytest.mark.parametrize(("version", "exporter"), [("8.6.1", "legacy"), ("10.3.0", "dynamo")])
-def test_tensorrt_here_can_parse_it(
-    monkeypatch: pytest.MonkeyPatch, version: str, exporter: str
-) -> None:
+def test_tensorrt_here_can_parse_it(monkeypatch: pytest.MonkeyPatch, version: str, exporter: str):
     monkeypatch.setattr(conversions, "distribution_versions", lambda name: {name: version})
     assert export_spec(ExportRequest(source="torchvision:resnet18")).exporter == exporter
     asked = ExportRequest(source="torchvision:resnet18", target="tensorrt-10")

@@ -157,9 +157,7 @@ def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
         ("Conv(x)", "float", "has input size 1 not in range"),
     ],
 )
-def test_what_stands_against_a_parser_is_named(
-    node: str, kind: str, words: str, tmp_path: Path
-) -> None:
+def test_what_stands_against_a_parser_is_named(node: str, kind: str, words: str, tmp_path: Path):
     text = f"net ({kind}[4] x) => ({kind}[4] y) {{[n] y = {node}}}"
     said = str(inspect(models.save_text(tmp_path / "m.onnx", text, check=False)).facts["parsed_by"])
     assert words in said

@@ -114,9 +114,7 @@ def test_networks_of_other_kinds(tmp_path: Path, kind: str, fault: Fault, seed: 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_makes_outliers_is_named_where_its_group_gains(
-    tmp_path: Path, kind: str, seed: int
-) -> None:
+def test_who_makes_outliers_is_named_where_its_group_gains(tmp_path: Path, kind: str, seed: int):
     """Large values that nobody needs, rounded behind their maker and before their reader.
 
     Restoring either alone gained nothing, and any other layer was named.
@@ -192,9 +190,7 @@ def test_functions_that_a_quantizer_inlined_can_be_restored(tmp_path: Path) -> N
     assert found.all_restored["rel_l2"] < 1e-5
 
 
-def test_batch_norms_that_a_quantizer_folded_stand_in_the_part_of_their_convolution(
-    tmp_path: Path,
-) -> None:
+def test_batch_norms_that_a_quantizer_folded_stand_in_the_part_of_their_convolution(tmp_path: Path):
     reference = convolutions(tmp_path / "a.onnx", layers=3, seed=0)
     candidate = int8_of(reference, tmp_path / "b.onnx", shape=(3, 6, 6))
     assert not any(n.op_type == "BatchNormalization" for n in onnx.load(candidate).graph.node)

@@ -161,9 +161,7 @@ def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) ->
 
 
 @pytest.mark.parametrize("n", ["n", "1"])
-def test_a_state_with_its_items_further_back_is_calibrated_item_by_item(
-    tmp_path: Path, n: str
-) -> None:
+def test_a_state_with_its_items_further_back_is_calibrated_item_by_item(tmp_path: Path, n: str):
     text = f"""net (float[n, 3] x, float[2, {n}, 4] state) => (float[n, 8] y) {{
         h = MatMul(x, w) last = Gather<axis = 0>(state, one) y = Concat<axis = 1>(h, last)
     }}"""
@@ -171,9 +169,7 @@ def test_a_state_with_its_items_further_back_is_calibrated_item_by_item(
     assert quantize(model, "int8", data="random", items=8).changed["MatMul"] == 1
 
 
-def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job(
-    tmp_path: Path,
-) -> None:
+def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job(tmp_path: Path):
     model = onnx.load(one_node(tmp_path, np.ones(4)))
     model.graph.node[1].op_type, model.graph.node[1].domain = "Strange", "my.ops"
     model.opset_import.append(helper.make_opsetid("my.ops", 1))

@@ -52,9 +52,7 @@ def test_a_strongly_typed_trtexec_gets_a_quantized_model(model: Path, say: Say) 
         (("--precision", "fp16", "--opt", "resize=crop"), "has no option 'resize'"),
     ],
 )
-def test_what_cannot_be_typed_is_refused(
-    model: Path, say: Say, flags: tuple[str, ...], words: str
-) -> None:
+def test_what_cannot_be_typed_is_refused(model: Path, say: Say, flags: tuple[str, ...], words: str):
     assert words in say("build", model, "-r", "trtexec", *flags, status=2).err
 
 

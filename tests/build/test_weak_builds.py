@@ -74,9 +74,7 @@ def told() -> fake_tensorrt.Config:
     ("precision", "flags"),
     [(None, set()), ("fp32", set()), ("tf32", {"TF32"}), ("fp16", {"FP16", "TF32"})],
 )
-def test_flags_of_each_precision(
-    tensorrt: Any, tmp_path: Path, precision: Any, flags: set[str]
-) -> None:
+def test_flags_of_each_precision(tensorrt: Any, tmp_path: Path, precision: Any, flags: set[str]):
     outcome = build(tmp_path, precision=precision)
     assert told().on == flags
     assert fake_tensorrt.Builder.network_flags == 1  # the batch is explicit

@@ -83,9 +83,7 @@ def stalled(name: str, *, relu_us: float = 9.0, medians: bool = True) -> Path:
     return Path(name)
 
 
-def test_one_interrupted_inference_decides_nothing(
-    say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_interrupted_inference_decides_nothing(say: Say, monkeypatch: pytest.MonkeyPatch):
     quiet, interrupted = stalled("a.profile.json"), stalled("b.profile.json", relu_us=252.0)
     for width in ("80", "60"):
         monkeypatch.setenv("COLUMNS", width)

@@ -129,9 +129,7 @@ def test_sides_are_those_that_the_exporter_wrote_down(written: str, say: Say) ->
     ],
 )
 @pytest.mark.parametrize("name", ["bench", "run", "profile", "check", "quantize"])
-def test_inputs_that_are_no_tensors_are_refused_alike(
-    name: str, kind: str, text: str, say: Say
-) -> None:
+def test_inputs_that_are_no_tensors_are_refused_alike(name: str, kind: str, text: str, say: Say):
     save_text(M, f"net {text}", check=False)
     said = say(*VERBS.get(name, ("bench", M, *QUICK)))
     assert (said.status, said.out) == (1, "")

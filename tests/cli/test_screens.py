@@ -103,9 +103,7 @@ def test_no_screen_is_too_wide_or_cuts_a_number(
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_columns_of_a_run_are_shown_or_named(
-    drawn: dict[str, dict[int, list[str]]], columns: int
-) -> None:
+def test_columns_of_a_run_are_shown_or_named(drawn: dict[str, dict[int, list[str]]], columns: int):
     lines = drawn["run"][columns]
     assert re.search(r"Host +[\d.]+ [µm]s", "\n".join(lines))
     head = next(line for line in lines if line.startswith("Time"))

@@ -93,9 +93,7 @@ def test_several_launches_keep_their_files_apart(trtexec: Any, say: Say) -> None
     ],
 )
 @pytest.mark.parametrize("verb", ["bench", "build"])
-def test_an_interrupt_leaves_no_orphan(
-    verb: str, number: int, trtexec: Any, tmp_path: Path
-) -> None:
+def test_an_interrupt_leaves_no_orphan(verb: str, number: int, trtexec: Any, tmp_path: Path):
     trtexec.behave("hang", "deaf")
     model = trtexec.engine() if verb == "bench" else trtexec.onnx()
     command = [sys.executable, "-m", "trtbench", verb, str(model)]

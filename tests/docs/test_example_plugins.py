@@ -35,9 +35,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_runtime_measures_and_agrees_with_onnx_runtime(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_runtime_measures_and_agrees_with_onnx_runtime(capsys: pytest.CaptureFixture[str]):
     few = ["--iterations", "3", "--duration", "0s", "--warmup", "0s", "--no-until-steady"]
     assert run(["bench", str(DIGITS), "-r", "onnx-reference", *few]) == 0
     assert "onnx-reference" in capsys.readouterr().out

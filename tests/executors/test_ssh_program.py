@@ -189,9 +189,7 @@ def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path: Path, ssh: Path
 
 
 @pytest.mark.parametrize(("gpus", "seen"), [("2", "0"), ("['MIG-1111']", "MIG-1111")])
-def test_a_run_on_a_gpu_there_sees_that_one_alone(
-    tmp_path: Path, ssh: Path, gpus: str, seen: str
-) -> None:
+def test_a_run_on_a_gpu_there_sees_that_one_alone(tmp_path: Path, ssh: Path, gpus: str, seen: str):
     path = hosts(tmp_path)
     path.write_text(f"{path.read_text()}gpus = {gpus}\n")
     executor, store = open_executor(ExecutorSettings(hosts=path)), Store(tmp_path / "store")

@@ -63,9 +63,7 @@ def test_each_precision_is_as_near_as_it_can_be(engines: list[str], told: Any) -
     assert all(each["checks"][0]["items"] == 200 for each in found["candidates"])
 
 
-def test_layers_confirm_or_deny_the_record_beside_an_engine(
-    engines: list[str], tmp_path: Path
-) -> None:
+def test_layers_confirm_or_deny_the_record_beside_an_engine(engines: list[str], tmp_path: Path):
     """The inspector is asked once inputs are bound, without a profile; it decides the label."""
     model = ModelRef(path=engines[0], format="engine")
     session = tensorrt.open_session(RunSpec(model=model, runtime="tensorrt", batch=8))
@@ -89,9 +87,7 @@ def test_layers_confirm_or_deny_the_record_beside_an_engine(
     assert finding.evidence == {"claimed": "int8", "ran": "fp32"}
 
 
-def test_accuracy_and_latency_of_the_same_bytes(
-    engines: list[str], told: Any, tmp_path: Path
-) -> None:
+def test_accuracy_and_latency_of_the_same_bytes(engines: list[str], told: Any, tmp_path: Path):
     with np.load(demo_file("digits.npz")) as held:
         images, labels = (held["images"] / 255).astype(np.float32), held["labels"]
     np.savez(tmp_path / "digits.npz", image=images, labels=labels)

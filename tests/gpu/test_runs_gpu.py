@@ -19,9 +19,7 @@ def test_a_run_reports_the_gpu_memory_it_took(engine: Path, tmp_path: Path) -> N
     assert run.record.facts["gpu_memory_bytes"] > 50 * 2**20
 
 
-def test_queries_of_an_open_loop_are_counted_from_when_they_were_due(
-    engine: Path, tmp_path: Path
-) -> None:
+def test_queries_of_an_open_loop_are_counted_from_when_they_were_due(engine: Path, tmp_path: Path):
     run = trtbench.bench(
         engine, runtime="tensorrt", protocol="server", rate="1000/s", duration="1s",
         warmup="50ms", until_steady=False, store=tmp_path / "s",

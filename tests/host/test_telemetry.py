@@ -182,9 +182,7 @@ def test_who_may_not_lock_clocks_is_told_and_goes_on(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_a_jetson_has_a_program_for_its_clocks(
-    monkeypatch: pytest.MonkeyPatch, pinned: bool
-) -> None:
+def test_a_jetson_has_a_program_for_its_clocks(monkeypatch: pytest.MonkeyPatch, pinned: bool):
     monkeypatch.setattr("trtbench.host.telemetry.is_jetson", lambda: True)
     with telemetry.locked_clocks(0, "max", pinned=pinned) as lock:
         assert lock.locked is pinned

@@ -62,9 +62,7 @@ def opened(browser: Any, report: Path) -> Iterator[Opened]:
     made.context.close()
 
 
-def test_it_loads_without_a_word_or_a_network_and_names_run_no_script(
-    opened: Opened, report: Path
-) -> None:
+def test_it_loads_without_a_word_or_a_network_and_names_run_no_script(opened: Opened, report: Path):
     assert opened.said == []
     assert opened.asked == [report.as_uri()]
     text = opened.page.inner_text("body")

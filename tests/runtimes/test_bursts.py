@@ -49,9 +49,7 @@ FOUR = ("--launches", "4", "--max-launches", "4", "--pairs", "10")
 
 @pytest.mark.process
 @pytest.mark.parametrize(("other", "kind"), [(1.0, "same"), (1.01, "slower"), (0.98, "faster")])
-def test_a_comparison_without_flags_takes_bursts_in_turn(
-    tmp_path: Path, other: float, kind: str
-) -> None:
+def test_a_comparison_without_flags_takes_bursts_in_turn(tmp_path: Path, other: float, kind: str):
     told, records = compared(tmp_path, (2e-3, 2e-3 * other), *TWO)
     verdicts = {each["metric"]: each for each in told["comparison"]["verdicts"]}
     assert verdicts["gpu"]["kind"] == kind

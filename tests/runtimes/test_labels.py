@@ -68,9 +68,7 @@ def test_a_batch_that_trtexec_did_not_run_is_not_counted(trtexec: Any, store: St
     assert entry_from_record(run.record, path="").batch == 1
 
 
-def test_a_dynamic_model_gets_the_shapes_of_its_batch(
-    trtexec: Any, tmp_path: Path, store: Store
-) -> None:
+def test_a_dynamic_model_gets_the_shapes_of_its_batch(trtexec: Any, tmp_path: Path, store: Store):
     run = bench(models.conv_model(tmp_path / "net.onnx"), store, runtime="trtexec", batch=4)
     assert "--shapes=image:4x3x16x16" in str(run.record.reported["command"])
     assert run.record.inputs[0].shape == (4, 3, 16, 16)
@@ -190,9 +188,7 @@ def test_outputs_tell_a_batch_from_channels(
     assert implicit == 1, "the channels are no batch"
 
 
-def test_inputs_of_an_engine_that_differ_in_front_leave_the_batch_open(
-    trtexec: Any, store: Store
-) -> None:
+def test_inputs_of_an_engine_that_differ_in_front_leave_the_batch_open(trtexec: Any, store: Store):
     """Unless a record tells which of them are open, as builders write it."""
     inputs = {"images": "4x3x8x8", "anchors": "100x4"}
     engine = trtexec.engine(inputs=inputs, outputs={"boxes": "4x100x4"})

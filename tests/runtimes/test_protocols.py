@@ -189,9 +189,7 @@ def test_a_queue_that_only_fluctuates_does_not_grow() -> None:
 
 
 @pytest.mark.parametrize(("load", "grows"), [(0.7, 0), (2.0, 20)])
-def test_few_slow_queries_are_not_called_overload_where_the_server_rests(
-    load: float, grows: int
-) -> None:
+def test_few_slow_queries_are_not_called_overload_where_the_server_rests(load: float, grows: int):
     """Of 50 queries the last may wait long; who is busy 7 tenths of the time keeps up."""
     found = []
     for seed in range(20):

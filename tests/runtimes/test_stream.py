@@ -40,9 +40,7 @@ def run(spec: RunSpec, folder: Path, *, count: int, decode: object = None) -> In
     )
 
 
-def test_every_item_is_run_and_the_gpu_is_timed_alone(
-    gpu: Trt, spec: RunSpec, tmp_path: Path
-) -> None:
+def test_every_item_is_run_and_the_gpu_is_timed_alone(gpu: Trt, spec: RunSpec, tmp_path: Path):
     outcome = run(spec, tmp_path / "a", count=10)
     assert (outcome.items, outcome.batch) == (10, 4)
     rows = Chunks(tmp_path / "a").rows(0, 1 << 30)

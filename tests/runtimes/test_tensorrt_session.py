@@ -31,9 +31,7 @@ def bench(spec: RunSpec, tmp_path: Path) -> Bench:
     return measure
 
 
-def test_coldl2_empties_the_cache_before_each_query_and_outside_its_time(
-    gpu: Trt, bench: Bench
-) -> None:
+def test_coldl2_empties_the_cache_before_each_query_and_outside_its_time(gpu: Trt, bench: Bench):
     told = {"cuda_graph": "on", "transfers": False}
     warm, _ = bench(protocol="gpu", **told)
     before = gpu.cuda.calls.count("cudaMemsetAsync")
@@ -104,9 +102,7 @@ def test_a_graph_that_cannot_be_captured_is_an_error_unless_auto(gpu: Trt, bench
     assert any("without a CUDA graph" in note for note in outcome.notes)
 
 
-def test_a_graph_that_keeps_its_first_inputs_is_left_out_with_a_finding(
-    gpu: Trt, bench: Bench
-) -> None:
+def test_a_graph_that_keeps_its_first_inputs_is_left_out_with_a_finding(gpu: Trt, bench: Bench):
     gpu.replay_frozen = True
     with pytest.raises(InputError, match="different results"):
         bench(cuda_graph="on")
@@ -132,18 +128,14 @@ def test_outputs_that_never_repeat_do_not_speak_against_a_graph(gpu: Trt, bench:
     bench(cuda_graph="on")
 
 
-def test_outputs_that_are_written_in_part_are_compared_where_they_are(
-    gpu: Trt, bench: Bench
-) -> None:
+def test_outputs_that_are_written_in_part_are_compared_where_they_are(gpu: Trt, bench: Bench):
     gpu.written = 0.5
     outcome, _ = bench(cuda_graph="on")
     assert outcome.conditions["cuda_graph"].value is True
     assert "outputs_repeat" not in outcome.evidence
 
 
-def test_outputs_have_the_shape_that_their_data_give_them(
-    gpu: Trt, bench: Bench, spec: RunSpec
-) -> None:
+def test_outputs_have_the_shape_that_their_data_give_them(gpu: Trt, bench: Bench, spec: RunSpec):
     gpu.finds = True
     session = tensorrt.open_session(spec)
     for many in (3, 1, 0):
@@ -200,9 +192,7 @@ def test_a_graph_does_not_outlive_the_shape_it_was_captured_with(gpu: Trt, spec:
     session.close()
 
 
-def test_inputs_that_were_given_are_not_said_to_be_ignored(
-    gpu: Trt, spec: RunSpec, tmp_path: Path
-) -> None:
+def test_inputs_that_were_given_are_not_said_to_be_ignored(gpu: Trt, spec: RunSpec, tmp_path: Path):
     """Whole numbers are turned round, never drawn: others may be no rows of the engine's table."""
     path = tmp_path / "x.npy"
     gpu.dtype = DataType.INT32

@@ -216,9 +216,7 @@ def test_outputs_are_found_however_deep_they_lie(found: dict[str, Any]) -> None:
         ("export_sixteen", "state dict", "dynamo", ["output"]),
     ],
 )
-def test_exports(
-    found: dict[str, Any], name: str, kind: str, exporter: str, outputs: list[str]
-) -> None:
+def test_exports(found: dict[str, Any], name: str, kind: str, exporter: str, outputs: list[str]):
     told = found[name]["ok"]
     assert (told["kind"], told["exporter"], told["outputs"]) == (kind, exporter, outputs)
     assert told["stages"] == ["load", "export", "save"]

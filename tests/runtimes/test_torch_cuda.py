@@ -117,9 +117,7 @@ def test_the_cache_is_emptied_for_coldl2_alone(found: dict[str, Any]) -> None:
         ("no_such_device", "UnavailableError", "no device cuda:99"),
     ],
 )
-def test_what_cannot_be_opened_is_said(
-    found: dict[str, Any], name: str, kind: str, message: str
-) -> None:
+def test_what_cannot_be_opened_is_said(found: dict[str, Any], name: str, kind: str, message: str):
     refused = found[name]
     assert (refused["error"], message in refused["message"]) == (kind, True), refused
 

@@ -51,9 +51,7 @@ def finished(ended: subprocess.CompletedProcess[str], tmp_path: Path) -> Run:
     return run
 
 
-def test_torchscript_runs_and_writes_the_result_files_of_the_toolkit(
-    models: Path, tmp_path: Path
-) -> None:
+def test_torchscript_runs_and_writes_the_result_files_of_the_toolkit(models: Path, tmp_path: Path):
     shape = ("--shape", "x:2x3x16x16", "--batch", "2")
     run = finished(bench(models, tmp_path, str(models / "net.ts"), *shape), tmp_path)
     told = {name: fact.value for name, fact in run.record.conditions.items()}

@@ -122,17 +122,17 @@ def attributes_of(info: LayerInfo | None) -> dict[str, Any]:
     if info is None:
         return {}
 
-    def told(*keys: str) -> str | None:
+    def stated(*keys: str) -> str | None:
         found = next((info.extra[key] for key in keys if info.extra.get(key) is not None), None)
         found = "x".join(map(str, found)) if isinstance(found, list) else found
         return None if found is None else str(found)
 
-    kernel, groups = told("Kernel", "ConvKernel", "WindowSize"), told("Groups", "ConvGroups")
+    kernel, groups = stated("Kernel", "ConvKernel", "WindowSize"), stated("Groups", "ConvGroups")
     return {
         "kernel": kernel,
-        "stride": told("Stride", "ConvStride") if kernel else None,
+        "stride": stated("Stride", "ConvStride") if kernel else None,
         "groups": int(groups) if groups and groups.isdecimal() else None,
-        "origin": told("Origin"),
+        "origin": stated("Origin"),
         "weight_bytes": _weight_bytes(info),
         "format_in": next((x.layout for x in info.inputs if x.layout), None),
         "format_out": next((x.layout for x in info.outputs if x.layout), None),
