@@ -1,12 +1,12 @@
 """Run directories appear whole or not at all, and damage is named."""
 
-import multiprocessing
 import os
 import socket
 import tempfile
 
 import pytest
 import records
+from writers import CLEAN
 
 from trtbench.core.errors import InputError, StoreError
 from trtbench.core.run import FailedRun, Run
@@ -117,9 +117,8 @@ def _write_and_remove(root, enough):
 
 @pytest.mark.process
 def test_a_reader_never_sees_half_a_run(tmp_path):
-    context = multiprocessing.get_context("fork")
-    enough = context.Event()
-    writers = [context.Process(target=_write_and_remove, args=(tmp_path, enough)) for _ in "ab"]
+    enough = CLEAN.Event()
+    writers = [CLEAN.Process(target=_write_and_remove, args=(tmp_path, enough)) for _ in "ab"]
     for writer in writers:
         writer.start()
     seen: set[str] = set()

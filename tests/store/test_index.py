@@ -1,7 +1,6 @@
 """The index, as a file and in PostgreSQL: several writers, versions, and being made anew."""
 
 import json
-import multiprocessing
 import os
 import signal
 import time
@@ -9,13 +8,11 @@ import time
 import pytest
 import records
 import sqlalchemy as sa
-from writers import put_many, tag_many
+from writers import CLEAN, put_many, tag_many
 
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.store.directory import entry_from_record
 from trtbench.store.index import Index
-
-FORK = multiprocessing.get_context("fork")
 
 
 def ask(url: str, query: str) -> list[tuple[object, ...]]:
@@ -29,7 +26,7 @@ def tell(url: str, statement: str) -> None:
 
 
 def run_all(*jobs):
-    writers = [FORK.Process(target=target, args=arguments) for target, *arguments in jobs]
+    writers = [CLEAN.Process(target=target, args=arguments) for target, *arguments in jobs]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -51,8 +48,8 @@ def test_several_processes_write_to_a_new_index_at_once_and_nothing_is_lost(worl
 def test_a_writer_killed_in_the_middle_harms_nobody(world):
     url = world.url
     Index(url)
-    doomed = [FORK.Process(target=put_many, args=(url, f"doomed{n}", 5000)) for n in range(2)]
-    survivor = FORK.Process(target=put_many, args=(url, "survivor", 60))
+    doomed = [CLEAN.Process(target=put_many, args=(url, f"doomed{n}", 5000)) for n in range(2)]
+    survivor = CLEAN.Process(target=put_many, args=(url, "survivor", 60))
     for writer in (*doomed, survivor):
         writer.start()
     for number, writer in enumerate(doomed):

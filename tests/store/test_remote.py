@@ -1,7 +1,6 @@
 """Run directories on shared storage: whole or not there, fetched once, two machines at once."""
 
 import json
-import multiprocessing
 import os
 import secrets
 import signal
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import records
-from writers import keep_many
+from writers import CLEAN, keep_many
 
 from trtbench.core.errors import StoreError
 from trtbench.core.run import FailedRun, Run
@@ -19,7 +18,6 @@ from trtbench.store.store import Store
 from waiting import wait_for
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: trtbench[remote]")
-FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
@@ -128,8 +126,8 @@ def test_two_machines_write_at_once_and_one_is_killed(tmp_path, postgres_server)
     import postgres
 
     place, runs = postgres.new_database(postgres_server), f"file://{tmp_path}/shared"
-    doomed = FORK.Process(target=keep_many, args=(place, tmp_path / "a", "doomed", 5000, runs))
-    survivor = FORK.Process(target=keep_many, args=(place, tmp_path / "b", "survivor", 30, runs))
+    doomed = CLEAN.Process(target=keep_many, args=(place, tmp_path / "a", "doomed", 5000, runs))
+    survivor = CLEAN.Process(target=keep_many, args=(place, tmp_path / "b", "survivor", 30, runs))
     reader = Store(place, home=tmp_path / "c", runs=runs)
     doomed.start()
     survivor.start()

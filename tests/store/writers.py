@@ -1,10 +1,17 @@
 """Processes that write to an index as fast as they can."""
 
+import multiprocessing
+
 import records
 
 from trtbench.store.directory import entry_from_record
 from trtbench.store.index import Index
 from trtbench.store.store import Store
+
+CLEAN = multiprocessing.get_context("forkserver")  # a fork of a process with threads may hang
+CLEAN.set_forkserver_preload(
+    ["trtbench.store.store", "trtbench.store.index", "sqlalchemy.dialects.sqlite"]
+)
 
 
 def put_many(url: str, name: str, count: int) -> None:
