@@ -30,6 +30,7 @@ from trtbench.core.run import LoadSearch
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Value
 from trtbench.runtimes import RUNTIMES, session_opener
+from trtbench.runtimes._session import image_readers
 
 EXIT_REPORTED = 3  # the exit status when `error.json` says what went wrong
 _FUNCTIONS: Mapping[type[jobs.Job], tuple[str, str]] = {
@@ -38,6 +39,8 @@ _FUNCTIONS: Mapping[type[jobs.Job], tuple[str, str]] = {
     jobs.QuantizeJob: ("convert.quantize", "quantize"),
     jobs.VerifyJob: ("convert.verify", "verify"),
 }
+# Imported when a run is fed with images, not before.
+image_readers.append(lambda *a: importlib.import_module("trtbench.tasks._feed").image_inputs(*a))
 
 
 class Events(jobs.Stage):
@@ -77,11 +80,6 @@ def main(arguments: list[str]) -> int:
     try:
         job = job_from_json(job_file.read_bytes(), where=str(job_file))
         if isinstance(job, jobs.BenchJob):
-            if job.spec.inputs.task is not None:
-                from trtbench.runtimes._session import image_readers
-                from trtbench.tasks._feed import image_inputs
-
-                image_readers[:] = [image_inputs]
             if job.search is not None:
                 outcome, times = _search(job, job.search, folder=folder, events=events)
             else:

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from PIL import Image
 
 from command import QUICK, Say
 from models import identity, save_text
@@ -13,6 +14,7 @@ from trtbench.store.store import Store
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 M = Path("m.onnx")
+ONCE = ("--duration", "20ms", "--launches", "1")
 IMAGE = ("x", FLOAT, ["N", 3, "H", "W"])
 TRTEXEC = ("build", M, "--dry-run", "-r", "trtexec")
 
@@ -49,6 +51,37 @@ def test_every_verb_says_what_open_dimensions_became(
     said = say(*VERBS[name])
     assert said.status == 0, said.err
     assert (said.err if "--dry-run" in VERBS[name] else said.out + said.err).count(words) == 1
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("verb", ["bench", "profile", "check", "compare", "quantize"])
+@pytest.mark.parametrize("data", ["photos", "photos/0.png"])
+def test_photos_are_data_in_every_verb(verb: str, data: str, say: Say) -> None:
+    text = "net (float[N, 3, 32, 32] x) => (float[N, rows] o) { c = Conv (x, w) o = Flatten (c) }"
+    save_text(M, text, w=np.ones((1, 3, 3, 3), np.float32))
+    Path("photos").mkdir()
+    for name in range(4):
+        Image.new("RGB", (40, 40), (60 * name, 0, 0)).save(f"photos/{name}.png")
+    kinds = {"check": [M], "compare": [M, *ONCE], "quantize": ["--precision", "int8"]}
+    held = ["--held-out", "photos"] if verb == "quantize" else []
+    words = [*kinds.get(verb, QUICK), *held, "--task", "classification"]
+    said = say(verb, M, *words, "--data", data)
+    assert said.status == 0, said.err
+
+
+def test_random_calibration_is_at_least_one_batch_of_the_model(say: Say) -> None:
+    text = "net (float[3, 3, 8, 8] x) => (float[3, 1, 6, 6] o) { o = Conv (x, w) }"
+    save_text(M, text, w=np.ones((1, 3, 3, 3), np.float32))
+    said = say("quantize", M, "--precision", "int8", "--random", 2)
+    assert said.status == 0, said.err
+    assert "3 items in 1 batch of 3" in said.words
+
+
+def test_unknown_words_are_answered_with_one_list_of_the_known_ones(say: Say) -> None:
+    identity(M, ("x", FLOAT, [1, 3, 8, 8]))
+    said = say("profile", M, *QUICK, "--columns", "nothing")
+    assert said.status == 2
+    assert said.err.count("weight_bytes") == 1
 
 
 @pytest.mark.parametrize("width", [144, 7919])

@@ -105,6 +105,7 @@ def open_items(
     Those of a task are in random order, which mixes classes; without data they are random.
     """
     drawn = data in (None, RANDOM)
+    limit = max(limit, (drawn and model_inputs.fixed_batch(inputs)) or 0)
     given: dict[str, Scalar] = {**(settings or {}), "data": str(data)}
     feed = Feed(kind="random" if drawn else "arrays", count=limit, seed=seed, settings=given)
     if task is not None:

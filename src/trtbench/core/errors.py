@@ -114,9 +114,8 @@ def suggest(
     guess = near_miss(word, words)
     if guess is not None:
         return f"did you mean {guess}?" if write is None else write(guess)
-    listed = f"one of {', '.join(words)}"
-    written = listed if write is None else f"{write('NAME')}, where NAME is {listed}"
-    return written if words else None
+    listed = f"one of {', '.join(words)}" if words else None
+    return f"{write('NAME')}, where NAME is {listed}" if listed and write else listed
 
 
 def refuse_unknown(
@@ -128,10 +127,11 @@ def refuse_unknown(
     flag: str | None = None,
     kind: type[TrtbenchError] = UsageError,
 ) -> None:
-    """Raise an error for a word that is not known; it lists the known ones and suggests one."""
+    """Raise an error for a word that is not known; it suggests one, or lists all."""
     if word not in known:
         write = None if flag is None else lambda each: f"{flag} {each}"
-        raise kind(message, facts={listed: ", ".join(known)}, fix=suggest(word, known, write=write))
+        facts = {listed: ", ".join(known)} if near_miss(word, known) else {}
+        raise kind(message, facts=facts, fix=suggest(word, known, write=write))
 
 
 def first_line(problem: BaseException) -> str:

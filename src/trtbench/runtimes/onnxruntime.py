@@ -218,7 +218,9 @@ def open_session(spec: RunSpec) -> OrtSession:
     try:
         try:
             session = make(options, enable_fallback=0)
-        except Exception:  # ONNX Runtime 1.31 fails on 8-bit weights that several nodes share
+        except Exception as problem:  # of 1.31, on 8-bit weights that several nodes share
+            if "AddInitializerWithOrtValue" not in str(problem):
+                raise
             options = _session_options(onnxruntime, spec, trace=on_gpu, exact=False)
             session, exact = make(options, enable_fallback=0), False
     except Exception as problem:  # ONNX Runtime's exceptions have no common base class

@@ -230,7 +230,7 @@ def _conversion_facts(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, 
         yield "kept", f"{', '.join(nodes[:MOST_NODES])}{more} ({reason})"
     data = sidecar.calibration
     if data is not None:
-        batches = f"{data.batches} batches of {data.batch}"
+        batches = f"{data.batches} batch{'es' * (data.batches != 1)} of {data.batch}"
         yield "calibration", f"{data.items} items in {batches} from {data.source}, seed {data.seed}"
         if data.preprocessing:
             yield "images", describe_preparation(data.preprocessing)
