@@ -13,6 +13,7 @@ from writers import CLEAN, put_many, tag_many
 from trtbench.core.errors import StoreError, UsageError
 from trtbench.store.directory import entry_from_record
 from trtbench.store.index import Index
+from trtbench.store.store import Store
 
 
 def ask(url: str, query: str) -> list[tuple[object, ...]]:
@@ -78,8 +79,8 @@ def test_a_newer_index_is_refused(world):
     assert caught.value.facts["its version"] == "99"
 
 
-def open_and_list(world):
-    assert {entry.id for entry in world.open().index.find()} == {"r1", "r2", "elsewhere"}
+def open_and_list(text, home):
+    assert {entry.id for entry in Store(text, home=home).index.find()} == {"r1", "r2", "elsewhere"}
 
 
 @pytest.mark.process
@@ -92,7 +93,7 @@ def test_an_index_of_an_earlier_version_is_brought_forward_by_one_of_several_pro
     tell(world.url, "UPDATE runs SET batch = NULL")
     tell(world.url, "ALTER TABLE runs DROP COLUMN dated_by")
     tell(world.url, "ALTER TABLE runs ADD COLUMN former INTEGER NOT NULL DEFAULT 1")
-    run_all(*[(open_and_list, world)] * 4)
+    run_all(*[(open_and_list, world.text, world.folder)] * 4)
     assert world.open().repairs == []
     assert [entry.batch for entry in world.open().index.find(tag="kept")] == [1, 1]
     with pytest.raises(sa.exc.DBAPIError, match="former"):
