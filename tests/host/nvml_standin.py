@@ -6,8 +6,6 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from trtbench.host import nvml
-
 T = TypeVar("T")
 
 
@@ -114,7 +112,7 @@ class Refusing:
 @contextmanager
 def using(door: object) -> Iterator[None]:
     """Put a stand-in in the place of nvidia-ml-py for the length of the block."""
-    with patch.object(nvml, "_pynvml", lambda: door):
+    with patch.dict("sys.modules", pynvml=door):
         yield
 
 

@@ -1,5 +1,6 @@
 """A MIG slice is a device of its own: its lock, its identity, its name."""
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,14 +93,14 @@ def test_each_slice_has_a_lock_an_identity_and_a_name(
 
 def test_memory_before_a_run_is_that_of_the_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", SECOND)
-    monkeypatch.setattr(nvml, "_pynvml", Divided)
+    monkeypatch.setitem(sys.modules, "pynvml", Divided())
     spec = RunSpec(model=ModelRef(path="m.engine", format="engine"), runtime="tensorrt")
     with watch_device(spec, "cuda:0") as watch:
         assert watch.free() == FREE[SECOND]
 
 
 def gpu_checks(monkeypatch: pytest.MonkeyPatch, door: type[StandIn]) -> dict[str, doctor.Check]:
-    monkeypatch.setattr(nvml, "_pynvml", door)
+    monkeypatch.setitem(sys.modules, "pynvml", door())
     return {each.name: each for each in doctor._check_gpus(nvml.gpus())}
 
 

@@ -342,7 +342,7 @@ def judge_expectation(
         "gpu": facts.gpu_s,
         "host": facts.host_s,
         "latency": facts.latency_s,
-        "conversions": tables.total_s(converting) if table.timed else None,
+        "conversions": tables.total_s(converting) if table.timed and table.detailed else None,
         "jitter": facts.jitter,
         "tail": facts.tail,
     }
@@ -380,7 +380,8 @@ def _value(function: str, arguments: str, table: tables.LayerTable) -> float | N
     """Evaluate a function; ``None`` if it needs kinds or types and only names are known."""
     conditions = [part.strip() for part in arguments.split(",") if part.strip()]
     keys = {_key(each) for each in conditions}
-    if not table.detailed and keys - {"", *tables.NAMED_KEYS}:
+    kinds = any(layer.kind for layer in table.layers)
+    if not table.detailed and keys - {"", *tables.NAMED_KEYS, *(["kind"] if kinds else [])}:
         return None
     hidden = table.lacks or any(tables.hides_nodes(layer) for layer in table.layers)
     if hidden and keys & {"", "operator"}:  # an operator may be inside a layer of another name

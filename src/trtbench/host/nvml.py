@@ -35,14 +35,10 @@ class _NoNvml(Exception):
     """NVML cannot be used here; the text says why."""
 
 
-def _pynvml() -> ModuleType:
-    return importlib.import_module("pynvml")
-
-
 @contextmanager
 def _session() -> Iterator[ModuleType]:
     try:
-        library = _pynvml()
+        library = importlib.import_module("pynvml")
     except Exception as problem:
         raise _NoNvml(f"nvidia-ml-py cannot be imported: {problem}") from None
     try:

@@ -47,7 +47,7 @@ _HIDES = re.compile(r"ForeignNode|myelin$|plugin", re.IGNORECASE)
 """Opaque layers: they contain several others, or are plug-ins."""
 _COMPUTED = re.compile(r"fp|bf|int8|tf")
 _GENERATED = re.compile(r"^(?:__myl_|_gemm_|__mye)")
-_NAMED_KIND = re.compile(r"\((\w+)\)$|^(?:aten|prim|onnx)::(\w+)$")
+_NAMED_KIND = re.compile(r" \((\w+)\)$|^(?:aten|prim|onnx)::(?!\w+_\d+$)(\w+)$")
 """Names of nodes, modules and operators in profiles of ONNX Runtime and PyTorch."""
 _FUSED = re.compile(r"^(?:fused |(?:Fused|QLinear|Nhwc)+)|_nchwc$|_nhwc$|_quant$|_token_\d+$")
 

@@ -307,8 +307,8 @@ def matches(layer: Layer, pattern: str) -> bool:
     return any(fnmatchcase(name, whole) for name in (layer.name, *layer.nodes))
 
 
-NAMED_KEYS = ("name", "operator", "role", "region")  # known from the names of layers, too
-KEYS = (*NAMED_KEYS, "kind", "precision", "asked", "bound", "kernel", "stride", "groups",
+NAMED_KEYS = ("name", "operator", "region")  # known from the names of layers, too
+KEYS = (*NAMED_KEYS, "role", "kind", "precision", "asked", "bound", "kernel", "stride", "groups",
         "m", "n", "k", "format_in", "format_out", "origin")  # fmt: skip
 """Fields that conditions on layers are about."""
 _CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*([^=<>]+?)\s*")

@@ -91,12 +91,9 @@ def check_precision_against_layers(
 ) -> records.RunRecord:
     """Return the record with the precision of the layers, if they contradict the recorded one."""
     label, types = records.precision_of(record), computing_types(graph)
-    if not types or label is None:
-        return record
     ran = contradicting_types(label, types)
-    if ran is None:
-        known = record.conditions["precision"].having(source="stated")
-        return record.having(conditions={**record.conditions, "precision": known})
+    if not types or label is None or ran is None:
+        return record
     return record.having(
         conditions={**record.conditions, "precision": records.Fact(value=ran, source="implied")},
         facts={**record.facts, "claimed_precision": label},

@@ -36,7 +36,8 @@ _STATE = re.compile(
     re.IGNORECASE,
 )
 """Names of what a model carries from one query to the next: ``h0``, ``state``, ``past_key_3``."""
-_RATE = re.compile(r"^(sr|fs|sampl(e|ing)_?rate)$", re.IGNORECASE)
+_HZ = dict.fromkeys(("sr", "fs", "samplerate", "samplingrate"), AUDIO)
+_HZ |= {"fmin": 50, "fmax": 2000}
 _LENGTH = re.compile(r"_?(len|lens|length|lengths)$", re.IGNORECASE)
 _ONES, _ZEROS, _POSITIONS = ("mask", "length", "size"), ("token_type", "segment"), "position"
 NO_SUCH_ROW = re.compile(
@@ -342,8 +343,8 @@ def usual_values(
     for tensor in settled:
         name, is_int = tensor.name.lower(), tensor.dtype.startswith(("int", "uint"))
         value: object = None
-        if _RATE.search(name):
-            value = AUDIO
+        if name.replace("_", "") in _HZ:
+            value = _HZ[name.replace("_", "")]
         elif "mask" in name or tensor.dtype == "bool":
             value = 1
         elif tensor.name in rows:

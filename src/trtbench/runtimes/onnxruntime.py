@@ -15,7 +15,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -214,6 +214,9 @@ def open_session(spec: RunSpec) -> OrtSession:
         index = index_of(spec.device) if name in ON_GPU else 0
         requested.append((known[name], {"device_id": str(index)}) if index else known[name])
     make = partial(onnxruntime.InferenceSession, spec.model.path, providers=requested)
+    with suppress(errors.InputError):  # in 1.31 FP16 products of transposed inputs crash on the CPU
+        if not on_gpu and "fp16" in (outline_of(Path(spec.model.path)).held or ()):
+            make = partial(make, disabled_optimizers=["MatmulTransposeFusion"])
     exact = True
     try:
         try:
@@ -542,23 +545,30 @@ def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:
 
 
 def rows_of_runs(events: list[TraceEvent]) -> list[list[_session.Row]]:
-    """Return the node times of each run in a trace, in the order of execution."""
+    """Return the node times of each run in a trace, each without those of nodes inside it."""
     runs = sorted(
         (float(each["ts"]), float(each["ts"]) + float(each["dur"]))
         for each in events
         if each.get("cat") == "Session" and each.get("name") == "model_run"
     )
     rows: list[list[_session.Row]] = [[] for _ in runs]
-    index = 0
-    for node in sorted(_kernels(events), key=lambda each: float(each["ts"])):
-        at = float(node["ts"])
+    index, around = 0, defaultdict[object, list[tuple[float, int]]](list)  # by thread: end, row
+    for node in sorted(_kernels(events), key=lambda each: (float(each["ts"]), -float(each["dur"]))):
+        at, took = float(node["ts"]), float(node["dur"])
         while index < len(runs) and at > runs[index][1]:
             index += 1
         if index < len(runs) and at >= runs[index][0]:
             name = str(node["name"]).removesuffix(KERNEL)
             operator = str(node.get("args", {}).get("op_name", ""))
             label = f"{name} ({operator})" if name and operator else name or operator
-            rows[index].append((label, float(node["dur"]) * 1e-6))
+            outer = around[node.get("tid")]
+            while outer and at >= outer[-1][0]:
+                outer.pop()
+            if outer:  # in the body of an `If`, `Loop` or `Scan`, whose own time is the rest
+                body, whole = rows[index][outer[-1][1]]
+                rows[index][outer[-1][1]] = (body, max(whole - took * 1e-6, 0.0))
+            outer.append((at + took, len(rows[index])))
+            rows[index].append((label, took * 1e-6))
     return rows
 
 

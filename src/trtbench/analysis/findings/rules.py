@@ -92,7 +92,9 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
     model."""
     if e.recorded("outputs_finite") is False:
         message = "the outputs hold NaN or infinity: the time of a wrong result means nothing"
-        yield Hit(message, {"outputs_finite": False}, "trtbench check REFERENCE MODEL")
+        yield Hit(
+            message, {"outputs_finite": False}, "--data FILE, or trtbench check REFERENCE MODEL"
+        )
     if e.recorded("outputs_vary") is False:
         yield Hit(
             "two different inputs gave identical outputs: either nothing was computed, or "
@@ -146,9 +148,8 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule("H20", "bound by the host", "warning", "gpu", enqueue=0.8, rest=0.2)
 def host_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
     """median enqueue above {enqueue:.0%} of median GPU time, or more than {rest:.0%} of host time
-    outside copies and GPU work; not where the GPU computes 97 % of the time.
-    Source: trtexec 0.8. Means: the GPU waits for the host: the number depends on the CPU and the
-    launching program."""
+    outside copies and GPU work; not where the GPU computes 97 % of the time. Source: trtexec 0.8.
+    Means: the GPU waits for the host: the number depends on the CPU and the launching program."""
     gpu, enqueue, host = e.median("gpu"), e.median("enqueue"), e.median("host")
     graph = e.condition("cuda_graph") is True
     remedy = "fewer, larger layers or a larger batch" if graph else "--cuda-graph on"
@@ -239,10 +240,9 @@ def one_launch(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 @rule("H15", "not stationary", "warning", change=0.01, thirds=0.02)
 def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """the level changes by more than {change:.0%} within the measured part, the last third
-    differs from the first by more than {thirds:.0%}, or warm-up ended at its cap.
-    Source: Barrett et al. 2017. Means: the median depends on when the measurement began and how
-    long it took."""
+    """the level changes by more than {change:.0%} within the measured part, the last third differs
+    from the first by more than {thirds:.0%}, or warm-up ended at its cap. Source: Barrett et al.
+    2017. Means: the median depends on when the measurement began and how long it took."""
     column = e.summary.headline
     capped = sum(launch.steady is False for launch in e.record.launches)
     if capped:
@@ -288,9 +288,8 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 @rule("H18", "heavy tail", "note", "p99", p99=1.5, max=5)
 def heavy_tail(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """p99 above {p99} times the median, or the maximum above {max:.0f} times.
-    Source: pyperf ±50 %. Means: a few queries are much slower; a service with a deadline meets
-    them."""
+    """p99 above {p99} times the median, or the maximum above {max:.0f} times. Source: pyperf ±50 %.
+    Means: a few queries are much slower; a service with a deadline meets them."""
     head = e.summary.head
     if head is None:
         return
