@@ -79,7 +79,6 @@ def test_a_limit_inside_the_interval_over_launches_is_unclear() -> None:
     ("slower", "outcome"), [(0.0, "pass"), (0.02, "pass"), (0.05, "fail"), (0.03, "unclear")]
 )
 def test_slowdown_against_a_baseline(slower: float, outcome: str, metric: str) -> None:
-    """A time that grows, or a rate that falls."""
     effect = np.log1p(slower) * (-1 if metric == "throughput" else 1)
     effects = [effect + 0.001 * (-1) ** k for k in range(10)]
     rule = gate.slowdown_rule(0.03, metric=metric)

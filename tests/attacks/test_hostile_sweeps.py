@@ -102,7 +102,6 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_locks")
 def test_a_folder_without_locks_is_refused(tmp_path: Path) -> None:
-    """Another process could not be seen there."""
     with (
         pytest.raises(UnavailableError, match="needs file locks") as found,
         sweep_records.Journal(tmp_path).locked(),

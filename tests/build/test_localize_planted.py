@@ -155,7 +155,6 @@ def test_models_of_two_networks_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_skip_hands_outliers_to_two_readers(tmp_path: Path) -> None:
-    """Both have to be kept."""
     net = Drawing(np.random.default_rng(3))
     first = net.node("Relu", net.conv("x", "first", 3, 8), name="relu")
     small = net.node("MaxPool", first, name="pool", kernel_shape=[3, 3], pads=[1] * 4)

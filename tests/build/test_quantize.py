@@ -220,7 +220,6 @@ def quantize(onnx_path, output_path, calibration_data, **settings):
 def test_a_quantizer_that_writes_to_its_input_writes_to_a_copy(
     tmp_path: Path, calibration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its weights beside it, too."""
     library = tmp_path / "library" / "modelopt" / "onnx" / "quantization.py"
     library.parent.mkdir(parents=True)
     library.write_text(MODELOPT)

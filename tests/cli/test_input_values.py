@@ -71,6 +71,7 @@ WORDS = """w (float[batch, K] ids, float[batch, M] x) => (float[batch, K] o, flo
         (SOUND, (), "waves_len 16000"),
         (SOUND, ("--shape", "waves:1x800"), "waves_len 800"),
         (WORDS, (), "ids 0..4"),
+        ("p (float[1] f_min) => (float[1] o) { o = Log (f_min) }", (), "f_min 50"),
         (WORDS, (), "K 128, M 37 (as its operators require; change"),
     ],
 )

@@ -229,7 +229,6 @@ def test_trtexec(kind: str, trtexec: Any, tmp_path: Path) -> None:
 
 
 def test_torch(torch_python: str, tmp_path: Path) -> None:
-    """Walked in the interpreter that has PyTorch."""
     here = Path(__file__).resolve()
     path = os.pathsep.join((str(here.parents[2] / "src"), str(here.parents[1]), str(here.parent)))
     printed([torch_python, str(here), str(tmp_path)], env={**os.environ, "PYTHONPATH": path})

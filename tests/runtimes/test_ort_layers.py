@@ -55,17 +55,18 @@ def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
     assert found <= {"Conv", "Gemm", "Relu"}, "on x86_64 an activation is fused"
 
 
-def test_nodes_are_sorted_into_their_runs() -> None:
+def test_nodes_are_sorted_into_their_runs_without_those_inside_them() -> None:
     def event(cat: str, name: str, ts: int, dur: int) -> dict[str, object]:
         return {"cat": cat, "name": name, "ts": ts, "dur": dur, "args": {"op_name": "Add"}}
 
     events = [
         event("Session", "model_run", 0, 10), event("Node", "a_kernel_time", 1, 2),
-        event("Node", "a_fence_before", 1, 0), event("Node", "b_kernel_time", 4, 3),
+        event("Node", "a_fence_before", 1, 0), event("Node", "if_kernel_time", 4, 5),
+        event("Node", "b_kernel_time", 4, 3), event("Node", "c_kernel_time", 9, 1),
         event("Session", "model_run", 20, 10), event("Node", "a_kernel_time", 21, 4),
         event("Node", "lost_kernel_time", 90, 4),
     ]  # fmt: skip
     assert rows_of_runs(events) == [
-        [("a (Add)", pytest.approx(2e-6)), ("b (Add)", pytest.approx(3e-6))],
-        [("a (Add)", pytest.approx(4e-6))],
+        [(f"{name} (Add)", pytest.approx(us * 1e-6)) for name, us in times]
+        for times in ([("a", 2), ("if", 2), ("b", 3), ("c", 1)], [("a", 4)])
     ]

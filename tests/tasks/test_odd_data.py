@@ -159,7 +159,6 @@ def pose_judgement(tmp_path: Path, people: list[dict], *outputs: np.ndarray):
 
 
 def test_a_network_that_finds_nobody(tmp_path: Path) -> None:
-    """It ended with a traceback."""
     found = pose_judgement(tmp_path, [somebody(0)], np.zeros((1, 14, 40), np.float32))
     values = {score.metric: score.value for score in found.scores[0]}
     assert values["AP"] == 0.0
@@ -171,7 +170,6 @@ def test_a_network_that_finds_nobody(tmp_path: Path) -> None:
                    segmentation={"counts": [0, 200], "size": [10, 20]})]],
 )  # fmt: skip
 def test_images_nobody_is_annotated_in(tmp_path: Path, people: list[dict]) -> None:
-    """Average precision was -1."""
     output = np.zeros((1, 14, 40), np.float32)
     output[0, :5, 0] = (8, 8, 6, 6, 0.9)
     found = pose_judgement(tmp_path, people, output)

@@ -89,10 +89,8 @@ def test_what_cannot_be_compared_is_said_before_measuring_and_opens_no_gate(
     assert (status, "wide.onnx and a.onnx cannot be compared: input shapes" in said) == (3, True)
     assert say("bench", "a.onnx", "--tag", "again", *quick)[0] == 0
     status, said = say("compare", "tag:a", "tag:again")
-    assert (status, "no interval over launches; measure both in turn: trtbench" in said) == (
-        0,
-        True,
-    )
+    assert status == 0
+    assert "no interval over launches; measure both in turn: trtbench" in said
     assert {each.interval for each in trtbench.compare("tag:a", "tag:again").verdicts} == {None}
 
 

@@ -60,7 +60,6 @@ def test_one_table_and_the_pictures_of_all_models(place: Path, capsys) -> None:
 
 
 def test_pictures_and_findings_are_of_all_rounds(place: Path, monkeypatch) -> None:
-    """The FPS in the picture are those of the table, and three rounds are not one launch."""
     depth_data(place / "depth", count=2)
     for name in ("fp16", "int8"):
         depth_network(place / f"{name}.onnx", power=0.5 if name == "int8" else 1.0)

@@ -91,13 +91,13 @@ def check_precision_against_layers(
 ) -> records.RunRecord:
     """Return the record with the precision of the layers, if they contradict the recorded one."""
     label, types = records.precision_of(record), computing_types(graph)
-    ran = contradicting_types(label, types)
-    if not types or label is None or ran is None:
+    ran, known = contradicting_types(label, types), record.conditions.get("precision")
+    if not types or label is None or known is None or (ran is None and known.source == "implied"):
         return record
-    return record.having(
-        conditions={**record.conditions, "precision": records.Fact(value=ran, source="implied")},
-        facts={**record.facts, "claimed_precision": label},
-    )
+    implied, claimed = records.Fact(value=ran, source="implied"), {"claimed_precision": label}
+    fact = known.having(source="stated") if ran is None else implied  # confirmed, or contradicted
+    facts = record.facts if ran is None else {**record.facts, **claimed}
+    return record.having(conditions={**record.conditions, "precision": fact}, facts=facts)
 
 
 def precision_of_pass(spec: RunSpec, stated: dict[str, records.Fact]) -> str | None:
