@@ -75,6 +75,13 @@ def test_fp16_products_of_transposed_inputs_are_measured(say: Say) -> None:
     assert say("bench", M, *QUICK).status == 0, "ONNX Runtime 1.31 crashed while loading it"
 
 
+def test_models_whose_shapes_contradict_and_outputs_vary_are_cast(say: Say) -> None:
+    nodes = "y = Mul (x, x) b = Greater (y, half) n = NonZero (b) o = Cast <to = 1> (n)"
+    text = f"net (float[N, 8] x) => (float[2, K] o) <float[8] y> {{ {nodes} }}"
+    save_text(M, text, check=False, half=np.float32(0.25))
+    assert say(*VERBS["quantize"]).status == 0
+
+
 def test_random_calibration_is_at_least_one_batch_of_the_model(say: Say) -> None:
     text = "net (float[3, 3, 8, 8] x) => (float[3, 1, 6, 6] o) { o = Conv (x, w) }"
     save_text(M, text, w=np.ones((1, 3, 3, 3), np.float32))

@@ -62,7 +62,6 @@ def boxes_as(order: str, *, fraction: bool, rows: int = ROWS) -> np.ndarray:
 def test_lists_of_a_plug_in(
     batch: int, order: str, fraction: bool, kind: type, named: bool
 ) -> None:
-    """Counts, boxes, scores and classes in every order of outputs, named or not."""
     scores, labels = np.full(ROWS, 0.01, np.float32), np.ones(ROWS, kind)
     scores[: len(SCORES)], labels[: len(LABELS)] = SCORES, LABELS
     parts = {

@@ -72,7 +72,6 @@ def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
 
 
 def test_what_is_hidden_is_no_class_and_no_image(tmp_path: Path) -> None:
-    """Notebooks and file managers leave such folders and files."""
     for name in ("a/1.png", "b/1.png", ".ipynb_checkpoints/1.png", "a/._1.png", "b/.thumbs/1.png"):
         picture(tmp_path / name)
     images = folders(tmp_path)

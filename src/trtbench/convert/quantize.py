@@ -148,7 +148,7 @@ def _finish(model: ModelProto, spec: QuantSpec) -> None:
         for entry in [each for each in model.opset_import if each.domain not in used]:
             model.opset_import.remove(entry)
     onnx_model.save_onnx(model, Path(spec.output))
-    onnx_model.check_onnx(Path(spec.output))
+    onnx_model.check_onnx(Path(spec.output), source=Path(spec.model.path))
     if spec.precision != "fp8":  # which ONNX Runtime may not know on a CPU
         refuse_unloadable(Path(spec.output), Path(spec.model.path))
 

@@ -48,7 +48,7 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
     """Check a model, run it on every batch of inputs, and compare all outputs at once."""
     stage("load")
     path, reference = Path(spec.model), Path(spec.reference)
-    check_onnx(path)
+    check_onnx(path, source=reference if reference.suffix == ".onnx" else None)
     outcome = VerifyOutcome(versions=library_versions(("onnx", "onnxruntime", "numpy")))
     stage("compare")
     feeds = FeedFile(Path(spec.inputs))
@@ -91,10 +91,13 @@ def run_all(path: Path, feeds: Iterable[FeedArrays]) -> FeedArrays:
 
 
 def _joined(parts: list[FeedArrays]) -> FeedArrays:
-    """Concatenate batches; an output without a batch dimension gets one."""
-    return {
-        name: np.concatenate([np.atleast_1d(each[name]) for each in parts]) for name in parts[0]
-    }
+    """Concatenate batches; outputs whose sizes depend on the data become one row of numbers."""
+    joined = {}
+    for name in parts[0]:
+        rows = [np.atleast_1d(each[name]) for each in parts]
+        alike = len({row.shape[1:] for row in rows}) == 1
+        joined[name] = np.concatenate(rows if alike else [row.ravel() for row in rows])
+    return joined
 
 
 def _session(source: bytes | str, *, optimized: bool = False) -> InferenceSession:

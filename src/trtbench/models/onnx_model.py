@@ -137,16 +137,22 @@ def stored_bytes(model: ModelProto) -> int:
     return sum(each.ByteSize() for each in stored_tensors(model.graph))
 
 
-def check_onnx(path: Path, *, shapes: bool = True) -> None:
+def check_onnx(path: Path, *, shapes: bool = True, source: Path | None = None) -> None:
     """Raise an error if a model is not valid ONNX or its shapes contradict each other.
 
-    Unknown operators are allowed: they may be TensorRT plugins, which can be in any domain.
+    Unknown operators are allowed: they may be TensorRT plugins, which can be in any domain. So are
+    contradictions if the ``source``, of which the model was made, has some, too.
     """
     import onnx
 
     try:
         onnx.checker.check_model(str(utf8_path(path)), full_check=shapes)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as problem:
+        if source is not None:
+            try:
+                check_onnx(source)
+            except InputError:
+                return check_onnx(path, shapes=False)
         reason = " ".join(str(problem).split()).split(" ==> ")[0]  # without the context, a dump
         if not reason.startswith("No Op registered for "):
             raise InputError(
