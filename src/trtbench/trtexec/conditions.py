@@ -34,7 +34,7 @@ _PRECISIONS = {
     "int8": ("--int8", "--best"),
     "fp8": ("--fp8",),
 }
-_SHAPE = re.compile(r"([^=,]+?)[=:](\d+(?:x\d+)*)(?:,|\Z)")
+_SHAPE = re.compile(r"([^=]+)[=:](\d+(?:x\d+)*)")
 
 
 def conditions_from_log(run: LogRun) -> dict[str, Fact]:
@@ -42,6 +42,7 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
     major = run.major
     transfers, graph, spin_wait = (_switch(run, name) for name in _SWITCHES)
     fell_back = run.message("graph-capture-failed") is not None
+    captured = None if graph.value is None or run.pasted_command else False  # it would have said so
     gap = _number(run, ("Idle time", "Idle"), SETTING_FLAGS["gap_s"])
     streams = _number(run, ("Inference Streams", "Streams"), SETTING_FLAGS["streams"])
     profile = _number(run, ("Optimization Profile Index",), SETTING_FLAGS["profile_index"])
@@ -67,14 +68,15 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
     if printed is not None and not loads:
         precision = Fact(value=printed.lower())
     elif legacy is not None and not (legacy.get("loadEngine") or legacy.get("engine")):
-        allowed = [name for name in ("fp16", "int8") if legacy.get(name) is not None]
+        echoed = {f"--{label}" for label, _ in legacy.entries}
+        allowed = [name for name, flags in _PRECISIONS.items() if echoed.intersection(flags)]
         precision = Fact(value="+".join(["fp32", *allowed]))
-    elif not loads and (flags := [n for n, f in _PRECISIONS.items() if _has_flag(run, *f)]):
-        precision = Fact(value="+".join(["fp32", *flags]))
+    elif not loads and (allowed := [n for n, f in _PRECISIONS.items() if _has_flag(run, *f)]):
+        precision = Fact(value="+".join(["fp32", *allowed]))
     return {
         "transfers": transfers,
         "cuda_graph": Fact(value=False) if fell_back else graph,
-        "cuda_graph_fell_back": UNKNOWN if graph.value is None else Fact(value=fell_back),
+        "cuda_graph_fell_back": Fact(value=True) if fell_back else _implied(captured),
         "spin_wait": spin_wait,
         "streams": Fact(value=streams) if streams is not None else _implied(1 if major else None),
         "gap_s": Fact(value=gap / 1e3) if gap is not None else _implied(0.0 if major else None),
@@ -161,12 +163,14 @@ def batch_from_log(run: LogRun) -> Fact:
 
 
 def shapes_from_command(run: LogRun) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that a command asks for; without ``--shapes``, the optimum ones."""
+    """Return the shapes that a command asks for; without ``--shapes``, the optimum ones.
+
+    None are known if a part belongs to no name: ``x:16,3,8,8`` is no shape of ``x``.
+    """
     given = run.flags.get("--shapes") or run.flags.get("--optShapes") or ""
-    return {
-        name.strip("'\""): tuple(int(size) for size in sizes.split("x"))
-        for name, sizes in _SHAPE.findall(given)
-    }
+    parts = given.rstrip(",").split(",")
+    found = map(_SHAPE.fullmatch, parts if all(re.search("[=:]", x) for x in parts) else ())
+    return {match[1]: tuple(map(int, match[2].split("x"))) for match in found if match}
 
 
 WARNED = "trtexec_warned."

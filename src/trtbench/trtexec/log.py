@@ -151,7 +151,7 @@ def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool, bool
     first, _, rest = begin.partition("\n")
     is_document = begin[:1] == '"' or _LIST.match(begin) is not None
     if begin[:1] == "{":  # a document unless it has one object per line
-        is_document = rest.lstrip()[:1] != "{" or not isinstance(_json_value(first), dict)
+        is_document = rest.lstrip()[:1] != "{" or not isinstance(json_value(first), dict)
     if is_document:
         whole = head + stream.read(LARGEST_DOCUMENT)
         found = _text_in_json(whole.decode(encoding, "replace").lstrip("\ufeff"))
@@ -273,7 +273,7 @@ _MESSAGE_KEYS = (
 )  # fmt: skip
 
 
-def _json_value(text: str) -> object:
+def json_value(text: str) -> object:
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -284,7 +284,7 @@ def _text_in_json(text: str) -> str | None:
     """Return the log text in a JSON document; ``None`` if the text is not one document."""
     if text.count("[") + text.count("{") > MOST_BRACKETS or text.count(",") > MOST_COMMAS:
         return None
-    value = _json_value(text)
+    value = json_value(text)
     if value is None:
         return None
     cells = value.get("cells") if isinstance(value, dict) else None
@@ -328,6 +328,9 @@ def _log_texts(value: object) -> Iterator[str]:
             for each in value:
                 yield from _log_texts(each)
     elif isinstance(value, dict):
+        streams = [value.get(name) for name in ("stderr", "stdout")]  # of one process
+        if all(isinstance(each, str) for each in streams):
+            value = value | {"stderr": "", "stdout": "\n".join(map(str, streams))}
         for key, each in value.items():
             again = isinstance(key, str) and key.endswith("_lines") and key[:-6] in value
             yield from () if again else _log_texts(each)  # Ansible has stdout and stdout_lines
@@ -418,7 +421,7 @@ def lines_from_line(line: str) -> Iterable[str]:
     """Return the log lines in a line: those in a JSON record or table row, else the line."""
     text = line.strip()
     if text[:1] == "{" and text[-1:] == "}" and '"' in text:
-        found = _json_value(text)
+        found = json_value(text)
         message = _message_in(found)
         if message is None:
             message = f"\n{HARD_BREAK}\n".join(_log_texts(found))
@@ -537,6 +540,8 @@ class CommandLines:
 
 _LONGEST_TITLE = 100
 _HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
+_HELP = re.compile(r"\s(?:--help|-h|--version)(?!\S)|trtexec(?:\.exe)?\s*$")
+"""A command that asks for the help text, or for nothing."""
 _PROFILE = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
 _WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
 _TRACED = re.compile(r"Timing trace has (\d{1,15}) queries over ([\d.]{1,40}) s")
@@ -546,18 +551,26 @@ _DECIMAL = re.compile(
 )
 """A decimal comma: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
+_PROGRAMS = "sudo|cd|export|docker|python3?|pip3?|c?make|cat|ls|git|wget|echo|source"
+_PROGRAM = re.compile(
+    rf"\s*(?:\S{{0,80}}[$#>] )?(?:(?:{_PROGRAMS}|perf_analyzer)\s|\.?/\S+ --?\w|\S+\.(?:py|sh)\b)"
+)
+"""How a line begins that runs a program other than trtexec."""
 _NO_NAME = re.compile(
     r"[=:]\s*[\d.]+\s*(?:fps|FPS|ms|qps|%|s)?\b|(?<!\d)[.!?;] +\w"
     r"|[.!?,;\u2026\u3002\uff01\uff1f\u3001]\W*$"
     r"|[|={}$@]|\w\(|://|\d:\d\d|(?:^|\s)--?\w|\.(?:py|sh|cpp|cu)\b"
-    r"|^(?:sudo|cd|export|docker|python3?|pip3?|c?make|cat|ls|git|wget|echo|source|import|from)\s"
+    rf"|^(?:{_PROGRAMS}|import|from)\s"
 )
 """What no name of a measurement has: values, ends of sentences, code, commands, addresses."""
+_SETTING = re.compile(r"=\s*\d+\b(?![.\d]*\s*(?:fps|qps|[mu]?s\b|%))", re.IGNORECASE)
+"""A setting in a heading, as in ``Batch = 4``, unlike a value with a unit."""
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|(?:(?![\u3040-\u9fff\uac00-\ud7a3])[\w./+-])+")
 _NAMING = re.compile(r".*\d|.+[A-Z]|.*\w_\w|\w+-\w")  # as in ResNet-50, yolov5s, INT8, vit_base
 _HEADING, _LABEL = re.compile(r"\s{0,3}(#{1,6})\s"), 7
 _DEVICE = re.compile(
-    r"\b(?:NVIDIA )?(?:(?i:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)(?: (?:Nano|NX))?)"
+    r"\b(?:NVIDIA )?(?:(?i:(?:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)|AGX (?:Orin|Xavier)"
+    r"|(?:Orin|Xavier)(?= (?:NX|AGX|Nano)))(?: (?:Nano|NX|AGX))?(?: Super)?(?: \d{1,3} ?GB)?)"
     r"|(?i:(?:GeForce |Quadro )?(?:RTX|GTX) ?A?\d{3,4}(?: ?(?:Ti|SUPER|Laptop GPU|Ada))*)"
     r"|TITAN (?:X|V|Xp|RTX)|Quadro [A-Z]+\d+"
     r"|(?:Tesla )?(?:[VAHPB][1-3]00|A10G?|A30|A40|T4|L4|L40S?|P4|P40|K80|GB?200|GH200)"
@@ -566,16 +579,22 @@ _DEVICE = re.compile(
 )
 """Devices as people write them."""
 _ADVICE = re.compile(
-    r"(?i)\b(?:your?|if|such as|e\.g|install\w*|needs?|requires?|should|must|supports?)\b"
+    r"(?i)\b(?:your?|if|such as|e\.g|install\w*|needs?|requires?|should|must|supports?"
+    r"|train(?:ed|ing)?\b.{0,40}\bon)\b|训练"
 )
 """Words of a sentence that names a device without a measurement on it."""
+_SHORT_NAMES = {"T4", "L4", "P4"}
+_GPU = re.compile(
+    r"(?i)\b(?:GPUs?|NVIDIA|Tesla|cards?)\b|卡|(?:\bon (?:an? |the )?|测试)[TLP]4", re.ASCII
+)
+"""What shows that a short name is a device: feature maps and losses have such names, too."""
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _CRASH = re.compile(
     r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
     r"|Bus error|Traceback|SIG[A-Z]{3,5}|exit(?:ed with)? (?:code|status) [1-9]"
 )
 _LEGACY_FLAGS = frozenset(
-    ("fp16", "int8", "verbose", "useSpinWait", "hostTime", "safe", "allowGPUFallback")
+    ("fp16", "half2", "int8", "verbose", "useSpinWait", "hostTime", "safe", "allowGPUFallback")
 )
 _LEGACY = _LEGACY_FLAGS.union((
     "avgRuns", "batch", "calib", "deploy", "device", "engine", "iterations", "loadEngine",
@@ -622,10 +641,11 @@ def _title_in(text: str, *, heading: bool) -> str | None:
     title = _MARKUP.sub("", bare)
     words = _WORD.findall(_DEVICE.sub("T4", title))  # a device is one word
     named = [word for word in words if _NAMING.match(word)]
-    if not words or _NO_NAME.search(bare.strip("#*`>~ \t")) or len(title) > _LONGEST_TITLE:
+    told = _SETTING.sub("", bare) if heading else bare
+    if not words or _NO_NAME.search(told.strip("#*`>~ \t")) or len(title) > _LONGEST_TITLE:
         return None
     label = named or (bare.rstrip(" *").endswith((":", "\uff1a")) and len(words) < 3)
-    most = 6 if heading else 2  # other words; a sentence has more
+    most = 14 if heading else 2  # other words; a sentence has more
     return title if len(words) - len(named) <= most and (heading or label) else None
 
 
@@ -642,7 +662,12 @@ def read_log(data: BinaryIO | bytes | str, *, where: str) -> log_values.LogText:
         if found != [raw] and found != [raw.rstrip(_CLOSING)]:
             reader.masked = True  # what was left out has not been searched
     reader.next_run(at + 1)
-    return log_values.LogText(tuple(reader.runs), at, as_in_file, reader.masked)
+    same = Counter(run.title or "" for run in reader.runs)
+    runs = tuple(
+        run.having(title=f"{x}, {run.title}") if x and run.title and same[run.title] > 1 else run
+        for run, x in zip(reader.runs, reader.parents, strict=True)
+    )
+    return log_values.LogText(runs, at, as_in_file, reader.masked)
 
 
 _NEVER, _NOT_PLAIN = "\0", (" ", "\t", "[")
@@ -658,8 +683,13 @@ class _LogReader:
         self.prefixes, self.commands = Prefixes(), CommandLines()
         self.text_start: int | None = None  # first line of other text after the last run's numbers
         self.title: str | None = None
+        self.parent: str | None = None  # the heading above that of the title
+        self.parents: list[str | None] = []  # of every run
+        self.headings: dict[float, str] = {}  # with a name, by level, down to this line
         self.cut = self.fenced = self.below = self.several = self.masked = self.prose = False
-        self.heading_at = self.command_at = 0
+        self.opened = self.bare = False  # whether a fence or a heading stands directly above
+        self.told = False  # whether words stand between the command and this line
+        self.heading_at = 0
         self.steady = _NEVER  # how the next line begins if it is one of many alike
         self.devices: dict[int, str | None] = {}  # that headings name, by level, or a label below
         self.devices_above: set[str] = set()  # named above the first numbers, for the whole text
@@ -734,6 +764,7 @@ class _LogReader:
             self._keep_waiting()
         current.add(line, raw)
         current.last_line = at
+        self.opened = self.bare = False
         text_above = self.text_start or self.title or current.has_summary_heading
         older = current.summary.is_legacy
         steady = raw[20:25] == "] [I]" and not (text_above or older or current.is_finished)
@@ -771,6 +802,7 @@ class _LogReader:
         if self.current.is_of_trtexec and len(self.runs) < 10_000:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
             self.runs.append(self.current.run())
+            self.parents.append(self.current.parent)
         self.current = _RunReader(where=self.where, line=line)
         self.current.device = self._device()
         self._assign_title()
@@ -785,6 +817,7 @@ class _LogReader:
         """Remember the device that a heading, or the text above all numbers, names."""
         above = not self.runs and not self.current.is_finished
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
+        names -= set() if _GPU.search(text) else {"P4"} if heading else _SHORT_NAMES
         known = self._device() or ""
         if heading:
             level = len(heading[1])
@@ -801,7 +834,7 @@ class _LogReader:
 
     def _assign_title(self) -> None:
         if self.current.title is None and not self.current.started:
-            self.current.title = self.title
+            self.current.title, self.current.parent = self.title, self.parent
         self.text_start = self.title = None
 
     def _add_banner(self, banner: Banner, raw: str, at: int) -> None:
@@ -834,17 +867,27 @@ class _LogReader:
                 own = current.command or current.banner or not current.is_of_trtexec
                 self.below = not own and self.heading_at < current.last_line
                 self.next_run(self.text_start or at)
-            before = self.current.command if self.command_at > self.heading_at else None
-            self.several = before is not None and "--saveEngine" not in before
-            self.current.command, self.command_at = command, at
+            before = self.current.command
+            built = before is not None and "--saveEngine" in before
+            self.several = before is not None and (not built or "--saveEngine" in command)
+            self.current.command, self.told = command, False
+        blank = not text.strip()
+        opened, self.opened = self.opened, self.opened and blank
+        bare, self.bare = self.bare, bool(heading) or (self.bare and blank)
         if command is not None or continued or self.commands.incomplete is not None:
             return False
+        fence = _FENCE.match(text)
+        if (fence or heading) and not current.banner:
+            measured = current.summary.printed or current.summary.averages
+            current.closed = current.closed or bool(measured)
         if heading:
             self.heading_at = at
             self._take_command_below()
-        if _FENCE.match(text):
+        if (heading or (opened and _PROGRAM.match(text))) and not current.started:
+            current.command = None  # of another section, or of another program
+        if fence:
             self.fenced, self.prose = not self.fenced, False
-            current.closed = current.closed or (current.summary.printed and not current.banner)
+            self.opened = self.fenced
             if current.mode == "section":
                 current.mode = None
                 names = dict(current.sections[-1][1]).get("Selected Device")
@@ -852,13 +895,25 @@ class _LogReader:
                 current.of_page = bool(names) and not current.banner and len(current.sections) == 1
             return True
         words = text.strip() and not text.startswith("===") and not current.evidence
-        if self.several and words and not current.summary.takes(text):
-            current.command = None  # which one of a list was run is unknown
-        if (current.is_finished or not current.started) and (
-            self.title is None or text.startswith("#")
-        ):
+        if words and current.command is not None and not current.started:
+            takes = current.summary.takes(text)
+            saves = "--saveEngine" in current.command
+            # Which one of a list was run is unknown, and what a number in prose was printed by.
+            if self.several if not takes else self.told and saves and not self.fenced:
+                current.command = None
+            self.told = not takes
+        between = current.is_finished or current.summary.averages or not current.started
+        if between and (self.title is None or text.startswith("#")):
             named = None if self.prose and not heading else _title_in(text, heading=bool(heading))
-            self.title, self.prose = named or self.title, named is None and bool(text.strip())
+            self.prose = named is None and not blank
+            level = len(heading[1]) if heading else _LABEL
+            if bare and heading and level in self.headings:  # a heading over those below it
+                self.headings[level - 0.5] = self.headings.pop(level)
+            above = {k: name for k, name in self.headings.items() if k < level}
+            if named:
+                self.title, self.parent = named, above[max(above)] if above else None
+            if heading:
+                self.headings = above | ({level: named} if named else {})
         return False
 
 
@@ -887,6 +942,7 @@ class _RunReader:
         self.last: deque[str] = deque(maxlen=log_values.TAIL)
         self.command: str | None = None  # typed above the output; that of a banner has priority
         self.title: str | None = None
+        self.parent: str | None = None  # the heading above that of the title
         self.device: str | None = None
         self.first_stamp: str | None = None
         self.last_stamp: str | None = None
@@ -961,7 +1017,8 @@ class _RunReader:
         if self.mode == "prose":
             return False
         if text.startswith(_BEFORE_SUMMARY):
-            return over or summary.printed
+            again = word == "Trace" and bool(summary.averages)
+            return over or summary.printed or again
         if text.startswith("Average over"):
             return ended or self.closed or summary.printed
         if ended or self.closed:
@@ -1070,7 +1127,8 @@ class _RunReader:
     def run(self) -> log_values.LogRun:
         banner, outcome = self.banner, self.outcome
         measured = self.summary.printed or self.summary.averages or self.profile is not None
-        help_printed = self.help_printed and not measured and outcome in (None, "passed", "waived")
+        refused = outcome == "failed" and not (banner and _HELP.search(banner.command))
+        help_printed = self.help_printed and not measured and not refused
         if help_printed or (outcome is None and self.mode == "help"):
             outcome = "help"
         elif outcome is None:

@@ -3,7 +3,7 @@
 import re
 from typing import BinaryIO, Literal
 
-from trtbench.trtexec.log import encoding_of, holds_log, is_packed, unpacked
+from trtbench.trtexec.log import encoding_of, holds_log, is_packed, json_value, unpacked
 from trtbench.trtexec.times import KNOWN_KEYS, column_and_unit
 from trtbench.trtexec.version import flavour_of
 
@@ -43,6 +43,12 @@ _JSON_KINDS: tuple[tuple[FileKind, str], ...] = (
     ("times", "iteration_times"),
 )
 """Kinds and their keys; the first row whose keys are all present wins."""
+_OF_PROFILE = re.compile(r'\[\s*\{\s*"count"\s*:\s*\d+\s*\}|"(?:percentage|layer|layerName)"\s*:')
+_BLOCKS = {
+    "toolkit-summary": ("latency", {"count", "mean_ms", "median_ms"}),
+    "toolkit-torch-bench": ("metrics", {"host", "gpu"}),
+}
+"""A block at the top of a toolkit's file, and keys in it of which it has one."""
 _CSV_KINDS: dict[str, FileKind] = {
     **dict.fromkeys(("latency_ms", "enqueue_ms", "compute_ms", "end_to_end_ms"), "toolkit-series"),
     "percentile,latency_ms": "toolkit-table",
@@ -106,7 +112,7 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
     if {"computeMs", "latencyMs"} & keys or len(keys & KNOWN_KEYS) > 2:
         return "times"
     for kind, wanted in _JSON_KINDS:
-        if keys.issuperset(wanted.split()):
+        if keys.issuperset(wanted.split()) and _has_shape_of(kind, text, name=name):
             return kind
     if keys & _METADATA_KEYS:
         return "metadata"
@@ -122,6 +128,20 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
     if _SERIES.match(text) and re.search(r"profil|layer", name, re.IGNORECASE):
         return "profile"
     return "unknown"
+
+
+def _has_shape_of(kind: FileKind, text: str, *, name: str) -> bool:
+    """Whether a document whose keys are those of a kind also has its shape."""
+    if kind == "profile":
+        named = re.search(r"profil|layer", name, re.IGNORECASE)
+        return named is not None or _OF_PROFILE.search(text) is not None
+    value = json_value(text) if kind in _BLOCKS else None
+    if value is None:  # without a shape of its own, or longer than the head
+        return True
+    block, known = _BLOCKS[kind]
+    top = value.get("summary", value) if isinstance(value, dict) else {}
+    found = top.get(block) if isinstance(top, dict) else None
+    return isinstance(found, dict) and not known.isdisjoint(found)
 
 
 def _kind_of_name(name: str) -> FileKind:
