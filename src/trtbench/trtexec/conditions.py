@@ -9,15 +9,9 @@ import msgspec
 from trtbench.core.errors import ProgramError
 from trtbench.core.properties import SETTING_FLAGS
 from trtbench.core.run import Fact, Scalar, batch_that_ran
+from trtbench.trtexec import log_values
 from trtbench.trtexec.log import read_log
-from trtbench.trtexec.log_values import (
-    BuildFacts,
-    BuildTrace,
-    LogMessage,
-    LogRun,
-    LogSection,
-    PerformanceSummary,
-)
+from trtbench.trtexec.log_values import LogMessage, LogRun, LogSection
 from trtbench.trtexec.version import number
 
 UNKNOWN = Fact(value=None, source="unknown")
@@ -234,11 +228,9 @@ def error_from_log(
         known["trtexec says"] = cause.text
         known |= {"meaning": cause.meaning} if cause.meaning else {}
         message = f"{message}: {cause.meaning or cause.text}"
-    lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").rstrip("\n").split("\n")
-    tail = [_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines]
-    return ProgramError(
-        message, facts=known, program_status=status, log_tail=tuple(tail[-LAST_LINES:])
-    )
+    lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").rstrip("\n").split("\n")[-LAST_LINES:]
+    tail = tuple(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines)
+    return ProgramError(message, facts=known, program_status=status, log_tail=tail)
 
 
 def cause_of_failure(run: LogRun) -> LogMessage | None:
@@ -294,7 +286,9 @@ def build_metadata_from_log(run: LogRun) -> MetadataTables:
     return document
 
 
-def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool | None, ...]]:
+def tactics_from_trace(
+    trace: log_values.BuildTrace,
+) -> Iterator[tuple[str | float | bool | None, ...]]:
     """Yield a row with the columns :data:`TACTICS` for every tactic that was tried."""
     for layer in trace.layers:
         for each in layer.tactics:
@@ -362,14 +356,12 @@ def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
             sections.append(LogSection(name=name, entries=tuple(entries)))
     totals = _mapping(document.get("performance_summary"))
     labels = _mapping(document.get("performance_labels"))
-    summary = PerformanceSummary(
+    summary = log_values.PerformanceSummary(
         throughput_qps=number(totals.get("Throughput")),
         wall_s=number(totals.get("Total Host Walltime")),
         gpu_total_s=number(totals.get("Total GPU Compute Time")),
         metrics={
-            str(name): _metric(values, labels.get(name))
-            for name, values in totals.items()
-            if isinstance(values, list)
+            str(k): _metric(v, labels.get(k)) for k, v in totals.items() if isinstance(v, list)
         },
     )
     return LogRun(
@@ -380,8 +372,9 @@ def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
         build=_converted(identity.get("build"), int),
         command=str(command) if command else None,
         sections=tuple(sections),
-        facts=_converted(document.get("build_facts"), BuildFacts) or BuildFacts(),
-        trace=_converted(document.get("build_trace"), BuildTrace),
+        facts=_converted(document.get("build_facts"), log_values.BuildFacts)
+        or log_values.BuildFacts(),
+        trace=_converted(document.get("build_trace"), log_values.BuildTrace),
         summary=summary if totals else None,
     )
 

@@ -151,7 +151,7 @@ def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool, bool
     first, _, rest = begin.partition("\n")
     is_document = begin[:1] == '"' or _LIST.match(begin) is not None
     if begin[:1] == "{":  # a document unless it has one object per line
-        is_document = rest.lstrip()[:1] != "{" or not isinstance(json_value(first), dict)
+        is_document = rest.lstrip()[:1] != "{" or not isinstance(_json_value(first), dict)
     if is_document:
         whole = head + stream.read(LARGEST_DOCUMENT)
         found = _text_in_json(whole.decode(encoding, "replace").lstrip("\ufeff"))
@@ -273,7 +273,7 @@ _MESSAGE_KEYS = (
 )  # fmt: skip
 
 
-def json_value(text: str) -> object:
+def _json_value(text: str) -> object:
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -284,7 +284,7 @@ def _text_in_json(text: str) -> str | None:
     """Return the log text in a JSON document; ``None`` if the text is not one document."""
     if text.count("[") + text.count("{") > MOST_BRACKETS or text.count(",") > MOST_COMMAS:
         return None
-    value = json_value(text)
+    value = _json_value(text)
     if value is None:
         return None
     cells = value.get("cells") if isinstance(value, dict) else None
@@ -398,14 +398,10 @@ _MARKS = str.maketrans(
         **dict.fromkeys("\N{NO-BREAK SPACE}\u202f\u205f\u3000\ufffd", " "),
         **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
         **dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060\N{SOFT HYPHEN}", None),
-        "\N{FULLWIDTH COLON}": ": ",
-        "\N{FULLWIDTH COMMA}": ", ",
-        "\N{FULLWIDTH EQUALS SIGN}": "=",
-        "\N{FULLWIDTH LEFT PARENTHESIS}": "(",
-        "\N{FULLWIDTH RIGHT PARENTHESIS}": ")",
-        "\N{FULLWIDTH PERCENT SIGN}": "%",
+        **dict(zip("\uff1a\uff0c\uff1d\uff08\uff09\uff05", (": ", ", ", *"=()%"), strict=True)),
     }
 )
+"""Unusual spaces, characters without a width, and full-width forms of punctuation."""
 _CLOSING = " \t│┃`"
 _BANNER = re.compile(
     r"&&&& (RUNNING|PASSED|FAILED|WAIVED) (\S{1,80})"
@@ -421,7 +417,7 @@ def lines_from_line(line: str) -> Iterable[str]:
     """Return the log lines in a line: those in a JSON record or table row, else the line."""
     text = line.strip()
     if text[:1] == "{" and text[-1:] == "}" and '"' in text:
-        found = json_value(text)
+        found = _json_value(text)
         message = _message_in(found)
         if message is None:
             message = f"\n{HARD_BREAK}\n".join(_log_texts(found))
@@ -583,7 +579,6 @@ _ADVICE = re.compile(
     r"|train(?:ed|ing)?\b.{0,40}\bon)\b|训练"
 )
 """Words of a sentence that names a device without a measurement on it."""
-_SHORT_NAMES = {"T4", "L4", "P4"}
 _GPU = re.compile(
     r"(?i)\b(?:GPUs?|NVIDIA|Tesla|cards?)\b|卡|(?:\bon (?:an? |the )?|测试)[TLP]4", re.ASCII
 )
@@ -662,12 +657,13 @@ def read_log(data: BinaryIO | bytes | str, *, where: str) -> log_values.LogText:
         if found != [raw] and found != [raw.rstrip(_CLOSING)]:
             reader.masked = True  # what was left out has not been searched
     reader.next_run(at + 1)
-    same = Counter(run.title or "" for run in reader.runs)
-    runs = tuple(
-        run.having(title=f"{x}, {run.title}") if x and run.title and same[run.title] > 1 else run
-        for run, x in zip(reader.runs, reader.parents, strict=True)
-    )
-    return log_values.LogText(runs, at, as_in_file, reader.masked)
+    titles = [(run.title or "").rpartition("\n") for run in reader.runs]
+    same = Counter(name for _, _, name in titles)
+    for place, (above, _, name) in enumerate(titles):
+        if above:
+            title = f"{above}, {name}" if same[name] > 1 else name
+            reader.runs[place] = reader.runs[place].having(title=title)
+    return log_values.LogText(tuple(reader.runs), at, as_in_file, reader.masked)
 
 
 _NEVER, _NOT_PLAIN = "\0", (" ", "\t", "[")
@@ -682,13 +678,11 @@ class _LogReader:
         self.current = _RunReader(where=where, line=1)
         self.prefixes, self.commands = Prefixes(), CommandLines()
         self.text_start: int | None = None  # first line of other text after the last run's numbers
-        self.title: str | None = None
-        self.parent: str | None = None  # the heading above that of the title
-        self.parents: list[str | None] = []  # of every run
+        self.title: str | None = None  # with the heading above it, in two lines
         self.headings: dict[float, str] = {}  # with a name, by level, down to this line
         self.cut = self.fenced = self.below = self.several = self.masked = self.prose = False
-        self.opened = self.bare = False  # whether a fence or a heading stands directly above
-        self.told = False  # whether words stand between the command and this line
+        # Whether a fence or a heading stands directly above, or words below the command.
+        self.opened = self.bare = self.told = False
         self.heading_at = 0
         self.steady = _NEVER  # how the next line begins if it is one of many alike
         self.devices: dict[int, str | None] = {}  # that headings name, by level, or a label below
@@ -802,7 +796,6 @@ class _LogReader:
         if self.current.is_of_trtexec and len(self.runs) < 10_000:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
             self.runs.append(self.current.run())
-            self.parents.append(self.current.parent)
         self.current = _RunReader(where=self.where, line=line)
         self.current.device = self._device()
         self._assign_title()
@@ -817,7 +810,7 @@ class _LogReader:
         """Remember the device that a heading, or the text above all numbers, names."""
         above = not self.runs and not self.current.is_finished
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
-        names -= set() if _GPU.search(text) else {"P4"} if heading else _SHORT_NAMES
+        names -= set() if _GPU.search(text) else {"P4"} if heading else {"T4", "L4", "P4"}
         known = self._device() or ""
         if heading:
             level = len(heading[1])
@@ -834,7 +827,7 @@ class _LogReader:
 
     def _assign_title(self) -> None:
         if self.current.title is None and not self.current.started:
-            self.current.title, self.current.parent = self.title, self.parent
+            self.current.title = self.title
         self.text_start = self.title = None
 
     def _add_banner(self, banner: Banner, raw: str, at: int) -> None:
@@ -855,9 +848,9 @@ class _LogReader:
     def _add_unmarked(self, text: str, at: int) -> bool:
         """Add a line without a level; return whether it is a code fence, which no run needs."""
         current = self.current
-        heading = None if self.fenced else _HEADING.match(text)
+        heading, blank = None if self.fenced else _HEADING.match(text), not text.strip()
         self._look_for_device(text, heading)
-        if current.is_finished and self.text_start is None and text.strip():
+        if current.is_finished and self.text_start is None and not blank:
             self.text_start = at
         continued = self.commands.incomplete is not None
         command = self.commands.add(text)
@@ -867,19 +860,16 @@ class _LogReader:
                 own = current.command or current.banner or not current.is_of_trtexec
                 self.below = not own and self.heading_at < current.last_line
                 self.next_run(self.text_start or at)
-            before = self.current.command
-            built = before is not None and "--saveEngine" in before
-            self.several = before is not None and (not built or "--saveEngine" in command)
+            before, flag = self.current.command, "--saveEngine"
+            self.several = before is not None and (flag not in before or flag in command)
             self.current.command, self.told = command, False
-        blank = not text.strip()
         opened, self.opened = self.opened, self.opened and blank
         bare, self.bare = self.bare, bool(heading) or (self.bare and blank)
         if command is not None or continued or self.commands.incomplete is not None:
             return False
         fence = _FENCE.match(text)
         if (fence or heading) and not current.banner:
-            measured = current.summary.printed or current.summary.averages
-            current.closed = current.closed or bool(measured)
+            current.closed |= bool(current.summary.printed or current.summary.averages)
         if heading:
             self.heading_at = at
             self._take_command_below()
@@ -894,8 +884,7 @@ class _LogReader:
                 self.devices_above |= {names} if names and not self.runs else set()
                 current.of_page = bool(names) and not current.banner and len(current.sections) == 1
             return True
-        words = text.strip() and not text.startswith("===") and not current.evidence
-        if words and current.command is not None and not current.started:
+        if current.command and not (blank or text.startswith("===") or current.evidence):
             takes = current.summary.takes(text)
             saves = "--saveEngine" in current.command
             # Which one of a list was run is unknown, and what a number in prose was printed by.
@@ -911,7 +900,7 @@ class _LogReader:
                 self.headings[level - 0.5] = self.headings.pop(level)
             above = {k: name for k, name in self.headings.items() if k < level}
             if named:
-                self.title, self.parent = named, above[max(above)] if above else None
+                self.title = f"{above[max(above)]}\n{named}" if above else named
             if heading:
                 self.headings = above | ({level: named} if named else {})
         return False
@@ -942,7 +931,6 @@ class _RunReader:
         self.last: deque[str] = deque(maxlen=log_values.TAIL)
         self.command: str | None = None  # typed above the output; that of a banner has priority
         self.title: str | None = None
-        self.parent: str | None = None  # the heading above that of the title
         self.device: str | None = None
         self.first_stamp: str | None = None
         self.last_stamp: str | None = None

@@ -3,7 +3,7 @@
 import re
 from typing import BinaryIO, Literal
 
-from trtbench.trtexec.log import encoding_of, holds_log, is_packed, json_value, unpacked
+from trtbench.trtexec.log import encoding_of, holds_log, is_packed, unpacked
 from trtbench.trtexec.times import KNOWN_KEYS, column_and_unit
 from trtbench.trtexec.version import flavour_of
 
@@ -43,12 +43,13 @@ _JSON_KINDS: tuple[tuple[FileKind, str], ...] = (
     ("times", "iteration_times"),
 )
 """Kinds and their keys; the first row whose keys are all present wins."""
-_OF_PROFILE = re.compile(r'\[\s*\{\s*"count"\s*:\s*\d+\s*\}|"(?:percentage|layer|layerName)"\s*:')
-_BLOCKS = {
-    "toolkit-summary": ("latency", {"count", "mean_ms", "median_ms"}),
-    "toolkit-torch-bench": ("metrics", {"host", "gpu"}),
+_BEGIN = r'\A\{(?:\s*"summary"\s*:\s*\{)?[^{}]*'
+_SHAPES = {
+    "profile": r'\[\s*\{\s*"count"\s*:\s*\d+\s*\}|"(?:percentage|layer|layerName)"\s*:',
+    "toolkit-summary": _BEGIN + r'"latency"\s*:\s*(?:null|\{\s*"(?:count|\w+_ms)"\s*:)',
+    "toolkit-torch-bench": _BEGIN + r'"metrics"\s*:\s*\{\s*"(?:host|h2d|gpu|d2h)"\s*:',
 }
-"""A block at the top of a toolkit's file, and keys in it of which it has one."""
+"""What documents of some kinds have besides their keys."""
 _CSV_KINDS: dict[str, FileKind] = {
     **dict.fromkeys(("latency_ms", "enqueue_ms", "compute_ms", "end_to_end_ms"), "toolkit-series"),
     "percentile,latency_ms": "toolkit-table",
@@ -111,8 +112,10 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
         return "unknown"  # the caller checks whether it holds a log
     if {"computeMs", "latencyMs"} & keys or len(keys & KNOWN_KEYS) > 2:
         return "times"
+    of_layers = re.search(r"profil|layer", name, re.IGNORECASE)
     for kind, wanted in _JSON_KINDS:
-        if keys.issuperset(wanted.split()) and _has_shape_of(kind, text, name=name):
+        is_sure = kind == "profile" and of_layers is not None
+        if keys.issuperset(wanted.split()) and (is_sure or re.search(_SHAPES.get(kind, ""), text)):
             return kind
     if keys & _METADATA_KEYS:
         return "metadata"
@@ -125,23 +128,9 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
     bare = rows and rows[1] != "{" and (named or _TIMED.match(text, rows.start(1)))
     if bare or (timed and (rows or any(listed))):
         return "times"
-    if _SERIES.match(text) and re.search(r"profil|layer", name, re.IGNORECASE):
+    if of_layers and _SERIES.match(text):
         return "profile"
     return "unknown"
-
-
-def _has_shape_of(kind: FileKind, text: str, *, name: str) -> bool:
-    """Whether a document whose keys are those of a kind also has its shape."""
-    if kind == "profile":
-        named = re.search(r"profil|layer", name, re.IGNORECASE)
-        return named is not None or _OF_PROFILE.search(text) is not None
-    value = json_value(text) if kind in _BLOCKS else None
-    if value is None:  # without a shape of its own, or longer than the head
-        return True
-    block, known = _BLOCKS[kind]
-    top = value.get("summary", value) if isinstance(value, dict) else {}
-    found = top.get(block) if isinstance(top, dict) else None
-    return isinstance(found, dict) and not known.isdisjoint(found)
 
 
 def _kind_of_name(name: str) -> FileKind:
