@@ -228,7 +228,7 @@ def test_a_name_is_the_heading_above_a_summary_no_sentence(tmp_path: Path, store
 
 @pytest.mark.parametrize(
     ("line", "device"),
-    [("On RTX 3090:", "RTX 3090"), ("2. jetson orin nx yolov8n", "jetson orin nx"),
+    [("On RTX 3090:", "RTX 3090"), ("2. jetson orin nx yolov8n", "jetson orin nx"), ("T4:", "T4"),
      ("An RTX 3090 would be much faster than that.", None), ("", "Jetson Nano"),
      ("The Jetson Nano was at its limit there.", "Jetson Nano")],
 )  # fmt: skip

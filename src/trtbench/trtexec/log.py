@@ -810,7 +810,8 @@ class _LogReader:
         """Remember the device that a heading, or the text above all numbers, names."""
         above = not self.runs and not self.current.is_finished
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
-        names -= set() if _GPU.search(text) else {"P4"} if heading else {"T4", "L4", "P4"}
+        label = heading or (names and _title_in(text, heading=False))
+        names -= set() if _GPU.search(text) else {"P4"} if label else {"T4", "L4", "P4"}
         known = self._device() or ""
         if heading:
             level = len(heading[1])
@@ -888,7 +889,7 @@ class _LogReader:
             takes = current.summary.takes(text)
             saves = "--saveEngine" in current.command
             # Which one of a list was run is unknown, and what a number in prose was printed by.
-            if self.several if not takes else self.told and saves and not self.fenced:
+            if (self.told and saves and not self.fenced) if takes else self.several:
                 current.command = None
             self.told = not takes
         between = current.is_finished or current.summary.averages or not current.started
