@@ -1,5 +1,7 @@
 """Logs of every version: what they state, and the metadata documents made of them."""
 
+import json
+
 import pytest
 
 import logs
@@ -75,7 +77,7 @@ def test_end_to_end_of_8_2() -> None:
 
 @pytest.mark.parametrize("heading", ["Host Latency", "Host latency"])
 def test_blocks_of_7(heading: str) -> None:
-    run = read(logs.log_7(host=heading))
+    run = read(logs.log_7(host=heading).replace("3 ms", "3ms"))
     metrics = run.summary.metrics
     assert metrics["Latency"]["99%"] == 5.5
     assert metrics["End-to-End Host Latency"]["median"] == 4.25
@@ -92,6 +94,13 @@ def test_averages_of_5() -> None:
     assert run.summary.metrics["GPU Compute Time"]["99%"] == 29.5
     assert run.outcome == "passed"
     assert len(read_log(logs.log_5() * 3, where="x").runs) == 3
+    for begin, end in (
+        ("## a\n\n", "\n"),
+        ("```\n", "\n```\n"),
+        ("Trace averages of 9 runs:\n", ""),
+    ):
+        line = "Average over 9 runs is 3 ms (host walltime is 4 ms)\n"
+        assert len(read_log(f"{begin}{line}{line}{end}" * 2, where="x").runs) == 2
 
 
 @pytest.mark.parametrize("table", [logs.NAME_LAST, logs.NAME_FIRST, logs.NAME_FIRST_WITHOUT_MEDIAN])
@@ -127,6 +136,10 @@ def test_usage_text_is_not_taken_for_options() -> None:
     run = read(logs.HELP_11)
     assert run.outcome == "help"
     assert run.sections == ()
+    error = logs.text(logs.lines("Model missing or format not recognized", level="E"))
+    end = logs.banner("FAILED", command="trtexec --help")
+    text = json.dumps({"asked": {"stderr": error, "stdout": f"{logs.HELP_11}\n{end}"}})
+    assert read(text).outcome == "help"
 
 
 def test_errors_are_known_whatever_follows_them() -> None:
@@ -158,11 +171,11 @@ def test_other_texts_have_no_run(data: bytes | str) -> None:
 
 
 def test_conditions_are_stated_in_the_options() -> None:
-    conditions = conditions_from_log(
-        read(logs.log_10(**{"Data transfers": "Disabled", "CUDA Graph": "Enabled"}))
-    )
+    options = {"Data transfers": "Disabled", "CUDA Graph": "Enabled"}
+    conditions = conditions_from_log(read(logs.log_10(**options)))
     assert conditions["transfers"] == Fact(value=False)
     assert conditions["cuda_graph"] == Fact(value=True)
+    assert conditions["cuda_graph_fell_back"] == Fact(value=False, source="implied")
     assert conditions["spin_wait"] == Fact(value=False)
     assert conditions["streams"] == Fact(value=1)
     assert conditions["protocol"] == Fact(value="gpu", source="implied")
@@ -206,6 +219,8 @@ def test_7_states_an_implicit_batch_and_5_waits_for_every_query() -> None:
     assert five["protocol"] == Fact(value="serve", source="implied")
     assert five["batch"] == Fact(value=4)
     assert five["precision"] == Fact(value="fp32+fp16")
+    three = conditions_from_log(read(logs.log_5().replace("fp16", "half2")))
+    assert three["precision"] == five["precision"]
 
 
 RUN = read(logs.log_10())

@@ -183,9 +183,7 @@ def test_enqueue_resolution_grows_with_the_run() -> None:
     values=st.lists(st.floats(allow_nan=False, width=32) | st.floats(0, 1e4), min_size=2),
     digits=st.sampled_from([".6g", ".3f", ".9g", ".17g", ".8f"]),
 )
-def test_any_printed_number_is_the_double_that_python_reads(
-    values: list[float], digits: str
-) -> None:
+def test_any_printed_number_is_the_double_of_python(values: list[float], digits: str) -> None:
     printed = [format(value, digits) for value in values]
     expected = [float(number) for number in printed]
     assume(any(map(math.isfinite, expected)))  # else the file is refused

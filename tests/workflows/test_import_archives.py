@@ -58,9 +58,7 @@ FORMS: dict[str, Callable[[Files], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_each_file_of_an_archive_is_a_source_of_its_own(
-    name: str, tmp_path: Path, store: Store
-) -> None:
+def test_each_file_of_an_archive_is_its_own_source(name: str, tmp_path: Path, store: Store) -> None:
     files = {"a/net.log": log("41"), "./b/net.log": log("42"), "notes.txt": "nothing of trtexec's"}
     (tmp_path / name).write_bytes(FORMS[name](files))
     result = bring(tmp_path / name, store=store)
@@ -77,9 +75,7 @@ def test_each_file_of_an_archive_is_a_source_of_its_own(
     assert not [each for each in store.runs.iterdir() if each.name.startswith(".")]
 
 
-def test_a_job_that_a_build_server_keeps_whole_and_by_step_is_one_run(
-    tmp_path: Path, store: Store
-) -> None:
+def test_a_job_that_is_kept_whole_and_by_step_is_one_run(tmp_path: Path, store: Store) -> None:
     """GitHub's archive of a job has its log as one file, and again a file for each step."""
     step = "\n".join(f"2024-05-06T07:08:09.1234567Z {line}" for line in log("41").splitlines())
     job = f"2024-05-06T07:08:01.0000000Z ##[group]Set up job\n{step}\n"
@@ -91,9 +87,7 @@ def test_a_job_that_a_build_server_keeps_whole_and_by_step_is_one_run(
     assert reasons(result) == {"3_Run trtexec.txt": "the same run is in 0_bench.txt"}
 
 
-def test_the_time_of_a_log_without_stamps_is_that_of_its_archive(
-    tmp_path: Path, store: Store
-) -> None:
+def test_the_time_of_a_bare_log_is_that_of_its_archive(tmp_path: Path, store: Store) -> None:
     bare = log("41").replace(f"{logs.STAMP} ", "")
     (tmp_path / "logs.zip").write_bytes(as_zip({"net.log": bare}))
     (tmp_path / "old.tar").write_bytes(as_tar({"other.log": bare.replace("41 qps", "43 qps")}))

@@ -177,9 +177,7 @@ def test_warnings_become_findings(warning: str, kind: str, tmp_path: Path, store
 
 
 def test_precision_is_read_off_layers_where_the_log_is_silent(tmp_path: Path, store: Store) -> None:
-    layer = (
-        "Name: conv, LayerType: C, Outputs: [ { Name: y, Dimensions: [1], Format/Datatype: Half }]"
-    )
+    layer = "Name: c, LayerType: C, Outputs: [ { Name: y, Dimensions: [1], Format/Datatype: Half }]"
     text = log().replace("&&&& PASSED", f"Layers:\n{layer}\n&&&& PASSED")
     (tmp_path / "net.log").write_text(text)
     made = record(only(bring(tmp_path, store=store)))

@@ -144,11 +144,8 @@ class Unpacking:
 
 
 def _too_much(shown: str, what: str, first: str) -> TooMuchError:
-    return TooMuchError(
-        f"{shown} has more {what} than the limit",
-        facts={"not read": f"from {clean_line(first)} on"},
-        fix="unpack it, and import the folder",
-    )
+    facts, fix = {"not read": f"from {clean_line(first)} on"}, "unpack it, and import the folder"
+    return TooMuchError(f"{shown} has more {what} than the limit", facts=facts, fix=fix)
 
 
 def _in_zip(path: Path, shown: str) -> Iterator[_Packed]:

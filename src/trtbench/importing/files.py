@@ -282,11 +282,8 @@ def parts_from_file(found: FoundFile, rows: TimesReader) -> list[FilePart]:
         document = _decoded(found, dict[str, Any])
         inner = document.get("summary")  # report.json holds the summary
         slot = "report" if isinstance(inner, Mapping) else "summary"
-        values = [
-            toolkit.value_from_document(
-                toolkit.ToolkitSummary, inner if slot == "report" else document
-            )
-        ]
+        summary = inner if slot == "report" else document
+        values = [toolkit.value_from_document(toolkit.ToolkitSummary, summary)]
     elif kind == "toolkit-output-diff":
         slot, values = "output_diff", [_decoded(found, dict[str, Any])]
     elif kind in _TYPED:
@@ -479,10 +476,8 @@ def _from_bag(folder: Path, key: str, bag: list[FilePart]) -> list[Draft]:
     if not of("log"):  # the metadata of a log replaces a log that is missing
         bag = [replace(p, slot="log") if p.slot == "profile_metadata" else p for p in bag]
     heads = of("log") or of("times") or of("profile")
-    drafts = [
-        Draft(folder=folder, key=key, parts={part.slot: part})
-        for part in (*heads, *of("failed_log"))
-    ]
+    firsts = (*heads, *of("failed_log"))
+    drafts = [Draft(folder=folder, key=key, parts={part.slot: part}) for part in firsts]
     logs = [draft for draft in drafts if "log" in draft.parts]
     times = of("times") if logs else []
     left = [part for part in bag if part not in (*heads, *times) and part.slot != "failed_log"]

@@ -175,6 +175,7 @@ def run_from_draft(
         # With the times at hand the wall time is of exactly these rows.
         wall_s=summary.wall_s if summary and array is not None else None,
     )
+    known = _facts(draft, log, array, conditions, reported) | {"created_from": known_by}
     record = core.RunRecord(
         id=run_id,
         created=created,
@@ -189,11 +190,7 @@ def run_from_draft(
         reported=reported,
         sources=tuple(dict.fromkeys(sources)),
         notes=tuple(dict.fromkeys(notes)),
-        facts={
-            **_facts(draft, log, array, conditions, reported),
-            "created_from": known_by,
-            **log_conditions.warnings_from_log(log),
-        },
+        facts=known | log_conditions.warnings_from_log(log),
     )
     record = check_precision_against_layers(record, graph)
     run = core.Run(record=record, times=times, layers=layers, graph=graph)
@@ -296,9 +293,8 @@ def _conditions(
         transfers = core.Fact(value=any(copies), source="implied")
     conditions["transfers"] = transfers
     if conditions["protocol"].value is None and transfers.value is not None:
-        conditions["protocol"] = log_conditions.protocol_from_log(
-            log, transfers, conditions["cuda_graph"]
-        )
+        graph = conditions["cuda_graph"]
+        conditions["protocol"] = log_conditions.protocol_from_log(log, transfers, graph)
     if "build_log" in draft.parts:
         built = log_conditions.conditions_from_log(draft.parts["build_log"].value)
         of_build = ("typing", "tf32", "precision")  # the log of a loaded engine does not say them
@@ -422,12 +418,11 @@ def _spec(
 ) -> RunSpec:
     """Return the spec of a run; unknown fields have no value or the simplest one."""
     warmup_ms = warmup_ms_of(log)
-    floor = stated.warmup_s
-    if floor is None and warmup_ms:
-        floor = warmup_ms / 1e3
+    floor = warmup_ms / 1e3 if stated.warmup_s is None and warmup_ms else stated.warmup_s
     duration = re.match(r"\s*([\d.]+)\s*s\b", log.option("Duration") or "")
     protocol = conditions["protocol"].value
     separate = log.option("Separate profiling")
+    asked = log.command is None or "--separateProfileRun" in log.flags
     allowed = conditions["precision"].value
     words = re.split(r"[+,\s]+", str(allowed).lower()) if allowed else []
     options = {}
@@ -454,9 +449,7 @@ def _spec(
         transfers=conditions["transfers"].value is not False,
         spin_wait=conditions["spin_wait"].value is True,
         profile="profile" in draft.parts or (log.option("Profile") or "").startswith("Enabled"),
-        separate_profile_run=log.command is None or "--separateProfileRun" in log.flags
-        if separate is None
-        else separate.startswith("Enabled"),
+        separate_profile_run=asked if separate is None else separate.startswith("Enabled"),
         precision=next((name for name in _PRECISIONS if name in words), None),
         options=options,
         extra_args=tuple(word for word in log.arguments if word.startswith(_DECIDING)),

@@ -267,10 +267,8 @@ def _import(
     ready += [d for d in drafts if d.built and id(d.parts["build_log"]) not in taken]
     for flag, given in (("--engine", request.engine), ("-o", request.output)):
         if given is not None and len(ready) != 1:
-            raise UsageError(
-                f"{flag} applies to one run, but {len(ready)} were found",
-                fix="name the files of one run, or leave the flag out",
-            )
+            what = f"{flag} applies to one run, but {len(ready)} were found"
+            raise UsageError(what, fix="name the files of one run, or leave the flag out")
     made: list[Imported] = []
     warnings: list[str] = []
     written: list[Path] = []
@@ -397,8 +395,7 @@ def _make(
     """Make one run and store it, unless it was imported before."""
     run_id = NOT_KEPT
     if store is not None and known is None:
-        run_id = new_id()
-        while store.directory(run_id).exists():
+        while run_id == NOT_KEPT or store.directory(run_id).exists():
             run_id = new_id()  # many runs are imported within one second
     elif store is not None and known is not None and stated.request.tags:
         store.tag(known, add=tuple(stated.request.tags))

@@ -69,11 +69,8 @@ def _with_extra_args(
     for each in extra:
         flag, fix = flag_of(each), f"leave {each} out, and use the option of trtbench"
         if flag in passed and flag not in _PLUGIN_FLAGS:
-            raise UsageError(
-                f"{flag} is passed to trtexec already",
-                facts={"passed": passed[flag], "given again": each},
-                fix=fix,
-            )
+            facts = {"passed": passed[flag], "given again": each}
+            raise UsageError(f"{flag} is passed to trtexec already", facts=facts, fix=fix)
         if flag in refused:
             raise UsageError(f"{flag} cannot be passed on: trtbench records it", fix=fix)
         if flag.startswith("-"):
@@ -111,11 +108,9 @@ def bench_command(
     option_flags = _option_flags(spec.options, known=RUN_OPTIONS, abilities=abilities)
     model = {"engine": "--loadEngine", "onnx": "--onnx"}.get(spec.model.format)
     if model is None:
-        raise UsageError(
-            "trtexec runs engines and ONNX files",
-            facts={"model": spec.model.path, "format": spec.model.format},
-            fix="leave -r out, or trtbench export makes an ONNX file of it",
-        )
+        facts = {"model": spec.model.path, "format": spec.model.format}
+        fix = "leave -r out, or trtbench export makes an ONNX file of it"
+        raise UsageError("trtexec runs engines and ONNX files", facts=facts, fix=fix)
     floor, stop = spec.warmup.floor, spec.stop
     arguments = [
         binary,
@@ -143,36 +138,31 @@ def bench_command(
 def check_run(spec: RunSpec) -> None:
     """Raise if trtexec does not support a setting, whatever its version."""
     if spec.protocol not in ("pipeline", "gpu"):
-        raise UsageError(
-            f"trtexec cannot measure with the protocol {spec.protocol!r}",
-            facts={"trtexec can": "pipeline gpu"},
-            fix="--protocol pipeline, or another runtime",
-        )
+        what = f"trtexec cannot measure with the protocol {spec.protocol!r}"
+        fix = "--protocol pipeline, or another runtime"
+        raise UsageError(what, facts={"trtexec can": "pipeline gpu"}, fix=fix)
     for flag, given in (("--rate", spec.rate_hz), ("--threads", spec.threads)):
         if given is not None:
             raise UsageError(f"trtexec has no counterpart of {flag}", fix=f"leave {flag} out")
     if spec.gap_s and abs(spec.gap_s * 1e3 - _ms(spec.gap_s)) > 1e-6:
-        raise UsageError(
-            "trtexec rests for whole milliseconds",
-            facts={"gap": f"{spec.gap_s * 1e3:g} ms"},
-            fix=f"--gap {_ms(spec.gap_s)}ms, or another runtime",
-        )
+        facts = {"gap": f"{spec.gap_s * 1e3:g} ms"}
+        fix = f"--gap {_ms(spec.gap_s)}ms, or another runtime"
+        raise UsageError("trtexec rests for whole milliseconds", facts=facts, fix=fix)
     floor, stop = spec.warmup.floor, spec.stop
     if floor.seconds is None and floor.iterations:
-        raise UsageError(
-            "trtexec warms up for a time, not for a number of iterations", fix="--warmup 500ms"
-        )
+        what = "trtexec warms up for a time, not for a number of iterations"
+        raise UsageError(what, fix="--warmup 500ms")
     if stop.seconds is None and stop.iterations is None:
         raise UsageError("the run would never end", fix="--iterations 200 or --duration 3s")
     if spec.device is not None and not spec.device.removeprefix("cuda:").isdecimal():
         raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
     _with_extra_args([""], spec.extra_args, TrtexecAbilities(), (*MODEL_FLAGS, "--device"))
     if spec.inputs.source is not None:
-        raise UsageError(
+        what, facts = (
             "trtexec reads raw binary inputs only, one file per input",
-            facts={"inputs": spec.inputs.source},
-            fix="--opt load_inputs=NAME:FILE",
+            {"inputs": spec.inputs.source},
         )
+        raise UsageError(what, facts=facts, fix="--opt load_inputs=NAME:FILE")
 
 
 def _ms(seconds: float) -> int:
@@ -193,11 +183,9 @@ def _export_flags(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePat
         return [f"--exportTimes={folder / TIMES}"]
     separate = abilities.has_inverted_defaults or spec.separate_profile_run
     if abilities.has_inverted_defaults and not spec.separate_profile_run:
-        raise UsageError(
-            "profiling inside the timed run cannot be expressed for TensorRT 11",
-            facts={"needs": versions_with("--separateProfileRun")},
-            fix="leave the separate profile run on",
-        )
+        what = "profiling inside the timed run cannot be expressed for TensorRT 11"
+        facts = {"needs": versions_with("--separateProfileRun")}
+        raise UsageError(what, facts=facts, fix="leave the separate profile run on")
     withheld = not separate and abilities.at_least(8, 4) is True  # no times file then
     arguments = [] if withheld else [f"--exportTimes={folder / TIMES}"]
     arguments += [f"--exportProfile={folder / PROFILE}", "--dumpProfile"]
@@ -214,17 +202,11 @@ def _measurement_flags(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[st
     only_gpu = spec.protocol == "gpu"
     transfers = spec.transfers and not only_gpu
     graph = spec.cuda_graph != "off" or only_gpu
-    wanted = {
-        "--noDataTransfers": not transfers,
-        "--useCudaGraph": graph,
-        "--useSpinWait": spec.spin_wait,
-    }
+    spin = spec.spin_wait
+    wanted = {"--noDataTransfers": not transfers, "--useCudaGraph": graph, "--useSpinWait": spin}
     if abilities.has_inverted_defaults:
-        wanted = {
-            "--includeDataTransfers": transfers,
-            "--noCudaGraph": not graph,
-            "--noSpinWait": not spec.spin_wait,
-        }
+        wanted = {"--includeDataTransfers": transfers, "--noCudaGraph": not graph}
+        wanted["--noSpinWait"] = not spin
     flags = [abilities.require(flag, what=flag[2:]) for flag, needed in wanted.items() if needed]
     if spec.streams != 1:
         name = "--infStreams" if abilities.has("--infStreams") else "--streams"
@@ -240,11 +222,8 @@ def build_command(
 ) -> list[str]:
     """Return the command that builds an engine and exports its layers to a folder."""
     if spec.model.format not in ("onnx", "unknown"):
-        raise UsageError(
-            "trtexec builds from ONNX",
-            facts={"model": spec.model.path},
-            fix="trtbench export makes an ONNX file of a PyTorch model",
-        )
+        fix = "trtbench export makes an ONNX file of a PyTorch model"
+        raise UsageError("trtexec builds from ONNX", facts={"model": spec.model.path}, fix=fix)
     arguments = [binary, f"--onnx={spec.model.path}", f"--saveEngine={spec.output}"]
     for flag, end in (("--minShapes", "min"), ("--optShapes", "opt"), ("--maxShapes", "max")):
         arguments += _shapes_flag(flag, {name: getattr(p, end) for name, p in spec.shapes.items()})

@@ -9,15 +9,9 @@ import msgspec
 from trtbench.core.errors import ProgramError
 from trtbench.core.properties import SETTING_FLAGS
 from trtbench.core.run import Fact, Scalar, batch_that_ran
+from trtbench.trtexec import log_values
 from trtbench.trtexec.log import read_log
-from trtbench.trtexec.log_values import (
-    BuildFacts,
-    BuildTrace,
-    LogMessage,
-    LogRun,
-    LogSection,
-    PerformanceSummary,
-)
+from trtbench.trtexec.log_values import LogMessage, LogRun, LogSection
 from trtbench.trtexec.version import number
 
 UNKNOWN = Fact(value=None, source="unknown")
@@ -34,7 +28,7 @@ _PRECISIONS = {
     "int8": ("--int8", "--best"),
     "fp8": ("--fp8",),
 }
-_SHAPE = re.compile(r"([^=,]+?)[=:](\d+(?:x\d+)*)(?:,|\Z)")
+_SHAPE = re.compile(r"([^=]+)[=:](\d+(?:x\d+)*)")
 
 
 def conditions_from_log(run: LogRun) -> dict[str, Fact]:
@@ -42,6 +36,7 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
     major = run.major
     transfers, graph, spin_wait = (_switch(run, name) for name in _SWITCHES)
     fell_back = run.message("graph-capture-failed") is not None
+    captured = None if graph.value is None or run.pasted_command else False  # it would have said so
     gap = _number(run, ("Idle time", "Idle"), SETTING_FLAGS["gap_s"])
     streams = _number(run, ("Inference Streams", "Streams"), SETTING_FLAGS["streams"])
     profile = _number(run, ("Optimization Profile Index",), SETTING_FLAGS["profile_index"])
@@ -67,14 +62,15 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
     if printed is not None and not loads:
         precision = Fact(value=printed.lower())
     elif legacy is not None and not (legacy.get("loadEngine") or legacy.get("engine")):
-        allowed = [name for name in ("fp16", "int8") if legacy.get(name) is not None]
+        echoed = {f"--{label}" for label, _ in legacy.entries}
+        allowed = [name for name, flags in _PRECISIONS.items() if echoed.intersection(flags)]
         precision = Fact(value="+".join(["fp32", *allowed]))
-    elif not loads and (flags := [n for n, f in _PRECISIONS.items() if _has_flag(run, *f)]):
-        precision = Fact(value="+".join(["fp32", *flags]))
+    elif not loads and (allowed := [n for n, f in _PRECISIONS.items() if _has_flag(run, *f)]):
+        precision = Fact(value="+".join(["fp32", *allowed]))
     return {
         "transfers": transfers,
         "cuda_graph": Fact(value=False) if fell_back else graph,
-        "cuda_graph_fell_back": UNKNOWN if graph.value is None else Fact(value=fell_back),
+        "cuda_graph_fell_back": Fact(value=True) if fell_back else _implied(captured),
         "spin_wait": spin_wait,
         "streams": Fact(value=streams) if streams is not None else _implied(1 if major else None),
         "gap_s": Fact(value=gap / 1e3) if gap is not None else _implied(0.0 if major else None),
@@ -161,12 +157,14 @@ def batch_from_log(run: LogRun) -> Fact:
 
 
 def shapes_from_command(run: LogRun) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that a command asks for; without ``--shapes``, the optimum ones."""
+    """Return the shapes that a command asks for; without ``--shapes``, the optimum ones.
+
+    None are known if a part belongs to no name: ``x:16,3,8,8`` is no shape of ``x``.
+    """
     given = run.flags.get("--shapes") or run.flags.get("--optShapes") or ""
-    return {
-        name.strip("'\""): tuple(int(size) for size in sizes.split("x"))
-        for name, sizes in _SHAPE.findall(given)
-    }
+    parts = given.rstrip(",").split(",")
+    found = map(_SHAPE.fullmatch, parts if all(re.search("[=:]", x) for x in parts) else ())
+    return {match[1]: tuple(map(int, match[2].split("x"))) for match in found if match}
 
 
 WARNED = "trtexec_warned."
@@ -230,11 +228,9 @@ def error_from_log(
         known["trtexec says"] = cause.text
         known |= {"meaning": cause.meaning} if cause.meaning else {}
         message = f"{message}: {cause.meaning or cause.text}"
-    lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").rstrip("\n").split("\n")
-    tail = [_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines]
-    return ProgramError(
-        message, facts=known, program_status=status, log_tail=tuple(tail[-LAST_LINES:])
-    )
+    lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").rstrip("\n").split("\n")[-LAST_LINES:]
+    tail = tuple(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines)
+    return ProgramError(message, facts=known, program_status=status, log_tail=tail)
 
 
 def cause_of_failure(run: LogRun) -> LogMessage | None:
@@ -290,7 +286,9 @@ def build_metadata_from_log(run: LogRun) -> MetadataTables:
     return document
 
 
-def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool | None, ...]]:
+def tactics_from_trace(
+    trace: log_values.BuildTrace,
+) -> Iterator[tuple[str | float | bool | None, ...]]:
     """Yield a row with the columns :data:`TACTICS` for every tactic that was tried."""
     for layer in trace.layers:
         for each in layer.tactics:
@@ -358,14 +356,12 @@ def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
             sections.append(LogSection(name=name, entries=tuple(entries)))
     totals = _mapping(document.get("performance_summary"))
     labels = _mapping(document.get("performance_labels"))
-    summary = PerformanceSummary(
+    summary = log_values.PerformanceSummary(
         throughput_qps=number(totals.get("Throughput")),
         wall_s=number(totals.get("Total Host Walltime")),
         gpu_total_s=number(totals.get("Total GPU Compute Time")),
         metrics={
-            str(name): _metric(values, labels.get(name))
-            for name, values in totals.items()
-            if isinstance(values, list)
+            str(k): _metric(v, labels.get(k)) for k, v in totals.items() if isinstance(v, list)
         },
     )
     return LogRun(
@@ -376,8 +372,9 @@ def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
         build=_converted(identity.get("build"), int),
         command=str(command) if command else None,
         sections=tuple(sections),
-        facts=_converted(document.get("build_facts"), BuildFacts) or BuildFacts(),
-        trace=_converted(document.get("build_trace"), BuildTrace),
+        facts=_converted(document.get("build_facts"), log_values.BuildFacts)
+        or log_values.BuildFacts(),
+        trace=_converted(document.get("build_trace"), log_values.BuildTrace),
         summary=summary if totals else None,
     )
 

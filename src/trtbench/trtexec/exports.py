@@ -346,6 +346,7 @@ def _layer(value: object, index: int, *, where: str) -> LayerInfo:
     origin = tuple(dict.fromkeys(match[1] for part in parts if (match := _ORIGIN.search(part))))
     counts = [each.get("Count") for each in value.values() if isinstance(each, dict)]
     weights = [count for count in counts if isinstance(count, int)]  # and biases
+    read = _FIELDS if origin else _FIELDS - {"Metadata"}
     return LayerInfo(
         name=value["Name"],
         type=_text(value.get("LayerType")),
@@ -355,11 +356,7 @@ def _layer(value: object, index: int, *, where: str) -> LayerInfo:
         stream=stream if isinstance(stream, int) else None,
         origin=origin,
         weights_count=sum(weights) if weights else None,
-        extra={
-            str(key): each
-            for key, each in value.items()
-            if key not in _FIELDS or (key == "Metadata" and not origin)
-        },
+        extra={str(key): each for key, each in value.items() if key not in read},
     )
 
 

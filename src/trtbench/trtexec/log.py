@@ -328,6 +328,9 @@ def _log_texts(value: object) -> Iterator[str]:
             for each in value:
                 yield from _log_texts(each)
     elif isinstance(value, dict):
+        streams = [value.get(name) for name in ("stderr", "stdout")]  # of one process
+        if all(isinstance(each, str) for each in streams):
+            value = value | {"stderr": "", "stdout": "\n".join(map(str, streams))}
         for key, each in value.items():
             again = isinstance(key, str) and key.endswith("_lines") and key[:-6] in value
             yield from () if again else _log_texts(each)  # Ansible has stdout and stdout_lines
@@ -395,14 +398,10 @@ _MARKS = str.maketrans(
         **dict.fromkeys("\N{NO-BREAK SPACE}\u202f\u205f\u3000\ufffd", " "),
         **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
         **dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060\N{SOFT HYPHEN}", None),
-        "\N{FULLWIDTH COLON}": ": ",
-        "\N{FULLWIDTH COMMA}": ", ",
-        "\N{FULLWIDTH EQUALS SIGN}": "=",
-        "\N{FULLWIDTH LEFT PARENTHESIS}": "(",
-        "\N{FULLWIDTH RIGHT PARENTHESIS}": ")",
-        "\N{FULLWIDTH PERCENT SIGN}": "%",
+        **dict(zip("\uff1a\uff0c\uff1d\uff08\uff09\uff05", (": ", ", ", *"=()%"), strict=True)),
     }
 )
+"""Unusual spaces, characters without a width, and full-width forms of punctuation."""
 _CLOSING = " \t│┃`"
 _BANNER = re.compile(
     r"&&&& (RUNNING|PASSED|FAILED|WAIVED) (\S{1,80})"
@@ -537,6 +536,8 @@ class CommandLines:
 
 _LONGEST_TITLE = 100
 _HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
+_HELP = re.compile(r"\s(?:--help|-h|--version)(?!\S)|trtexec(?:\.exe)?\s*$")
+"""A command that asks for the help text, or for nothing."""
 _PROFILE = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
 _WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
 _TRACED = re.compile(r"Timing trace has (\d{1,15}) queries over ([\d.]{1,40}) s")
@@ -546,18 +547,26 @@ _DECIMAL = re.compile(
 )
 """A decimal comma: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
+_PROGRAMS = "sudo|cd|export|docker|python3?|pip3?|c?make|cat|ls|git|wget|echo|source"
+_PROGRAM = re.compile(
+    rf"\s*(?:\S{{0,80}}[$#>] )?(?:(?:{_PROGRAMS}|perf_analyzer)\s|\.?/\S+ --?\w|\S+\.(?:py|sh)\b)"
+)
+"""How a line begins that runs a program other than trtexec."""
 _NO_NAME = re.compile(
     r"[=:]\s*[\d.]+\s*(?:fps|FPS|ms|qps|%|s)?\b|(?<!\d)[.!?;] +\w"
     r"|[.!?,;\u2026\u3002\uff01\uff1f\u3001]\W*$"
     r"|[|={}$@]|\w\(|://|\d:\d\d|(?:^|\s)--?\w|\.(?:py|sh|cpp|cu)\b"
-    r"|^(?:sudo|cd|export|docker|python3?|pip3?|c?make|cat|ls|git|wget|echo|source|import|from)\s"
+    rf"|^(?:{_PROGRAMS}|import|from)\s"
 )
 """What no name of a measurement has: values, ends of sentences, code, commands, addresses."""
+_SETTING = re.compile(r"=\s*\d+\b(?![.\d]*\s*(?:fps|qps|[mu]?s\b|%))", re.IGNORECASE)
+"""A setting in a heading, as in ``Batch = 4``, unlike a value with a unit."""
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|(?:(?![\u3040-\u9fff\uac00-\ud7a3])[\w./+-])+")
 _NAMING = re.compile(r".*\d|.+[A-Z]|.*\w_\w|\w+-\w")  # as in ResNet-50, yolov5s, INT8, vit_base
 _HEADING, _LABEL = re.compile(r"\s{0,3}(#{1,6})\s"), 7
 _DEVICE = re.compile(
-    r"\b(?:NVIDIA )?(?:(?i:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)(?: (?:Nano|NX))?)"
+    r"\b(?:NVIDIA )?(?:(?i:(?:Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX[12]|Thor)|AGX (?:Orin|Xavier)"
+    r"|(?:Orin|Xavier)(?= (?:NX|AGX|Nano)))(?: (?:Nano|NX|AGX))?(?: Super)?(?: \d{1,3} ?GB)?)"
     r"|(?i:(?:GeForce |Quadro )?(?:RTX|GTX) ?A?\d{3,4}(?: ?(?:Ti|SUPER|Laptop GPU|Ada))*)"
     r"|TITAN (?:X|V|Xp|RTX)|Quadro [A-Z]+\d+"
     r"|(?:Tesla )?(?:[VAHPB][1-3]00|A10G?|A30|A40|T4|L4|L40S?|P4|P40|K80|GB?200|GH200)"
@@ -566,16 +575,21 @@ _DEVICE = re.compile(
 )
 """Devices as people write them."""
 _ADVICE = re.compile(
-    r"(?i)\b(?:your?|if|such as|e\.g|install\w*|needs?|requires?|should|must|supports?)\b"
+    r"(?i)\b(?:your?|if|such as|e\.g|install\w*|needs?|requires?|should|must|supports?"
+    r"|train(?:ed|ing)?\b.{0,40}\bon)\b|训练"
 )
 """Words of a sentence that names a device without a measurement on it."""
+_GPU = re.compile(
+    r"(?i)\b(?:GPUs?|NVIDIA|Tesla|cards?)\b|卡|(?:\bon (?:an? |the )?|测试)[TLP]4", re.ASCII
+)
+"""What shows that a short name is a device: feature maps and losses have such names, too."""
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _CRASH = re.compile(
     r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
     r"|Bus error|Traceback|SIG[A-Z]{3,5}|exit(?:ed with)? (?:code|status) [1-9]"
 )
 _LEGACY_FLAGS = frozenset(
-    ("fp16", "int8", "verbose", "useSpinWait", "hostTime", "safe", "allowGPUFallback")
+    ("fp16", "half2", "int8", "verbose", "useSpinWait", "hostTime", "safe", "allowGPUFallback")
 )
 _LEGACY = _LEGACY_FLAGS.union((
     "avgRuns", "batch", "calib", "deploy", "device", "engine", "iterations", "loadEngine",
@@ -622,10 +636,11 @@ def _title_in(text: str, *, heading: bool) -> str | None:
     title = _MARKUP.sub("", bare)
     words = _WORD.findall(_DEVICE.sub("T4", title))  # a device is one word
     named = [word for word in words if _NAMING.match(word)]
-    if not words or _NO_NAME.search(bare.strip("#*`>~ \t")) or len(title) > _LONGEST_TITLE:
+    told = _SETTING.sub("", bare) if heading else bare
+    if not words or _NO_NAME.search(told.strip("#*`>~ \t")) or len(title) > _LONGEST_TITLE:
         return None
     label = named or (bare.rstrip(" *").endswith((":", "\uff1a")) and len(words) < 3)
-    most = 6 if heading else 2  # other words; a sentence has more
+    most = 14 if heading else 2  # other words; a sentence has more
     return title if len(words) - len(named) <= most and (heading or label) else None
 
 
@@ -642,6 +657,12 @@ def read_log(data: BinaryIO | bytes | str, *, where: str) -> log_values.LogText:
         if found != [raw] and found != [raw.rstrip(_CLOSING)]:
             reader.masked = True  # what was left out has not been searched
     reader.next_run(at + 1)
+    titles = [(run.title or "").rpartition("\n") for run in reader.runs]
+    same = Counter(name for _, _, name in titles)
+    for place, (above, _, name) in enumerate(titles):
+        if above:
+            title = f"{above}, {name}" if same[name] > 1 else name
+            reader.runs[place] = reader.runs[place].having(title=title)
     return log_values.LogText(tuple(reader.runs), at, as_in_file, reader.masked)
 
 
@@ -657,9 +678,12 @@ class _LogReader:
         self.current = _RunReader(where=where, line=1)
         self.prefixes, self.commands = Prefixes(), CommandLines()
         self.text_start: int | None = None  # first line of other text after the last run's numbers
-        self.title: str | None = None
+        self.title: str | None = None  # with the heading above it, in two lines
+        self.headings: dict[float, str] = {}  # with a name, by level, down to this line
         self.cut = self.fenced = self.below = self.several = self.masked = self.prose = False
-        self.heading_at = self.command_at = 0
+        # Whether a fence or a heading stands directly above, or words below the command.
+        self.opened = self.bare = self.told = False
+        self.heading_at = 0
         self.steady = _NEVER  # how the next line begins if it is one of many alike
         self.devices: dict[int, str | None] = {}  # that headings name, by level, or a label below
         self.devices_above: set[str] = set()  # named above the first numbers, for the whole text
@@ -734,6 +758,7 @@ class _LogReader:
             self._keep_waiting()
         current.add(line, raw)
         current.last_line = at
+        self.opened = self.bare = False
         text_above = self.text_start or self.title or current.has_summary_heading
         older = current.summary.is_legacy
         steady = raw[20:25] == "] [I]" and not (text_above or older or current.is_finished)
@@ -785,6 +810,8 @@ class _LogReader:
         """Remember the device that a heading, or the text above all numbers, names."""
         above = not self.runs and not self.current.is_finished
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
+        label = heading or (names and _title_in(text, heading=False))
+        names -= set() if _GPU.search(text) else {"P4"} if label else {"T4", "L4", "P4"}
         known = self._device() or ""
         if heading:
             level = len(heading[1])
@@ -822,9 +849,9 @@ class _LogReader:
     def _add_unmarked(self, text: str, at: int) -> bool:
         """Add a line without a level; return whether it is a code fence, which no run needs."""
         current = self.current
-        heading = None if self.fenced else _HEADING.match(text)
+        heading, blank = None if self.fenced else _HEADING.match(text), not text.strip()
         self._look_for_device(text, heading)
-        if current.is_finished and self.text_start is None and text.strip():
+        if current.is_finished and self.text_start is None and not blank:
             self.text_start = at
         continued = self.commands.incomplete is not None
         command = self.commands.add(text)
@@ -834,31 +861,49 @@ class _LogReader:
                 own = current.command or current.banner or not current.is_of_trtexec
                 self.below = not own and self.heading_at < current.last_line
                 self.next_run(self.text_start or at)
-            before = self.current.command if self.command_at > self.heading_at else None
-            self.several = before is not None and "--saveEngine" not in before
-            self.current.command, self.command_at = command, at
+            before, flag = self.current.command, "--saveEngine"
+            self.several = before is not None and (flag not in before or flag in command)
+            self.current.command, self.told = command, False
+        opened, self.opened = self.opened, self.opened and blank
+        bare, self.bare = self.bare, bool(heading) or (self.bare and blank)
         if command is not None or continued or self.commands.incomplete is not None:
             return False
+        fence = _FENCE.match(text)
+        if (fence or heading) and not current.banner:
+            current.closed |= bool(current.summary.printed or current.summary.averages)
         if heading:
             self.heading_at = at
             self._take_command_below()
-        if _FENCE.match(text):
+        if (heading or (opened and _PROGRAM.match(text))) and not current.started:
+            current.command = None  # of another section, or of another program
+        if fence:
             self.fenced, self.prose = not self.fenced, False
-            current.closed = current.closed or (current.summary.printed and not current.banner)
+            self.opened = self.fenced
             if current.mode == "section":
                 current.mode = None
                 names = dict(current.sections[-1][1]).get("Selected Device")
                 self.devices_above |= {names} if names and not self.runs else set()
                 current.of_page = bool(names) and not current.banner and len(current.sections) == 1
             return True
-        words = text.strip() and not text.startswith("===") and not current.evidence
-        if self.several and words and not current.summary.takes(text):
-            current.command = None  # which one of a list was run is unknown
-        if (current.is_finished or not current.started) and (
-            self.title is None or text.startswith("#")
-        ):
+        if current.command and not (blank or text.startswith("===") or current.evidence):
+            takes = current.summary.takes(text)
+            saves = "--saveEngine" in current.command
+            # Which one of a list was run is unknown, and what a number in prose was printed by.
+            if (self.told and saves and not self.fenced) if takes else self.several:
+                current.command = None
+            self.told = not takes
+        between = current.is_finished or current.summary.averages or not current.started
+        if between and (self.title is None or text.startswith("#")):
             named = None if self.prose and not heading else _title_in(text, heading=bool(heading))
-            self.title, self.prose = named or self.title, named is None and bool(text.strip())
+            self.prose = named is None and not blank
+            level = len(heading[1]) if heading else _LABEL
+            if bare and heading and level in self.headings:  # a heading over those below it
+                self.headings[level - 0.5] = self.headings.pop(level)
+            above = {k: name for k, name in self.headings.items() if k < level}
+            if named:
+                self.title = f"{above[max(above)]}\n{named}" if above else named
+            if heading:
+                self.headings = above | ({level: named} if named else {})
         return False
 
 
@@ -961,7 +1006,8 @@ class _RunReader:
         if self.mode == "prose":
             return False
         if text.startswith(_BEFORE_SUMMARY):
-            return over or summary.printed
+            again = word == "Trace" and bool(summary.averages)
+            return over or summary.printed or again
         if text.startswith("Average over"):
             return ended or self.closed or summary.printed
         if ended or self.closed:
@@ -1070,7 +1116,8 @@ class _RunReader:
     def run(self) -> log_values.LogRun:
         banner, outcome = self.banner, self.outcome
         measured = self.summary.printed or self.summary.averages or self.profile is not None
-        help_printed = self.help_printed and not measured and outcome in (None, "passed", "waived")
+        refused = outcome == "failed" and not (banner and _HELP.search(banner.command))
+        help_printed = self.help_printed and not measured and not refused
         if help_printed or (outcome is None and self.mode == "help"):
             outcome = "help"
         elif outcome is None:

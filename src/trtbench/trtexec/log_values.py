@@ -424,12 +424,11 @@ _TOTAL = re.compile(
     rf"\s*{_V} ?(qps|s)(?![\w.])(?:\W*$|\s{{2,}}\S{{1,80}}$| \[[^\]]{{1,80}}\]$|\s*\||[,;\"<]\S)"
 )
 """A total, with a suffix that loggers may add: a file and line, or a name."""
-_PAIR = re.compile(
-    r"(min|max|mean|median|percentile\([\d.]{1,20}%\))[ \t]{0,8}=[ \t]{0,8}([-+\w.]{1,40}?)"
-    r"[ \t]{0,8}ms(?!\w)"
-)
+_STATISTIC = r"min|max|mean|median|percentile\([ \t]{0,8}[\d.]{1,20}[ \t]{0,8}%\)"
+_MS = r"([-+\w.]{1,40}?)[ \t]{0,8}ms(?!\w)"
+_PAIR = re.compile(rf"({_STATISTIC})[ \t]{{0,8}}(?:=[ \t]{{0,8}}|[ \t]){_MS}")
 _BLOCK_LINE = re.compile(
-    rf"(min|max|mean|median|percentile): {_V} ms(?: at ([\d.]{{1,20}})%)?"
+    rf"(min|max|mean|median|percentile): {_MS}(?: at ([\d.]{{1,20}})%)?"
     rf"(?: \(end to end {_V} ms(?: at [\d.]{{1,20}}%)?\))?(?:\W*$|\s{{2,}}\S{{1,80}}$)"
 )
 _TRACE = re.compile(
@@ -441,10 +440,7 @@ _AVERAGE = re.compile(
     rf"(?:, ([\d.]{{1,20}})% percentile time is {_V}(?: ms)?)?\))?"
 )
 
-_WRAPPED = re.compile(
-    r"\s*(?:(?:min|max|mean|median|percentile\([\d.]{1,20}%\))\s*(?:=|$)"
-    r"|=\s|[\d.]{1,40} ?ms\b|ms\b)"
-)
+_WRAPPED = re.compile(rf"\s*(?:(?:{_STATISTIC})\s*(?:=|$)|=\s|[\d.]{{1,40}} ?ms\b|ms\b)")
 """How a line goes on with the statistics of the line above."""
 _TEMPLATE = re.compile(r"=\s{0,8}(?:[{$<]|%[.\d]{0,9}[a-z])")  # of a program, not of a log
 
@@ -588,7 +584,7 @@ def _statistics(text: str) -> dict[str, float]:
     """Return the statistics in a line by name; cached, as a line is tried before it is added."""
     text = "" if _TEMPLATE.search(text) else text[:20_000]
     pairs = ((name, number(value)) for name, value in _PAIR.findall(text))
-    return {k.removeprefix("percentile(").rstrip(")"): v for k, v in pairs if v is not None}
+    return {k.removeprefix("percentile(").strip(" \t)"): v for k, v in pairs if v is not None}
 
 
 def _block_of(text: str) -> str | None:

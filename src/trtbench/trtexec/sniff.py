@@ -43,6 +43,13 @@ _JSON_KINDS: tuple[tuple[FileKind, str], ...] = (
     ("times", "iteration_times"),
 )
 """Kinds and their keys; the first row whose keys are all present wins."""
+_BEGIN = r'\A\{(?:\s*"summary"\s*:\s*\{)?[^{}]*'
+_SHAPES = {
+    "profile": r'\[\s*\{\s*"count"\s*:\s*\d+\s*\}|"(?:percentage|layer|layerName)"\s*:',
+    "toolkit-summary": _BEGIN + r'"latency"\s*:\s*(?:null|\{\s*"(?:count|\w+_ms)"\s*:)',
+    "toolkit-torch-bench": _BEGIN + r'"metrics"\s*:\s*\{\s*"(?:host|h2d|gpu|d2h)"\s*:',
+}
+"""What documents of some kinds have besides their keys."""
 _CSV_KINDS: dict[str, FileKind] = {
     **dict.fromkeys(("latency_ms", "enqueue_ms", "compute_ms", "end_to_end_ms"), "toolkit-series"),
     "percentile,latency_ms": "toolkit-table",
@@ -105,8 +112,10 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
         return "unknown"  # the caller checks whether it holds a log
     if {"computeMs", "latencyMs"} & keys or len(keys & KNOWN_KEYS) > 2:
         return "times"
+    of_layers = re.search(r"profil|layer", name, re.IGNORECASE)
     for kind, wanted in _JSON_KINDS:
-        if keys.issuperset(wanted.split()):
+        is_sure = kind == "profile" and of_layers is not None
+        if keys.issuperset(wanted.split()) and (is_sure or re.search(_SHAPES.get(kind, ""), text)):
             return kind
     if keys & _METADATA_KEYS:
         return "metadata"
@@ -119,7 +128,7 @@ def _kind_of_json(text: str, *, name: str) -> FileKind:
     bare = rows and rows[1] != "{" and (named or _TIMED.match(text, rows.start(1)))
     if bare or (timed and (rows or any(listed))):
         return "times"
-    if _SERIES.match(text) and re.search(r"profil|layer", name, re.IGNORECASE):
+    if of_layers and _SERIES.match(text):
         return "profile"
     return "unknown"
 

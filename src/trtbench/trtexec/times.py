@@ -428,12 +428,9 @@ def read_times(
             if factor not in (None, 1.0):  # latencyUs, latency_s
                 columns[_KEYS[name]] = columns.pop(key) * factor
         if table.rows and not duration_names(columns):
+            wanted, facts = "rows with computeMs or latencyMs", {"found": ", ".join([*columns][:6])}
             raise exports.parse_error(
-                where,
-                what=_NOT_TIMES,
-                place="row 1",
-                expected="rows with computeMs or latencyMs",
-                facts={"found": ", ".join(list(columns)[:6])},
+                where, what=_NOT_TIMES, place="row 1", expected=wanted, facts=facts
             )
         arrays.append(without_warmup(columns, warmup_ms))
     if not any(_measured(array).any() for array in arrays):

@@ -107,11 +107,9 @@ class TrtexecAbilities(Value, frozen=True, kw_only=True):
         """Return the flag, or raise an error that names the versions that have it."""
         if self.has(flag):
             return flag
-        raise UsageError(
-            f"{what} cannot be expressed for trtexec of {self.name}",
-            facts={"flag": flag, "needs": versions_with(flag)},
-            fix=fix,
-        )
+        what = f"{what} cannot be expressed for trtexec of {self.name}"
+        facts = {"flag": flag, "needs": versions_with(flag)}
+        raise UsageError(what, facts=facts, fix=fix)
 
 
 def versions_with(flag: str) -> str:
@@ -133,10 +131,8 @@ def abilities_from_help(text: str | bytes, *, where: str = "trtexec --help") -> 
         if line.lstrip().startswith("--"):
             flags.update(_FLAG.findall(line.lstrip().split("  ", 1)[0][:200]))
     if not flags:
-        raise ParseError(
-            f"{where} lists no flags",
-            facts={"expected": "lines such as '  --loadEngine=<file>   ...'"},
-        )
+        facts = {"expected": "lines such as '  --loadEngine=<file>   ...'"}
+        raise ParseError(f"{where} lists no flags", facts=facts)
     version = version_from_digits(banner[1]) if banner else None
     return TrtexecAbilities(version=version, flags=frozenset(flags), listed=True)
 
