@@ -41,6 +41,12 @@ def convs(*names: str, dims: tuple[tuple[int, ...], ...]) -> tables.LayerTable:
     return table(layers, range(1, len(names) + 1))
 
 
+def bare(whole: tables.LayerTable) -> tables.LayerTable:
+    """The same without layer information."""
+    times = [each.seconds * 1e6 for each in whole.layers]
+    return join_layers(profile([each.name for each in whole.layers], times))
+
+
 def test_a_row_tells_what_profile_and_inspector_tell() -> None:
     first, second = int8_chain().layers[1:3]
     assert (first.kind, first.role, first.nodes) == ("Convolution", "compute", ("/a/Conv",))
@@ -76,9 +82,11 @@ def test_profile_and_graph_of_different_engines_are_not_joined() -> None:
 
 
 def test_a_profile_without_a_graph_knows_names_and_times() -> None:
-    joined = join_layers(profile(["Conv_0 + Relu_1", "data to nvm"], [2, 1]))
-    assert joined.layers[0].nodes == ("Conv_0", "Relu_1")
-    assert joined.layers[1].role == "copy"
+    names = ["Conv_0 + PWN(Clip_1)", "data to nvm", "QuantizeLinear_2", "onnx::Conv_194 + Conv_3"]
+    joined = join_layers(profile(names, [2, 1, 1, 1]))
+    assert joined.layers[0].nodes == ("Conv_0", "Clip_1")
+    assert [x.operators for x in joined.layers[::3]] == [("Conv", "Clip"), ("Conv",)]
+    assert [x.role for x in joined.layers] == ["compute", "copy", "quantize", "compute"]
     assert joined.layers[0].precision is None
     zero = join_layers(profile(["a", "b"], [0, 0]))
     assert (zero.total_s, [each.share for each in zero.layers]) == (0, [None, None])
@@ -276,6 +284,7 @@ def test_a_fusion_that_changed_is_one_piece_of_work() -> None:
     assert "fusion" in found.changes[0].changed
     assert found.changes[0].delta_s == pytest.approx(3e-6)
     assert diff.why(table(fused, [11]), apart).causes[0].code == "fusion"
+    assert diff.why(bare(table(fused, [11])), bare(apart)).causes[0].code == "unknown"
 
 
 def test_a_foreign_node_is_aligned_by_the_nodes_it_swallowed() -> None:
@@ -326,11 +335,26 @@ def test_numbered_names_of_another_export_are_aligned_by_place() -> None:
     dims = ((1, 64, 56, 56), (1, 128, 28, 28), (1, 64, 56, 56))
     one = convs("Conv_0", "Conv_1", "Conv_2", dims=dims)
     other_export = convs("Conv_2", "Conv_7", "Conv_12", dims=dims)
-    found = diff.difference(one, other_export)
-    assert {(each.name_a, each.name_b) for each in found.changes} == {
-        ("Conv_0", "Conv_2"), ("Conv_1", "Conv_7"), ("Conv_2", "Conv_12")
-    }  # fmt: skip
-    assert {each.by for each in found.changes} == {"place"}
+    for its in (other_export, bare(other_export)):  # layer information of both, or of one
+        found = diff.difference(one, its)
+        assert {(each.name_a, each.name_b) for each in found.changes} == {
+            ("Conv_0", "Conv_2"), ("Conv_1", "Conv_7"), ("Conv_2", "Conv_12")
+        }  # fmt: skip
+        assert {each.by for each in found.changes} == {"place"}
+
+
+def test_layers_of_one_build_meet_by_their_names() -> None:
+    """Myelin's kernels, with the ONNX nodes on one side only."""
+    names = [f"/blocks.{block}/{part}/MatMul" for block in range(9) for part in ("proj", "fc1")]
+    every = [
+        [
+            other(name.replace(".", "_"), "kgen", (f"k{x}", "half"), (f"k{x + 1}", "half"), nodes=y)
+            for x, (name, y) in enumerate(zip(names, nodes, strict=True))
+        ]
+        for nodes in ([[name] if "fc1" in name else [] for name in names], [()] * 18)
+    ]
+    found = diff.difference(*(table(layers, range(1, 19)) for layers in every))
+    assert all(each.name_a == each.name_b and not each.changed for each in found.changes)
 
 
 @pytest.mark.parametrize("naming", [("same", "same"), ("number", "number"), ("plain", "quant_")])
@@ -369,6 +393,9 @@ def test_causes_never_explain_more_than_there_is() -> None:
         assert explained + found.unexplained_s == pytest.approx(max(0.0, found.shortfall_s))
         shown = [each.explains_s for each in found.causes]
         assert shown == sorted(shown, reverse=True)
+    same = (tables.EngineFacts(gpu_s=each) for each in (0.3, 0.1 + 0.2))  # but for rounding
+    found = diff.why(int8_chain(), int8_chain(), baseline=next(same), candidate=next(same))
+    assert (found.shortfall_s, found.causes) == (0, ())
 
 
 def test_layers_left_in_a_wider_type_are_a_cause_in_seconds() -> None:
@@ -437,7 +464,8 @@ def test_expectations_are_judged(text: str, outcome: str) -> None:
 
 def test_what_is_not_known_is_unclear_and_said() -> None:
     bare = join_layers(profile(["Conv_0", "Conv_1"], [1, 2]))
-    texts = ["share(precision=int8)>=80%", "jitter<5%", "count(Conv)==2", "count(MatMul)==0"]
+    texts = ["share(precision=int8)>=80%", "jitter<5%", "count(Conv)==2", "conversions<50us",
+             "count(MatMul)==0", "share(role=quantize)<1%"]  # fmt: skip
     kind, jitter, *counts = judge_expectations(texts, bare, tables.EngineFacts())
     assert {each.outcome for each in (kind, jitter, *counts)} == {"unclear"}
     (named,) = judge_expectations(["count(name=Conv_*)==2"], bare, tables.EngineFacts())
@@ -446,4 +474,4 @@ def test_what_is_not_known_is_unclear_and_said() -> None:
     (inside,) = judge_expectations(["count(Einsum)==0"], table([region], [9]), tables.EngineFacts())
     assert (inside.outcome, "--onnx" in inside.message) == ("unclear", True)
     assert "detailed layer information" in kind.message
-    assert "jitter" in jitter.message
+    assert jitter.message.startswith("jitter is unknown: it needs the times")

@@ -360,7 +360,9 @@ def judge_expectation(
     if met is None:
         missing = ", ".join(unknown_names(expectation, row))
         needs = "a profile and detailed layer information"
-        if any(tables.hides_nodes(layer) for layer in table.layers):
+        if {*unknown_names(expectation, row)} <= {"gpu", "host", "latency", "jitter", "tail"}:
+            needs = "the times of queries, from --exportTimes or a log"
+        elif any(tables.hides_nodes(layer) for layer in table.layers):
             needs += ", and --onnx MODEL.onnx for what a ForeignNode contains"
         nothing = f"{', '.join(message)}: there is nothing to divide by"
         message = [f"{missing} is unknown: it needs {needs}" if missing else nothing]

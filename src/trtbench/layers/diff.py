@@ -20,7 +20,7 @@ from trtbench.core.errors import refuse_unknown
 from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
 from trtbench.core.spec import Value
-from trtbench.core.units import shortened, text_from_fraction, text_from_seconds
+from trtbench.core.units import RESOLUTION_S, shortened, text_from_fraction, text_from_seconds
 from trtbench.data import data_rows
 from trtbench.layers import table as tables
 from trtbench.layers.join import without_overhead
@@ -40,6 +40,8 @@ _CLAMPS = ("Relu", "Clip", "LeakyRelu")  # often fused into kernels whose names 
 
 Floats = NDArray[np.floating]
 By = Literal["origin", "name", "place", "none"]
+_UNTOLD = {"kind": None, "shape_in": None, "shape_out": None, "weights": None, "m": None, "n": None,
+           "k": None, "reads": (), "writes": ()}  # fmt: skip
 
 MAX_CELLS = 9_000_000  # 3 000 by 3 000 layers; larger engines are aligned by names alone
 MAX_LAYERS_PER_NODE = 8  # a node in more layers does not align them (shapes, constants)
@@ -285,6 +287,19 @@ class _Alignment:
 
 def align(a: LayerTable, b: LayerTable) -> list[tuple[list[int], list[int], By]]:
     """Align two engines: lists of layer indices of both; every layer is in exactly one pair."""
+    if a.detailed != b.detailed:  # what one engine does not tell says nothing about the other
+        a, b = (x.having(layers=tuple(each.having(**_UNTOLD) for each in x.layers)) for x in (a, b))
+    own = [{_name_and_sizes(each): each.nodes for each in x.layers} for x in (a, b)]
+    both = {key: (*own[0][key], *own[1][key]) for key in own[0].keys() & own[1].keys()}
+    if len(both) >= 0.7 * min(map(len, own)):  # of one build: names tell, as the nodes of either do
+        a, b = (
+            x.having(
+                layers=tuple(
+                    y.having(nodes=both.get(_name_and_sizes(y), y.nodes)) for y in x.layers
+                )
+            )
+            for x in (a, b)
+        )
     sides, too_large = _Alignment(a, b), len(a.layers) * len(b.layers) > MAX_CELLS
     if not too_large:
         sides.align_computing()
@@ -294,6 +309,11 @@ def align(a: LayerTable, b: LayerTable) -> list[tuple[list[int], list[int], By]]
     for layer in sides.unaligned(1):
         sides.add([], [layer.index], "none")
     return [(sorted(one), sorted(other), by) for (one, other), by in sides.pairs]
+
+
+def _name_and_sizes(layer: Layer) -> tuple[object, ...]:
+    """Return what tells a layer of the same build; Myelin writes ``_`` for ``.`` in names."""
+    return layer.name.replace(".", "_"), layer.shape_in, layer.m, layer.n, layer.k
 
 
 def _distances(a: _Side, b: _Side, likeness: Floats) -> Floats:
@@ -355,6 +375,11 @@ class WholeTimes(Value, frozen=True, kw_only=True):
     b_s: float
 
 
+def _settled(seconds: float) -> float:
+    """Return 0 for what only rounding left over."""
+    return seconds if abs(seconds) >= RESOLUTION_S else 0.0
+
+
 def faster_sentence(a: str, b: str, what: str, a_s: float, b_s: float) -> str:
     """Say which of two is faster by their times; less than 2 % is no difference."""
     speed = a_s / b_s if a_s and b_s else 1.0
@@ -384,7 +409,7 @@ class EngineDiff(Value, frozen=True, kw_only=True):
         """The time of each engine outside its layers: gaps less overlaps; 0 where unknown."""
         if self.whole is None or self.whole.what == SUM or self.a_s is None or self.b_s is None:
             return 0.0, 0.0
-        return self.whole.a_s - self.a_s, self.whole.b_s - self.b_s
+        return _settled(self.whole.a_s - self.a_s), _settled(self.whole.b_s - self.b_s)
 
     def sentence(self, a: str, b: str) -> str:
         """Say which engine is faster, under the names of both."""
@@ -495,7 +520,8 @@ def difference(
         both = [*left, *right]
         slowest = max(both, key=lambda each: each.seconds)
         changed = []
-        if left and right and (len(left) != len(right) or _content(left) != _content(right)):
+        names = ["\n".join(layer.name for layer in side) or None for side in (left, right)]
+        if all(names) and names[0] != names[1] and _content(left) != _content(right):
             changed.append("fusion")
         for what in ("precision", "tactic", "shape_out"):
             was, now = ({getattr(layer, what) for layer in side} - {None} for side in (left, right))
@@ -506,8 +532,8 @@ def difference(
             b=tuple(other),
             by=by,
             role="compute" if any(layer.role == "compute" for layer in both) else slowest.role,
-            name_a="\n".join(layer.name for layer in left) or None,
-            name_b="\n".join(layer.name for layer in right) or None,
+            name_a=names[0],
+            name_b=names[1],
             precision_a=_precision(left),
             precision_b=_precision(right),
             a_s=total_s(left),
@@ -646,7 +672,7 @@ def rows_from_diff(diff: EngineDiff) -> list[Row]:
 
 CauseCode = Literal[
     "interruption", "precision", "reformat", "fusion", "memory", "kernel", "rest", "added",
-    "enqueue",
+    "enqueue", "unknown",
 ]  # fmt: skip
 
 
@@ -686,11 +712,11 @@ def interruptions(table: LayerTable) -> dict[int, int]:
 
 
 def _layer_causes(
-    excess: Sequence[tuple[Change, float]], b: LayerTable, asked: str | None
+    excess: Sequence[tuple[Change, float]], b: LayerTable, asked: str | None, *, by_name: bool
 ) -> Iterator[Cause]:
     """Group changes into causes; layers that got faster make a cause smaller or negative.
 
-    ``excess`` is how much longer each change takes than expected.
+    ``excess`` is how much longer each change takes than expected; ``by_name``: kinds are unknown.
     """
     interrupted = interruptions(b)
 
@@ -701,8 +727,8 @@ def _layer_causes(
             return "added"
         if any(is_weighted(layer) and tables.is_wider(layer.precision, asked) for layer in layers):
             return "precision"
-        if "fusion" in change.changed and len(change.b) > len(change.a):
-            return "fusion"
+        if "fusion" in change.changed and (by_name or len(change.b) > len(change.a)):
+            return "unknown" if by_name else "fusion"
         slowest = max(layers, key=lambda each: each.seconds, default=None)
         if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= 0.6:
             return "memory"  # at its ceiling: copies reach 0.8 of the peak
@@ -736,7 +762,7 @@ def _layer_causes(
             key = ("interruption", at)
         members.setdefault(key, []).append((change, seconds))
     for (code, at), own in members.items():
-        total = math.fsum(seconds for _, seconds in own)
+        total = _settled(math.fsum(seconds for _, seconds in own))
         own = sorted((each for each in own if each[0].b), key=lambda each: -each[1])
         names = [b.layers[index].name for change, _ in own for index in change.b]
         layer = b.layers[at] if at >= 0 else None
@@ -811,13 +837,14 @@ def why(
         (each, each.b_s - each.a_s / (1.0 if weighted.isdisjoint(each.a) else gain))
         for each in diff.changes
     ]
-    every = [*_layer_causes(excess, b, asked)] if diff.related else []
+    by_layer = _layer_causes(excess, b, asked, by_name=bool(diff.lacks))
+    every = [*by_layer] if diff.related else []
     if not candidate.built:  # there is no builder to set otherwise
         _, remedy, command = _words_of("rest")
         advice = {"try_": remedy, "command": command}
         every = [x.having(**advice) if x.code in ("fusion", "kernel") else x for x in every]
-    missing = math.fsum(seconds for _, seconds in excess)
-    outside = max(0.0, diff.outside_s[1] - diff.outside_s[0])
+    missing = _settled(math.fsum(seconds for _, seconds in excess))
+    outside = max(0.0, _settled(diff.outside_s[1] - diff.outside_s[0]))
     shortfall = missing + outside
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))

@@ -66,6 +66,9 @@ def _role(name: str, info: LayerInfo | None) -> tables.Role:
     if kind in _ROLES:
         return _ROLES[kind]
     named = tables.target_of_reformat(name) or _REFORMATTER.search(name)
+    parts = tables.nodes_from_name(name)
+    if info is None and parts and all("QuantizeLinear" in each for each in parts):
+        return "quantize"
     changes = kind in ("reformat", "myelinreformat", "cast", "quantize", "dequantize")
     if not changes and (kind or not named):
         return "compute"

@@ -470,7 +470,7 @@ def _unknown_text(diff: EngineDiff) -> Iterator[doc.Block]:
     """Say what cannot be known, and which files would tell."""
     if diff.lacks:
         what = "; ".join(dict.fromkeys(diff.lacks.values()))
-        unseen = "So changes of type, conversions and memory limits are not seen."
+        unseen = "So changes of type, memory limits and conversions of other names are not seen."
         yield doc.Text(f"{' and '.join(diff.lacks)}: {what}. {unseen}", "unclear")
 
 
