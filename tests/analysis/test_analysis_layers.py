@@ -170,8 +170,9 @@ def test_groups_by_pattern() -> None:
     engine = EngineSource(label="", table=joined, facts=tables.EngineFacts())
     for pattern, count in (("convolution", 3), ("GELU", 1), ("/a/*", 1)):
         assert len(select_layers(engine, pattern=pattern, sort="order")) == count
-    groups = {each.name: each.layers for each in tables.groups_of(joined, "operator")}
-    assert groups == {"Conv": 3, "Gelu": 1, "(quantize)": 2}
+    folded = bare(table([conv("QuantizeLinear_1 + Conv_2", ("in", "int8"), ("t0", "int8"))], [1]))
+    for whole, own in ((joined, {"Conv": 3, "Gelu": 1, "(quantize)": 2}), (folded, {"Conv": 1})):
+        assert {x.name: x.layers for x in tables.groups_of(whole, "operator")} == own
     with pytest.raises(UsageError, match="grouped by"):
         tables.groups_of(joined, "colour")
 
@@ -235,11 +236,14 @@ def test_one_engine_alone_is_linted() -> None:
     dp4a = conv("/a/Conv", ("in", "int8"), ("t0", "int8"), tactic="int8x4_icudnn", dims=(1, 30, 8))
     tensors = [(f"t{n}", "fp16") for n in range(3)]
     copies = [other(f"r{n}", "Reformat", tensors[n], tensors[n + 1]) for n in (0, 1)]
-    engines = int8_chain(), table([dp4a, *copies], [4, 2, 1])
+    simt = (conv(f"s{n}", (f"s{n}", "fp32"), ("s1", "fp32"), tactic=kernel)
+            for n, kernel in enumerate(("ampere_scudnn_128x64_relu", "tf32")))  # fmt: skip
+    engines = int8_chain(), table([dp4a, *copies], [4, 2, 1]), table([*simt], [2, 1])
     assert "; ".join(each.what for made in engines for each in tables.lint(made)) == (
         "computes in INT8, but writes FP16; computes in INT8, but writes FP16; Q/DQ that was not "
         "fused; Q/DQ that was not fused; not fused with the layer before it; its kernel uses no "
         "Tensor Cores; 30 channels: no multiple of 16; reformat; reformat of what was converted"
+        "; its kernel uses no Tensor Cores"
     )
 
 
@@ -456,6 +460,7 @@ FACTS = tables.EngineFacts(gpu_s=30e-6, jitter=0.02)
         ("time(Conv)/count(Conv)<9us", "pass"),  # 25 µs of 3
         ("time(Einsum)/count(Einsum)<9us", "unclear"),
         ("share(bound=memory)<50%", "pass"),
+        ("not(count(kind=Convolution,k>=576)!=3)", "pass"),
     ],
 )
 def test_expectations_are_judged(text: str, outcome: str) -> None:

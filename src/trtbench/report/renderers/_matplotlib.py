@@ -381,8 +381,8 @@ def _bars(page: Page, chart: Bars) -> float:
         ends = ends + values if stacked else np.maximum(ends, values)
         # With more bars, values are not written next to them.
         if not stacked and count * len(groups) <= 40:
-            for place, value in zip(at, values, strict=True):
-                words = text_from_number(float(value)) if value else ""
+            labels = group.labels or [text_from_number(float(x)) if x else "" for x in values]
+            for place, value, words in zip(at, values, labels, strict=True):
                 _note(axes, words, (value, place), (6, 0), va="center")
     if stacked:
         labels = groups[0].labels or [text_from_number(float(end)) for end in ends]

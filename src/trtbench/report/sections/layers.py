@@ -118,7 +118,7 @@ def layers_figure(
         sizes = [[getattr(layer, name) or 0 for layer in shown] for name in "mnk"]
         axis = Axis("Size", scale="log", low=0.8, high=3.0 * max(map(max, sizes)))
         groups = [
-            bar_group(name, f"run:{place}", each, scale=1)
+            bar_group(name, f"run:{place}", each, scale=1, labels=map(text_from_count, each))
             for place, (name, each) in enumerate(zip("MNK", sizes, strict=True))
         ]
         caption = "M: positions or rows of the output; N: its maps or columns; K: weights of each."
@@ -140,6 +140,8 @@ def layers_figure(
         caption = "All {} layers: {}, of which {} are weights.".format(count, *sums)
     else:
         seconds, total = [layer.seconds for layer in shown], table.total_s or 0.0
+        if seconds != sorted(seconds, reverse=True):
+            title = "Times of layers"
         unit, scale = unit_for_seconds(max(seconds))
         times = (text_from_duration(each, unit=(unit, scale)) for each in seconds)
         parts = (text_from_share(layer.share) for layer in shown)
@@ -311,8 +313,11 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
 def _precision_blocks(truth: tables.PrecisionSummary) -> Iterator[doc.Block]:
     pairs: list[tuple[str, doc.Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
-    hidden = f"known FLOPs (unknown in {text_from_share(truth.uncounted)} of time)"
-    of = hidden if truth.uncounted else "FLOPs"
+    timed = any(each.seconds is not None for each in truth.types)
+    of = f"{text_from_share(truth.uncounted)} of time" if truth.uncounted else ""
+    if not timed and truth.unknown[0]:
+        of = "{} of {} layers".format(*truth.unknown)
+    of = f"known FLOPs (unknown in {of})" if of else "FLOPs"
     for each in truth.types:
         words = [counted(int(each.layers), "layer")]
         words += [f"{text_from_share(each.share)} of time"] if each.share is not None else []
