@@ -13,7 +13,6 @@ from functools import cache, lru_cache
 from typing import Any
 
 from trtbench.analysis.onnx_graph import (
-    NodeCost,
     OnnxModel,
     OnnxNode,
     cost_from_node,
@@ -43,9 +42,8 @@ WEIGHT_TYPES = {
 class NodeCosts:
     """The cost of every node of a model, and the number of layers each node is part of."""
 
-    nodes: dict[str, NodeCost]
+    nodes: dict[str, OnnxNode]
     types: dict[str, str]
-    model: dict[str, OnnxNode]
     layers: Counter[str]
     producers: dict[str, OnnxNode]
     readers: dict[str, set[str]]  # by tensor: nodes, and an empty name if it leaves the model
@@ -69,7 +67,9 @@ class NodeCosts:
     def total(self, nodes: Iterable[str], field: str) -> int | None:
         """Add up ``flops`` or ``weight_bytes`` of nodes; ``None`` if one of them is unknown."""
         known = [node for node in nodes if node in self.nodes]
-        costs: list[int | None] = [getattr(self.nodes[node], field) for node in known]
+        costs: list[int | None] = [
+            getattr(cost_from_node(self.nodes[node]), field) for node in known
+        ]
         if not costs or None in costs:
             return None
         parts = zip(known, costs, strict=True)
@@ -77,7 +77,7 @@ class NodeCosts:
 
     def traffic_bytes(self, nodes: Iterable[str]) -> int | None:
         """Count what enters and leaves nodes that are one layer; ``None`` if it is unknown."""
-        known = [self.model[node] for node in nodes if node in self.model]
+        known = [self.nodes[node] for node in nodes if node in self.nodes]
         moved = traffic_of_nodes(known, self.readers) if known else None
         shared = min((max(1, self.layers[node.name]) for node in known), default=1)
         return None if moved is None else round(moved / shared)
@@ -99,9 +99,8 @@ def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> Node
         for each in node.inputs:
             readers.setdefault(each.name, set()).add(node.name)
     return NodeCosts(
-        nodes={node.name: cost_from_node(node) for node in model.nodes},
+        nodes={node.name: node for node in model.nodes},
         types=types,
-        model={node.name: node for node in model.nodes},
         layers=shared,
         producers={each.name: node for node in model.nodes for each in node.outputs},
         readers=readers,

@@ -59,6 +59,11 @@ def main_operators(layer: Layer) -> tuple[str, ...]:
     )
 
 
+def _name_and_sizes(layer: Layer) -> tuple[object, ...]:
+    """Return what tells a layer of one build; Myelin writes ``_`` for ``.`` in names."""
+    return layer.name.replace(".", "_"), layer.shape_in, layer.m, layer.n, layer.k
+
+
 class _Side:
     """The computing layers of one engine: what identifies each, and where in the graph it is."""
 
@@ -66,13 +71,18 @@ class _Side:
         self.layers = [layer for layer in table.layers if layer.role == "compute"]
         self.at = {layer.index: place for place, layer in enumerate(self.layers)}
         order = [node for layer in other.layers for node in layer.nodes]
+        twins = {_name_and_sizes(layer): layer.nodes for layer in other.layers}
+        same = sum(_name_and_sizes(layer) in twins for layer in table.layers)
+        if same < 0.7 * min(len(table.layers), len(other.layers)):  # of other builds, by chance
+            twins = {}
         self.tokens: list[set[str]] = []  # nodes, without what quantization adds
         self.looks: list[tuple[object, ...]] = []  # kind, shape, weights, operator
         counts = []
         for layer in self.layers:
             ends = tables.myelin_ends(layer.name)
             between = tables.nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
-            every = (_QUANT.sub("", node) for node in between or layer.nodes or [layer.name])
+            nodes = between or (*layer.nodes, *twins.get(_name_and_sizes(layer), ()))
+            every = (_QUANT.sub("", node) for node in nodes or [layer.name])
             own = {node for node in every if not _QUANTIZES.search(node)}
             self.tokens.append(own)
             shape: object = re.sub(r"\d+", "#", layer.name)
@@ -289,17 +299,6 @@ def align(a: LayerTable, b: LayerTable) -> list[tuple[list[int], list[int], By]]
     """Align two engines: lists of layer indices of both; every layer is in exactly one pair."""
     if a.detailed != b.detailed:  # what one engine does not tell says nothing about the other
         a, b = (x.having(layers=tuple(each.having(**_UNTOLD) for each in x.layers)) for x in (a, b))
-    own = [{_name_and_sizes(each): each.nodes for each in x.layers} for x in (a, b)]
-    both = {key: (*own[0][key], *own[1][key]) for key in own[0].keys() & own[1].keys()}
-    if len(both) >= 0.7 * min(map(len, own)):  # of one build: names tell, as the nodes of either do
-        a, b = (
-            x.having(
-                layers=tuple(
-                    y.having(nodes=both.get(_name_and_sizes(y), y.nodes)) for y in x.layers
-                )
-            )
-            for x in (a, b)
-        )
     sides, too_large = _Alignment(a, b), len(a.layers) * len(b.layers) > MAX_CELLS
     if not too_large:
         sides.align_computing()
@@ -309,11 +308,6 @@ def align(a: LayerTable, b: LayerTable) -> list[tuple[list[int], list[int], By]]
     for layer in sides.unaligned(1):
         sides.add([], [layer.index], "none")
     return [(sorted(one), sorted(other), by) for (one, other), by in sides.pairs]
-
-
-def _name_and_sizes(layer: Layer) -> tuple[object, ...]:
-    """Return what tells a layer of the same build; Myelin writes ``_`` for ``.`` in names."""
-    return layer.name.replace(".", "_"), layer.shape_in, layer.m, layer.n, layer.k
 
 
 def _distances(a: _Side, b: _Side, likeness: Floats) -> Floats:

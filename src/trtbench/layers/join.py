@@ -249,7 +249,7 @@ def _layer(
     # The ONNX nodes: from the inspector, else from the layer's name and the model.
     nodes, ends = info.origin if info else (), tables.myelin_ends(name)
     if not nodes and ends is not None and costs is not None:
-        nodes = tables.nodes_between(*ends, [*costs.model])
+        nodes = tables.nodes_between(*ends, [*costs.nodes])
     if not nodes and info is None and costs is not None and named is not None:
         nodes = costs.nodes_computing(*(_FUSED.sub("", each) for each in named))
     elif not nodes:

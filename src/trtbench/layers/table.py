@@ -391,7 +391,7 @@ class PrecisionSummary(Value, frozen=True, kw_only=True):
     types: tuple[Group, ...]
     conversions: tuple[Group, ...]  # by role: layers that only convert tensors
     uncounted: float = 0.0  # share of the time in layers that compute unknown FLOPs
-    unknown: tuple[int, int] = (0, 0)  # number of these layers, and of all that compute
+    unknown: int = 0  # the number of these layers
 
 
 def summarize_precision(table: LayerTable) -> PrecisionSummary:
@@ -401,8 +401,11 @@ def summarize_precision(table: LayerTable) -> PrecisionSummary:
         types=tuple(each for each in groups_of(table, "precision") if each.name in known),
         conversions=tuple(each for each in groups_of(table, "role") if each.name in CONVERSIONS),
         uncounted=math.fsum(layer.share or 0.0 for layer in uncounted),
-        unknown=(len(uncounted), len(computing)),
+        unknown=len(uncounted),
     )
+
+
+Doubts = Iterator[tuple[str, str]]
 
 
 class Suspect(Value, frozen=True, kw_only=True):
@@ -419,7 +422,7 @@ def lint(table: LayerTable, *, asked: str | None = None) -> tuple[Suspect, ...]:
     """Return the suspicious layers, the slowest first; ``asked``: the types the build allowed."""
     sources = sources_of(table, {layer.index for layer in table.layers})
     readers = Counter(begin for begins in sources.values() for begin in begins)
-    found, types = [], {layer.precision for layer in table.layers}
+    found, tf32 = [], any(layer.precision == "tf32" for layer in table.layers)
     timed = [layer for layer in table.layers if layer.seconds or not table.timed]
     for layer in sorted(timed, key=lambda each: -each.seconds):
         before = [table.layers[begin] for begin in sources[layer.index]]
@@ -427,18 +430,13 @@ def lint(table: LayerTable, *, asked: str | None = None) -> tuple[Suspect, ...]:
         seconds = layer.seconds if layer.time_s is not None else None
         found += [
             Suspect(index=layer.index, name=layer.name, seconds=seconds, what=what, remedy=remedy)
-            for what, remedy in _doubts(layer, before if alone else [], narrowest(asked), types)
+            for what, remedy in _doubts(layer, before if alone else [], narrowest(asked), tf32)
         ]
     return tuple(found)
 
 
-def _doubts(
-    layer: Layer, before: list[Layer], allowed: str | None, types: set[str | None]
-) -> Iterator[tuple[str, str]]:
-    """Yield what is suspicious about a layer, and what to try; ``before``: what it alone reads.
-
-    ``types`` are those of all layers: where others compute in TF32, FP32 has Tensor Cores, too.
-    """
+def _doubts(layer: Layer, before: list[Layer], allowed: str | None, tf32: bool) -> Doubts:
+    """Yield what is suspicious about a layer, and what to try; ``before``: what it alone reads."""
     got, kind = layer.precision, layer.word
     if layer.role == "quantize":
         yield "Q/DQ that was not fused", "put it next to a convolution or product, or remove it"
@@ -457,12 +455,8 @@ def _doubts(
         if got in QUANTIZED and layer.precision_out in ("fp32", "fp16", "bf16"):
             what = f"computes in {got.upper()}, but writes {layer.precision_out.upper()}"
             yield what, "quantize what reads it, too"
-        could = narrow or (got == "fp32" and "tf32" in types)
-        if (
-            could
-            and layer.precision_basis == "tactic"
-            and not _TENSOR_CORES.search(layer.tactic or "")
-        ):
+        known = (narrow or tf32) and layer.precision_basis == "tactic"
+        if known and not _TENSOR_CORES.search(layer.tactic or ""):
             yield "its kernel uses no Tensor Cores", "pad channels, or use another batch or group"
         step, place = 16 if got in QUANTIZED else 8, 1 if "conv" in kind else -1
         dims = [shape.split("x") for shape in (layer.shape_in, layer.shape_out) if shape]
@@ -558,12 +552,8 @@ def facts_from_run(run: Run) -> EngineFacts:
     rate = len(run.times) / sum(walls) if walls and all(walls) and len(run.times) else None
     medians: dict[str, float | None] = {"queries_per_s": reported_rate(record) or rate}
     for name in ("host", "latency", "gpu", "enqueue", "h2d", "d2h"):
-        column, key = columns.get(name, np.zeros(0)), f"{name}_s"
-        medians[key] = (
-            float(np.median(column))
-            if len(column)
-            else reported_statistics(record, name).get("median")
-        )
+        column, said = columns.get(name, ()), reported_statistics(record, name).get("median")
+        medians[f"{name}_s"] = float(np.median(column)) if len(column) else said
     busy, unread = record.facts.get("kernel_busy_s"), record.facts.get("counters")
     facts = EngineFacts(
         kernel_busy_s=busy if isinstance(busy, float) else None,

@@ -313,11 +313,9 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
 def _precision_blocks(truth: tables.PrecisionSummary) -> Iterator[doc.Block]:
     pairs: list[tuple[str, doc.Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
-    timed = any(each.seconds is not None for each in truth.types)
-    of = f"{text_from_share(truth.uncounted)} of time" if truth.uncounted else ""
-    if not timed and truth.unknown[0]:
-        of = "{} of {} layers".format(*truth.unknown)
-    of = f"known FLOPs (unknown in {of})" if of else "FLOPs"
+    took = f"{text_from_share(truth.uncounted)} of time" if truth.uncounted else ""
+    where = took or counted(truth.unknown, "layer")
+    of = f"known FLOPs (unknown in {where})" if truth.unknown else "FLOPs"
     for each in truth.types:
         words = [counted(int(each.layers), "layer")]
         words += [f"{text_from_share(each.share)} of time"] if each.share is not None else []
