@@ -187,7 +187,7 @@ def cost_from_node(node: OnnxNode) -> NodeCost:
     )
 
 
-def traffic_of_nodes(nodes: Sequence[OnnxNode], readers: Mapping[str, Set[str]]) -> Count:
+def moved_by(nodes: Sequence[OnnxNode], readers: Mapping[str, Set[str]]) -> Count:
     """Count the bytes that nodes read and write if they are computed as one, each tensor once.
 
     ``readers`` are the nodes that read each tensor, with an empty name if it leaves the model.

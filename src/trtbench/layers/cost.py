@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from trtbench.analysis.onnx_graph import (
-    OnnxModel,
-    OnnxNode,
-    cost_from_node,
-    short_dtype,
-    traffic_of_nodes,
-)
+from trtbench.analysis.onnx_graph import OnnxModel, OnnxNode, cost_from_node, moved_by, short_dtype
 from trtbench.core.samples import EngineGraph, LayerInfo
 from trtbench.core.spec import Value
 from trtbench.data import data_rows
@@ -38,7 +32,7 @@ WEIGHT_TYPES = {
 """Types of weights, by the inspector's name for them."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class NodeCosts:
     """The cost of every node of a model, and the number of layers each node is part of."""
 
@@ -67,9 +61,8 @@ class NodeCosts:
     def total(self, nodes: Iterable[str], field: str) -> int | None:
         """Add up ``flops`` or ``weight_bytes`` of nodes; ``None`` if one of them is unknown."""
         known = [node for node in nodes if node in self.nodes]
-        costs: list[int | None] = [
-            getattr(cost_from_node(self.nodes[node]), field) for node in known
-        ]
+        made = (cost_from_node(self.nodes[node]) for node in known)
+        costs: list[int | None] = [getattr(each, field) for each in made]
         if not costs or None in costs:
             return None
         parts = zip(known, costs, strict=True)
@@ -78,7 +71,7 @@ class NodeCosts:
     def traffic_bytes(self, nodes: Iterable[str]) -> int | None:
         """Count what enters and leaves nodes that are one layer; ``None`` if it is unknown."""
         known = [self.nodes[node] for node in nodes if node in self.nodes]
-        moved = traffic_of_nodes(known, self.readers) if known else None
+        moved = moved_by(known, self.readers) if known else None
         shared = min((max(1, self.layers[node.name]) for node in known), default=1)
         return None if moved is None else round(moved / shared)
 
@@ -98,13 +91,9 @@ def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> Node
     for node in model.nodes:
         for each in node.inputs:
             readers.setdefault(each.name, set()).add(node.name)
-    return NodeCosts(
-        nodes={node.name: node for node in model.nodes},
-        types=types,
-        layers=shared,
-        producers={each.name: node for node in model.nodes for each in node.outputs},
-        readers=readers,
-    )
+    nodes = {node.name: node for node in model.nodes}
+    producers = {each.name: node for node in model.nodes for each in node.outputs}
+    return NodeCosts(nodes, types, shared, producers, readers)
 
 
 def flops_of(
@@ -183,9 +172,8 @@ def traffic_of(
 
 def _weight_bytes(info: LayerInfo) -> int | None:
     """Count the bytes of a layer's weights and biases; ``None`` if it has none."""
-    kept = [
-        x for x in info.extra.values() if isinstance(x, dict) and isinstance(x.get("Count"), int)
-    ]
+    found = [x for x in info.extra.values() if isinstance(x, dict)]
+    kept = [x for x in found if isinstance(x.get("Count"), int)]
     kinds = (WEIGHT_TYPES.get(str(value.get("Type", "")).lower(), "fp32") for value in kept)
     sizes = [value["Count"] * BYTES[kind] for value, kind in zip(kept, kinds, strict=True)]
     return round(sum(sizes)) or None

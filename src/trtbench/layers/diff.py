@@ -54,9 +54,8 @@ NO_FACTS = EngineFacts()
 
 def main_operators(layer: Layer) -> tuple[str, ...]:
     """Return the operators of a layer without Q/DQ and clamps."""
-    return tuple(
-        name for name in layer.operators if "QuantizeLinear" not in name and name not in _CLAMPS
-    )
+    main = (name for name in layer.operators if "QuantizeLinear" not in name)
+    return tuple(name for name in main if name not in _CLAMPS)
 
 
 def _name_and_sizes(layer: Layer) -> tuple[object, ...]:
@@ -232,10 +231,8 @@ class _Alignment:
         for side, (own, other) in enumerate((sides, sides[::-1])):
             for layer in self.unaligned(side, own.layers):
                 shared = (by_nodes, by_nodes.T)[side][own.at[layer.index]]
-                met = (
-                    (shared[y], self.pair_of[1 - side].get(z.index))
-                    for y, z in enumerate(other.layers)
-                )
+                paired = [self.pair_of[1 - side].get(each.index) for each in other.layers]
+                met = zip(shared, paired, strict=True)
                 pair = max((x for x in met if x[0] and x[1] is not None), default=(0, None))[1]
                 wanted = operators(side, [layer.index])
                 for near in self.pairs_around(side, own, layer)[0][:-5:-1]:
@@ -485,12 +482,9 @@ def comparable(
     if len({x.statistic for x in every if x.timed}) > 1:
         every = [x.having(layers=tuple(y.having(median_s=None) for y in x.layers)) for x in every]
         notes.append("compared by averages, as one profile has no medians: stalls are in them")
-    known = {
-        "GPU time": [x.gpu_s for x in facts],
-        "latency": [x.latency_s for x in facts],
-        "host time": [x.host_s for x in facts],
-        SUM: [x.total_s for x in every],
-    }
+    fields = {"GPU time": "gpu_s", "latency": "latency_s", "host time": "host_s"}
+    known = {name: [getattr(x, field) for x in facts] for name, field in fields.items()}
+    known[SUM] = [x.total_s for x in every]
     what = next((name for name, times in known.items() if None not in times), None)
     whole = [each or 0.0 for each in known[what]] if what else []
     scaled = list(every)
@@ -629,9 +623,8 @@ def rows_from_layers(layers: Iterable[Layer], keys: Sequence[str] = ()) -> list[
         refuse_unknown(key, LAYER_COLUMNS, f"layers have no column {key!r}", flag="--columns")
     for layer in layers:
         values = {name: getattr(layer, _FIELDS[name]) for name in keys or LAYER_COLUMNS}
-        rows.append(
-            {k: " ".join(v) or None if isinstance(v, tuple) else v for k, v in values.items()}
-        )
+        joined = {k: " ".join(v) or None for k, v in values.items() if isinstance(v, tuple)}
+        rows.append(values | joined)
     return rows
 
 
@@ -733,9 +726,8 @@ def _layer_causes(
         layers = [b.layers[index] for index in change.b]
         more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
         was = f"{text_from_seconds(change.a_s)} before" if change.a else "not in the baseline"
-        text = (
-            f"{shortened(layers[0].name, length=72)}{more}: {text_from_seconds(change.b_s)}, {was}"
-        )
+        first, took = shortened(layers[0].name, length=72), text_from_seconds(change.b_s)
+        text = f"{first}{more}: {took}, {was}"
         text += f", {change.precision_b}" if change.precision_b else ""
         if code == "memory":
             slowest = max(layers, key=lambda each: each.seconds)
@@ -762,13 +754,9 @@ def _layer_causes(
         layer = b.layers[at] if at >= 0 else None
         target = asked if asked in ("int8", "fp8", "fp16", "bf16") else "int8"
         data = " --data DATA.npz" if target in tables.QUANTIZED else ""
-        words = {
-            "count": str(len(names)),
-            "narrow": (asked or "the narrower type").upper(),
-            "asked": target,
-            "built": f" --precision {target}{data}" if target == asked else "",
-            "data": data,
-        }
+        built = f" --precision {target}{data}" if target == asked else ""
+        words = {"count": str(len(names)), "asked": target, "built": built, "data": data}
+        words["narrow"] = (asked or "the narrower type").upper()
         if layer is not None:
             names = list(dict.fromkeys([layer.name, *names]))
             called = shortened(layer.name, length=72)
@@ -779,16 +767,12 @@ def _layer_causes(
             got = (layer.precision or "another type").upper()
             words |= {"called": called, "got": got, "op": [*main_operators(layer), "KIND"][0]}
         title, remedy, command = (text.format(**words) for text in _words_of(code))
-        yield Cause(
-            code=code,
-            title=title,
-            seconds=total,
-            layers=tuple(names),
-            nodes=layer.nodes if layer else (),
-            evidence=tuple(shown(change, code) for change, s in own[:3] if s > 0),
-            try_=remedy,
-            command=command,
+        nodes, evidence = (
+            layer.nodes if layer else (),
+            [shown(x, code) for x, s in own[:3] if s > 0],
         )
+        cause = Cause(code=code, title=title, seconds=total, evidence=tuple(evidence), nodes=nodes)
+        yield cause.having(layers=tuple(names), try_=remedy, command=command)
 
 
 def _words_of(code: CauseCode) -> tuple[str, ...]:
@@ -827,10 +811,8 @@ def why(
     asked = tables.narrowest(candidate.asked) or tables.narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
     weighted = {layer.index for layer in a.layers if is_weighted(layer)}
-    excess = [
-        (each, each.b_s - each.a_s / (1.0 if weighted.isdisjoint(each.a) else gain))
-        for each in diff.changes
-    ]
+    gains = (1.0 if weighted.isdisjoint(each.a) else gain for each in diff.changes)
+    excess = [(x, x.b_s - x.a_s / own) for x, own in zip(diff.changes, gains, strict=True)]
     by_layer = _layer_causes(excess, b, asked, by_name=bool(diff.lacks))
     every = [*by_layer] if diff.related else []
     if not candidate.built:  # there is no builder to set otherwise
@@ -843,16 +825,9 @@ def why(
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
         title, remedy, command = _words_of("enqueue")
-        every.append(
-            Cause(
-                code="enqueue",
-                title=title,
-                seconds=outside or None,
-                evidence=("enqueueing takes {}, the GPU {}".format(*times),),
-                try_=remedy,
-                command=command,
-            )
-        )
+        evidence = ("enqueueing takes {}, the GPU {}".format(*times),)
+        cause = Cause(code="enqueue", title=title, seconds=outside or None, evidence=evidence)
+        every.append(cause.having(try_=remedy, command=command))
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = to_explain = max(0.0, shortfall)
     explained = []

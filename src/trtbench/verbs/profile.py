@@ -202,8 +202,8 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     from trtbench.workflows import engines as layers
 
     if view.draw:
-        known = (".svg", ".png")
-        refuse_unknown(Path(view.draw).suffix.lower(), known, f"{view.draw} is no drawing")
+        unknown = f"{view.draw} is no drawing"
+        refuse_unknown(Path(view.draw).suffix.lower(), (".svg", ".png"), unknown)
     results = judge_expectations(view.expectations, engine.table, engine.facts)
     kept, groups, rows = _rows(engine, request, request.sort or "time")
     document = document_from_layers(

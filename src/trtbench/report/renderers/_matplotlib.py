@@ -408,9 +408,8 @@ def _boxes(page: Page, chart: Boxes) -> float:
     axes = page.subplots()
     places = np.arange(len(boxes))
     colours = [charts.colour(box.role) for box in boxes]
-    low, q1, median, q3, high = np.array(
-        [(box.low, box.q1, box.median, box.q3, box.high) for box in boxes]
-    ).T
+    ends = [(box.low, box.q1, box.median, box.q3, box.high) for box in boxes]
+    low, q1, median, q3, high = np.array(ends).T
     # One call per part of all boxes is faster than one per box.
     for begin, end in ((low, q1), (q3, high)):
         axes.hlines(places, begin, end, colors=colours, linewidth=2)
