@@ -61,15 +61,13 @@ def test_a_row_tells_what_profile_and_inspector_tell() -> None:
 
 
 def test_layers_that_share_a_name_stay_apart_and_keep_their_order() -> None:
+    kinds = ("Reformat", "Shuffle")
     twice = [
-        other("copy", "Reformat", ("input", "fp16"), ("a", "fp16")),
-        other("copy", "Shuffle", ("a", "fp16"), ("output", "fp16")),
+        other("copy", kind, (f"{n}", "fp16"), (f"{n + 1}", "fp16")) for n, kind in enumerate(kinds)
     ]
     joined = table(twice, [1, 3])
-    assert [(each.kind, each.time_s) for each in joined.layers] == [
-        ("Reformat", pytest.approx(1e-6)),
-        ("Shuffle", pytest.approx(3e-6)),
-    ]
+    assert tuple(each.kind for each in joined.layers) == kinds
+    assert [each.time_s for each in joined.layers] == pytest.approx([1e-6, 3e-6])
     assert any("share their name" in note for note in joined.notes)
 
 
@@ -126,19 +124,15 @@ def test_the_name_of_a_kernel_tells_the_type_that_computes(
 
 
 def test_names_of_fused_layers_tell_their_nodes() -> None:
-    assert tables.nodes_from_name("conv1.weight + QuantizeLinear_7 + Conv_9") == (
-        "QuantizeLinear_7",
-        "Conv_9",
-    )
+    folded = tables.nodes_from_name("conv1.weight + QuantizeLinear_7 + Conv_9")
+    assert folded == ("QuantizeLinear_7", "Conv_9")
     assert tables.nodes_from_name("PWN(/act/Erf, /act/Mul)") == ("/act/Erf", "/act/Mul")
     assert tables.nodes_from_name("{ForeignNode[/a/MatMul.../z/Add]}") == ("/a/MatMul", "/z/Add")
     assert tables.nodes_from_name("Reformatting CopyNode for Input Tensor 0 to /a/Conv") == ()
     assert tables.nodes_from_name("/b/MatMul_myl2_3") == ("/b/MatMul",)
     torch = "[CONVOLUTION]-[aten_ops.convolution.default]-[/conv1/convolution]"
-    assert tables.nodes_from_name(f"{torch} + [SCALE]-[aten_ops.norm]-[/bn1/norm]") == (
-        "/conv1/convolution",
-        "/bn1/norm",
-    )
+    of_torch = tables.nodes_from_name(f"{torch} + [SCALE]-[aten_ops.norm]-[/bn1/norm]")
+    assert of_torch == ("/conv1/convolution", "/bn1/norm")
 
 
 def test_blocks_are_prefixes_of_names() -> None:
@@ -161,11 +155,7 @@ def test_groups_by_pattern() -> None:
     joined = int8_chain()
     found = {each.name: each.seconds for each in tables.groups_of(joined, "/a/*,/c/*")}
     # Both conversions belong to no node; they fit no pattern.
-    assert found == {
-        "/a/*": pytest.approx(5e-6),
-        "/c/*": pytest.approx(10e-6),
-        "the rest": pytest.approx(28e-6),
-    }
+    assert found == pytest.approx({"/a/*": 5e-6, "/c/*": 10e-6, "the rest": 28e-6})
     assert [each.name for each in joined.layers if tables.matches(each, "Gelu")] == ["/act/Gelu"]
     engine = EngineSource(label="", table=joined, facts=tables.EngineFacts())
     for pattern, count in (("convolution", 3), ("GELU", 1), ("/a/*", 1)):
@@ -211,10 +201,8 @@ def test_shares_of_the_roofline_follow_from_flops_bytes_and_time() -> None:
 
 def test_precision_is_what_computes_not_what_comes_out() -> None:
     truth = tables.summarize_precision(int8_chain())
-    assert {each.name: (each.layers, each.seconds) for each in truth.types} == {
-        "int8": (3, pytest.approx(25e-6)),
-        "fp16": (1, pytest.approx(5e-6)),
-    }
+    assert {each.name: each.layers for each in truth.types} == {"int8": 3, "fp16": 1}
+    assert [each.seconds for each in truth.types] == pytest.approx([25e-6, 5e-6])
     (quantize,) = truth.conversions
     assert (quantize.name, quantize.layers) == ("quantize", 2)
     assert quantize.seconds == pytest.approx(13e-6)
@@ -271,18 +259,10 @@ def test_changes_of_a_diff_add_up_to_the_difference() -> None:
 
 
 def test_a_fusion_that_changed_is_one_piece_of_work() -> None:
-    apart = table(
-        [
-            conv("/a/Conv", ("input", "fp16"), ("a", "fp16"), nodes=["/a/Conv"]),
-            other("/r/Relu", "PointWiseV2", ("a", "fp16"), ("output", "fp16"), nodes=["/r/Relu"]),
-        ],
-        [10, 4],
-    )
-    fused = [
-        conv(
-            "/a/Conv + /r/Relu", ("input", "fp16"), ("output", "fp16"), nodes=["/a/Conv", "/r/Relu"]
-        )
-    ]
+    begin, end, nodes = ("input", "fp16"), ("output", "fp16"), ["/a/Conv", "/r/Relu"]
+    first = conv(nodes[0], begin, ("a", "fp16"), nodes=nodes[:1])
+    relu = other(nodes[1], "PointWiseV2", ("a", "fp16"), end, nodes=nodes[1:])
+    apart, fused = table([first, relu], [10, 4]), [conv(" + ".join(nodes), begin, end, nodes=nodes)]
     found = diff.difference(table(fused, [11]), apart)
     assert len(found.changes) == 1
     assert "fusion" in found.changes[0].changed
