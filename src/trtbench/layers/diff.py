@@ -767,11 +767,9 @@ def _layer_causes(
             got = (layer.precision or "another type").upper()
             words |= {"called": called, "got": got, "op": [*main_operators(layer), "KIND"][0]}
         title, remedy, command = (text.format(**words) for text in _words_of(code))
-        nodes, evidence = (
-            layer.nodes if layer else (),
-            [shown(x, code) for x, s in own[:3] if s > 0],
-        )
-        cause = Cause(code=code, title=title, seconds=total, evidence=tuple(evidence), nodes=nodes)
+        nodes = layer.nodes if layer else ()
+        evidence = tuple(shown(change, code) for change, s in own[:3] if s > 0)
+        cause = Cause(code=code, title=title, seconds=total, evidence=evidence, nodes=nodes)
         yield cause.having(layers=tuple(names), try_=remedy, command=command)
 
 
