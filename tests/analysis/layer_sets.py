@@ -83,13 +83,9 @@ def graph(layers: Sequence[dict[str, Any] | str]) -> EngineGraph:
 
 
 def profile(names: Sequence[str], times_us: Sequence[float], *, count: int = 100) -> LayerProfile:
-    return LayerProfile(
-        count=count,
-        layers=tuple(
-            LayerTime(name=name, total_s=us * 1e-6 * count, average_s=us * 1e-6, median_s=us * 1e-6)
-            for name, us in zip(names, times_us, strict=True)
-        ),
-    )
+    times = zip(names, (us * 1e-6 for us in times_us), strict=True)
+    layers = (LayerTime(name=n, total_s=s * count, average_s=s, median_s=s) for n, s in times)
+    return LayerProfile(count=count, layers=tuple(layers))
 
 
 def table(layers: Sequence[dict[str, Any]], times_us: Sequence[float]) -> LayerTable:

@@ -302,7 +302,16 @@ CASES: list[tuple[str, str | None, Callable[[], Evidence | PairFacts | Found]]] 
     ("H46", "warning", lambda: told({"spec": spec(batch=8)})),
     ("H46", None, lambda: told({"spec": spec(batch=1)})),
     ("H47", "warning", lambda: facts(**{"trtexec_warned.unstable": "a; trtexec: b"})),
-    ("H47", None, lambda: facts(measured_at="a")),
+    (
+        "H47",
+        None,
+        lambda: told(
+            {
+                "facts": {"trtexec_warned.enqueue-bound": "a; trtexec: b"},
+                "reported": {"throughput_qps": 24.56, "gpu_compute_time_median_ms": 39.998},
+            }
+        ),
+    ),
     ("H48", "error", lambda: prepared("none")),
     ("H48", None, lambda: prepared("imagenet")),
     ("H49", "warning", lambda: rules.crashed_builder.findings("ended by SIGSEGV")),

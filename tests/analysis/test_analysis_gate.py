@@ -67,10 +67,8 @@ def test_limits(text: str, outcome: str) -> None:
 
 def test_a_limit_inside_the_interval_over_launches_is_unclear() -> None:
     summary = summarize(launches_of([np.full(50, level) for level in (0.9e-3, 1e-3, 1.1e-3)]))
-    outcomes = gate.evaluate(
-        [gate.rules_from_text(text)[0] for text in ("median<1.01ms", "median<9ms", "median<0.1ms")],
-        summary=summary,
-    )
+    texts = ("median<1.01ms", "median<9ms", "median<0.1ms")
+    outcomes = gate.evaluate([gate.rules_from_text(x)[0] for x in texts], summary=summary)
     assert [result.outcome for result in outcomes] == ["unclear", "pass", "fail"]
 
 

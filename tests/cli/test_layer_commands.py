@@ -215,6 +215,11 @@ def test_flops_and_operators_come_from_the_model(say: Say, fp16: Path) -> None:
     assert found["/a/Conv"]["flops"] == FLOPS
     assert found["/act/Gelu"]["operators"] == "Erf", "as the model says, not as the name does"
     assert found["/a/Conv"]["flops_per_s"] == pytest.approx(FLOPS / 10e-6)
+    row = '{"name": "/b/Conv + /act/Gelu", "timeMs": 1, "averageMs": 1, "percentage": 100}'
+    Path("p.json").write_text(f'[{{"count": 1}}, {row}]')  # names alone, and the model
+    (fused,), weights = layers(say, "p.json", "net.onnx").values(), 4 * 64 * 64 * 9
+    moved = (2 * 4 * 64 * 56 * 56 + weights, weights)  # of the tensor between them nothing
+    assert (fused["traffic_bytes"], fused["weight_bytes"]) == moved
     said = say("profile", fp16).words  # without the model, those of the Gelu are unknown
     assert "100.0 % of known FLOPs (unknown in 7.4 % of time)" in said
 
@@ -271,7 +276,9 @@ def test_attributes_of_layers_are_columns_and_filters(say: Say, int8: Path) -> N
         assert not count or sum(x["layers"] for x in said.json["groups"]) == count, condition
     picked = say("profile", int8, "--columns", "name,kernel,k", "--top", "1", "--csv").out
     assert picked.splitlines()[:2] == ["name,kernel,k", "/b/Conv,3x3,576"]
-    for words, near in ((("--filter", "kernl=3x3"), "kernel"), (("--columns", "oops"), "index")):
+    for words, near in ((("--filter", "kernl=3x3"), "kernel"), (("--columns", "oops"), "index"),
+                        (("--expect", "count(kernel>3)>1"), "use = or !="),
+                        (("--draw", "x.bmp"), ".svg")):  # fmt: skip
         said = say("profile", int8, *words)
         assert (said.status, near in said.err) == (2, True), said.err
     expected = ("--expect", "count(kernel=3x3)==3 and share(origin=QDQ)<50%")
@@ -283,8 +290,9 @@ def test_bytes_and_sizes_are_drawn_without_times(say: Say, int8: Path, chart: st
     graph = int8.with_name("int8.graph.json").rename("alone.graph.json")
     said = say("profile", graph, "--draw", "bars.png", "--chart", chart)
     assert (said.status, Path("bars.png").read_bytes()[:4]) == (0, b"\x89PNG"), said.err
+    assert "unknown in 1 layer)" in say("profile", graph).out
     Path(graph).unlink()
-    said = say("profile", int8, "--draw", "bars.png", "--chart", chart)
+    said = say("profile", int8.rename("int8.profile"), "--draw", "bars.png", "--chart", chart)
     assert (said.status, "--exportLayerInfo" in said.err) == (2, True)
 
 
@@ -303,4 +311,4 @@ def test_five_engines_are_one_table_and_one_picture(say: Say, fp16: Path, int8: 
     drawn = say("diff", *engines, "--by", "kind", "--draw", "kinds.png")
     assert Path("kinds.png").read_bytes()[:4] == b"\x89PNG", drawn.err
     assert "Convolution" in drawn.out
-    assert say("diff", *engines, "--why").status == 2
+    assert say("diff", *engines, "--why").status == say("diff", *engines, "--draw", "x").status == 2

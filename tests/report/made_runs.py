@@ -50,15 +50,11 @@ def made_profile(count: int = 5, *, name: str = "conv") -> samples.LayerProfile:
     if count > 1:
         averages[-1], names[-1] = averages[-2], names[-2]
     total = sum(averages)
-    return samples.LayerProfile(
-        count=100,
-        layers=tuple(
-            samples.LayerTime(
-                name=n, total_s=100 * a, average_s=a, median_s=a * 0.9, share=a / total
-            )
-            for n, a in zip(names, averages, strict=True)
-        ),
-    )
+    layers = [
+        samples.LayerTime(name=n, total_s=100 * a, average_s=a, median_s=a * 0.9, share=a / total)
+        for n, a in zip(names, averages, strict=True)
+    ]
+    return samples.LayerProfile(count=100, layers=tuple(layers))
 
 
 def made_run(
@@ -171,11 +167,10 @@ def full_runs(folder: Path) -> list[Run]:
     engine.extra["checks"] = [{"output": "logits", "max_abs": 1e-3, "cosine": 0.9999, "ok": True}]
     engine.extra["output_comparison"] = {"max_abs_diff": 0.25, "outputs": {"a": {"mae": 0.1}}}
     engine.extra["pictures"] = ["depth_comparison.png"]
+    days = {seed: f"2026-03-0{seed}T10:00:00Z" for seed in (3, 4, 5)}
     later = [
-        made_run(
-            phased_times(seed=seed), id=f"day-{seed}", batch=8, created=f"2026-03-0{seed}T10:00:00Z"
-        )
-        for seed in (3, 4, 5)
+        made_run(phased_times(seed=seed), id=f"day-{seed}", batch=8, created=created)
+        for seed, created in days.items()
     ]
     for place, run in enumerate((torch, engine)):
         run.extra["scores"] = made_score("top-1", 0.97 - 0.02 * place)

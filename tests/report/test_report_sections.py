@@ -74,10 +74,8 @@ def test_shares_are_shown_in_per_cent_and_other_scores_as_numbers() -> None:
     run = made_run()
     run.extra["scores"] = made_score("top-1", 0.9712) | made_score("mae", 0.1)
     rows = table(document_from_runs([run]), "accuracy").rows
-    assert [(row[1].value, row[2].shown) for row in rows] == [
-        ("top-1", "97.12 %"),
-        ("mae", "0.100"),
-    ]
+    shown = [(row[1].value, row[2].shown) for row in rows]
+    assert shown == [("top-1", "97.12 %"), ("mae", "0.100")]
     assert [cell.shown for cell in rows[0][3:]] == ["96.12 %", "98.12 %", "360"]
 
 
@@ -135,10 +133,8 @@ def test_the_verdict_comes_first_and_says_how_much_how_sure_and_whether_right() 
 def test_layers_are_added_up_by_kind() -> None:
     profile = made_profile(7)
     timed = made_run(layers=profile, graph=made_graph(profile))
-    found, untimed = (
-        table(document_from_runs([run]), "layer_kinds")
-        for run in (timed, replace(timed, layers=None))
-    )
+    both = (document_from_runs([run]) for run in (timed, replace(timed, layers=None)))
+    found, untimed = (table(document, "layer_kinds") for document in both)
     total = sum(layer.typical_s for layer in profile.layers)
     assert sum(column(found, "time_s")) == pytest.approx(total)
     assert sum(column(found, "layers")) == 7

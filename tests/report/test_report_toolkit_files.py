@@ -183,10 +183,8 @@ def test_series_and_layers() -> None:
     assert name == "latency"
     np.testing.assert_allclose(read, column, rtol=1e-15)
     profile = made_profile(7)
-    layers = tuple(
-        layer.having(min_s=layer.average_s / 2, max_s=2 * layer.average_s)
-        for layer in profile.layers
-    )
+    times = ((layer, layer.average_s) for layer in profile.layers)
+    layers = tuple(layer.having(min_s=s / 2, max_s=2 * s) for layer, s in times)
     run = made_run(phased_times(), layers=LayerProfile(count=100, layers=layers))
     back = toolkit.layers_from_csv(toolkit.data_files(run)["per_layer_times.csv"].decode())
     assert back.count == 100

@@ -293,7 +293,7 @@ QUANTITIES: Mapping[str, Kind] = {
     **dict.fromkeys(("jitter", "tail"), "share"),
     "layers": "count",
 }
-_CALL = re.compile(r"\b(?P<function>[a-z]+)\((?P<arguments>[^()<>!]*)\)")
+_CALL = re.compile(r"\b(?P<function>[a-z]+)\((?P<arguments>[^()]*)\)")
 
 
 def expectation_from_text(text: str) -> Condition:
@@ -301,13 +301,11 @@ def expectation_from_text(text: str) -> Condition:
     calls: dict[str, Kind] = {}
     for match in _CALL.finditer(text):
         function = match["function"]
-        parts = (part.partition("=") for part in match["arguments"].split(","))
-        keys = [key.strip() for key, equals, _ in parts if equals]
-        for name, known in ((function, FUNCTIONS), *((key, tables.KEYS) for key in keys)):
-            refuse_unknown(
-                name, known, f"the expectation {text!r} uses {name!r}, which does not exist"
-            )
-        calls[match.group()] = FUNCTIONS[function]
+        if function not in ("and", "or", "not"):
+            missing = f"the expectation {text!r} uses {function!r}, which does not exist"
+            refuse_unknown(function, FUNCTIONS, missing)
+            _conditions(match["arguments"])
+            calls[match.group()] = FUNCTIONS[function]
     kinds = {**QUANTITIES, **calls}
     try:
         return condition_from_text(text.strip(), names=kinds, kinds=kinds, functions=FUNCTIONS)
@@ -360,7 +358,9 @@ def judge_expectation(
     if met is None:
         missing = ", ".join(unknown_names(expectation, row))
         needs = "a profile and detailed layer information"
-        if any(tables.hides_nodes(layer) for layer in table.layers):
+        if {*unknown_names(expectation, row)} <= {"gpu", "host", "latency", "jitter", "tail"}:
+            needs = "the times of queries, from --exportTimes or a log"
+        elif any(tables.hides_nodes(layer) for layer in table.layers):
             needs += ", and --onnx MODEL.onnx for what a ForeignNode contains"
         nothing = f"{', '.join(message)}: there is nothing to divide by"
         message = [f"{missing} is unknown: it needs {needs}" if missing else nothing]
@@ -368,18 +368,19 @@ def judge_expectation(
     return GateResult(rule=rule, outcome=outcome, message=", ".join(message))
 
 
-def _key(condition: str) -> str:
-    """Return what a condition on layers is about; empty for a kind or an operator."""
-    key, equals, _ = condition.partition("=")
-    if equals:
-        return key.strip()
-    return "name" if any(sign in condition for sign in "*?/") else ""
+def _conditions(arguments: str) -> list[tuple[str, str, str]]:
+    """Return conditions on layers; the key is empty for a kind or an operator."""
+    found = []
+    for part in filter(None, map(str.strip, arguments.split(","))):
+        key = "name" if any(sign in part for sign in "*?/") else ""
+        found += tables.conditions_from_text(part) or [(key, "=", part)]
+    return found
 
 
 def _value(function: str, arguments: str, table: tables.LayerTable) -> float | None:
     """Evaluate a function; ``None`` if it needs kinds or types and only names are known."""
-    conditions = [part.strip() for part in arguments.split(",") if part.strip()]
-    keys = {_key(each) for each in conditions}
+    conditions = _conditions(arguments)
+    keys = {key for key, *_ in conditions}
     kinds = any(layer.kind for layer in table.layers)
     if not table.detailed and keys - {"", *tables.NAMED_KEYS, *(["kind"] if kinds else [])}:
         return None
@@ -387,13 +388,11 @@ def _value(function: str, arguments: str, table: tables.LayerTable) -> float | N
     if hidden and keys & {"", "operator"}:  # an operator may be inside a layer of another name
         return None
 
-    def meets(layer: tables.Layer, condition: str) -> bool:
-        key, wanted = _key(condition), condition.partition("=")[2].strip() or condition
-        if key:
-            return tables.meets(layer, key, "=", wanted)
-        return any(tables.meets(layer, each, "=", wanted) for each in ("operator", "kind"))
+    def meets(layer: tables.Layer, key: str, relation: str, wanted: str) -> bool:
+        each = [key] if key else ["operator", "kind"]
+        return any(tables.meets(layer, name, relation, wanted) for name in each)
 
-    found = [layer for layer in table.layers if all(meets(layer, each) for each in conditions)]
+    found = [layer for layer in table.layers if all(meets(layer, *each) for each in conditions)]
     if function == "count":
         return float(len(found))
     total = table.total_s

@@ -5,7 +5,7 @@ lower bound for a single node, an upper bound for a model whose nodes are fused.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -125,6 +125,12 @@ class NodeCost(Value, frozen=True, kw_only=True):
         parts = (self.read_bytes, self.weight_bytes, self.written_bytes)
         return None if any(part is None for part in parts) else sum(part or 0 for part in parts)
 
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte."""
+        moved = self.traffic_bytes
+        return self.flops / moved if self.flops is not None and moved else None
+
 
 class ModelCost(Value, frozen=True, kw_only=True):
     """The cost of a model; sums are over the nodes whose cost is known."""
@@ -178,6 +184,33 @@ def cost_from_node(node: OnnxNode) -> NodeCost:
         written_bytes=written,
         output="?" if shape is None else "x".join("?" if d is None else str(d) for d in shape),
     )
+
+
+def moved_by(nodes: Sequence[OnnxNode], readers: Mapping[str, Set[str]]) -> Count:
+    """Count the bytes that nodes read and write if they are computed as one, each tensor once.
+
+    ``readers`` are the nodes that read each tensor, with an empty name if it leaves the model.
+    """
+    made = {each.name: node for node in nodes for each in node.outputs}
+    names = {node.name for node in nodes}
+    moved: dict[str, Count] = {}
+
+    def origin(tensor: OnnxTensor) -> str:
+        """Return the tensor that this one is, behind nodes that copy nothing."""
+        maker = made.get(tensor.name)
+        through = maker is not None and maker.op in _NO_COPY and maker.inputs
+        return origin(maker.inputs[0]) if maker is not None and through else tensor.name
+
+    for node in nodes:
+        partial, written = node.op in _PARTIAL_READS, _total(x.size_bytes for x in node.outputs)
+        for each in () if node.op in _NO_COPY else node.inputs[: 1 if partial else None]:
+            if each.name and (name := origin(each)) not in made:
+                size = each.having(dtype=node.quantized or each.dtype).size_bytes
+                moved[name] = written if partial else size
+        for each in node.outputs:
+            if readers.get(each.name, {""}) - names and (name := origin(each)) in made:
+                moved[name] = each.size_bytes
+    return _total(moved.values())
 
 
 def flops_of(node: OnnxNode) -> Count:

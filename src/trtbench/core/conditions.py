@@ -44,7 +44,7 @@ _NAME = r"[A-Za-z_]\w*(?:@\d+(?:\.\d+)?)?(?:\.\w+)*"  # may have a parameter: `P
 _TOKEN = re.compile(
     rf"""\s*(?:
     (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?:\s*(?P<unit>{_UNIT})(?![\w]))?
-    | (?P<call>[a-z]+\([^()<>!]*\))
+    | (?P<call>[a-z]+\([^()]*\))
     | (?P<name>{_NAME})
     | (?P<text>'[^']*'|"[^"]*")
     | (?P<sign><=|>=|==|!=|<|>|=|≤|≥|[-+*/()])

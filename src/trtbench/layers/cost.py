@@ -8,11 +8,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from trtbench.analysis.onnx_graph import NodeCost, OnnxModel, OnnxNode, cost_from_node, short_dtype
+from trtbench.analysis.onnx_graph import OnnxModel, OnnxNode, cost_from_node, moved_by, short_dtype
 from trtbench.core.samples import EngineGraph, LayerInfo
 from trtbench.core.spec import Value
 from trtbench.data import data_rows
@@ -32,15 +32,15 @@ WEIGHT_TYPES = {
 """Types of weights, by the inspector's name for them."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class NodeCosts:
     """The cost of every node of a model, and the number of layers each node is part of."""
 
-    nodes: dict[str, NodeCost]
+    nodes: dict[str, OnnxNode]
     types: dict[str, str]
-    order: tuple[str, ...]
-    layers: Counter[str] = field(default_factory=Counter)
-    producers: dict[str, OnnxNode] = field(default_factory=dict)
+    layers: Counter[str]
+    producers: dict[str, OnnxNode]
+    readers: dict[str, set[str]]  # by tensor: nodes, and an empty name if it leaves the model
 
     def nodes_computing(self, name: str, kind: str) -> tuple[str, ...]:
         """Return the ONNX nodes that a runtime fused into its node ``name`` of type ``kind``.
@@ -59,13 +59,21 @@ class NodeCosts:
         return tuple(found) if name in self.nodes else ()
 
     def total(self, nodes: Iterable[str], field: str) -> int | None:
-        """Add up ``flops`` or ``traffic_bytes`` of nodes; ``None`` if one of them is unknown."""
+        """Add up ``flops`` or ``weight_bytes`` of nodes; ``None`` if one of them is unknown."""
         known = [node for node in nodes if node in self.nodes]
-        costs: list[int | None] = [getattr(self.nodes[node], field) for node in known]
+        made = (cost_from_node(self.nodes[node]) for node in known)
+        costs: list[int | None] = [getattr(each, field) for each in made]
         if not costs or None in costs:
             return None
         parts = zip(known, costs, strict=True)
         return round(sum((cost or 0) / max(1, self.layers[node]) for node, cost in parts))
+
+    def traffic_bytes(self, nodes: Iterable[str]) -> int | None:
+        """Count what enters and leaves nodes that are one layer; ``None`` if it is unknown."""
+        known = [self.nodes[node] for node in nodes if node in self.nodes]
+        moved = moved_by(known, self.readers) if known else None
+        shared = min((max(1, self.layers[node.name]) for node in known), default=1)
+        return None if moved is None else round(moved / shared)
 
 
 def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> NodeCosts:
@@ -79,10 +87,13 @@ def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> Node
         short = short_dtype(data) if data else None
         if node.op in _WEIGHTED and short and (node.quantized or short in ("fp16", "bf16", "fp8")):
             types[node.name] = short
-    nodes = {node.name: cost_from_node(node) for node in model.nodes}
-    order = tuple(node.name for node in model.nodes)
+    readers: dict[str, set[str]] = {each.name: {""} for each in model.outputs}
+    for node in model.nodes:
+        for each in node.inputs:
+            readers.setdefault(each.name, set()).add(node.name)
+    nodes = {node.name: node for node in model.nodes}
     producers = {each.name: node for node in model.nodes for each in node.outputs}
-    return NodeCosts(nodes=nodes, types=types, order=order, layers=shared, producers=producers)
+    return NodeCosts(nodes, types, shared, producers, readers)
 
 
 def flops_of(
@@ -117,10 +128,15 @@ def sizes_of(info: LayerInfo) -> tuple[int, int, int] | None:
     return dims[0] * math.prod(dims[2:]), dims[1], weights // dims[1]
 
 
-def attributes_of(info: LayerInfo | None) -> dict[str, Any]:
-    """Return what the inspector says on kernels, sizes, layouts and weights: fields of a layer."""
+def attributes_of(
+    info: LayerInfo | None, nodes: Sequence[str], costs: NodeCosts | None
+) -> dict[str, Any]:
+    """Return what the inspector says on kernels, sizes, layouts and weights: fields of a layer.
+
+    Without it, the weights are those of the ONNX nodes.
+    """
     if info is None:
-        return {}
+        return {"weight_bytes": costs.total(nodes, "weight_bytes") or None} if costs else {}
 
     def stated(*keys: str) -> str | None:
         found = next((info.extra[key] for key in keys if info.extra.get(key) is not None), None)
@@ -149,16 +165,15 @@ def traffic_of(
     tensors = (*info.inputs, *info.outputs) if info else ()  # each view of a tensor is read
     known = [x for x in tensors if x.dtype in BYTES and min(x.dimensions, default=0) >= 0]
     if info is None or not tensors or len(known) < len(tensors):
-        return costs.total(nodes, "traffic_bytes") if costs is not None else None
+        return costs.traffic_bytes(nodes) if costs is not None else None
     moved: float = sum(math.prod(x.dimensions) * BYTES[x.dtype or ""] for x in known)
     return round(moved) + (_weight_bytes(info) or 0)
 
 
 def _weight_bytes(info: LayerInfo) -> int | None:
     """Count the bytes of a layer's weights and biases; ``None`` if it has none."""
-    kept = [
-        x for x in info.extra.values() if isinstance(x, dict) and isinstance(x.get("Count"), int)
-    ]
+    found = [x for x in info.extra.values() if isinstance(x, dict)]
+    kept = [x for x in found if isinstance(x.get("Count"), int)]
     kinds = (WEIGHT_TYPES.get(str(value.get("Type", "")).lower(), "fp32") for value in kept)
     sizes = [value["Count"] * BYTES[kind] for value, kind in zip(kept, kinds, strict=True)]
     return round(sum(sizes)) or None

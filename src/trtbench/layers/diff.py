@@ -20,7 +20,7 @@ from trtbench.core.errors import refuse_unknown
 from trtbench.core.results import ShortView
 from trtbench.core.run import Scalar
 from trtbench.core.spec import Value
-from trtbench.core.units import shortened, text_from_fraction, text_from_seconds
+from trtbench.core.units import RESOLUTION_S, shortened, text_from_fraction, text_from_seconds
 from trtbench.data import data_rows
 from trtbench.layers import table as tables
 from trtbench.layers.join import without_overhead
@@ -40,6 +40,8 @@ _CLAMPS = ("Relu", "Clip", "LeakyRelu")  # often fused into kernels whose names 
 
 Floats = NDArray[np.floating]
 By = Literal["origin", "name", "place", "none"]
+_UNTOLD = {"kind": None, "shape_in": None, "shape_out": None, "weights": None, "m": None, "n": None,
+           "k": None, "reads": (), "writes": ()}  # fmt: skip
 
 MAX_CELLS = 9_000_000  # 3 000 by 3 000 layers; larger engines are aligned by names alone
 MAX_LAYERS_PER_NODE = 8  # a node in more layers does not align them (shapes, constants)
@@ -52,9 +54,13 @@ NO_FACTS = EngineFacts()
 
 def main_operators(layer: Layer) -> tuple[str, ...]:
     """Return the operators of a layer without Q/DQ and clamps."""
-    return tuple(
-        name for name in layer.operators if "QuantizeLinear" not in name and name not in _CLAMPS
-    )
+    main = (name for name in layer.operators if "QuantizeLinear" not in name)
+    return tuple(name for name in main if name not in _CLAMPS)
+
+
+def _name_and_sizes(layer: Layer) -> tuple[object, ...]:
+    """Return what tells a layer of one build; Myelin writes ``_`` for ``.`` in names."""
+    return layer.name.replace(".", "_"), layer.shape_in, layer.m, layer.n, layer.k
 
 
 class _Side:
@@ -64,13 +70,18 @@ class _Side:
         self.layers = [layer for layer in table.layers if layer.role == "compute"]
         self.at = {layer.index: place for place, layer in enumerate(self.layers)}
         order = [node for layer in other.layers for node in layer.nodes]
+        twins = {_name_and_sizes(layer): layer.nodes for layer in other.layers}
+        same = sum(_name_and_sizes(layer) in twins for layer in table.layers)
+        if same < 0.7 * min(len(table.layers), len(other.layers)):  # of other builds, by chance
+            twins = {}
         self.tokens: list[set[str]] = []  # nodes, without what quantization adds
         self.looks: list[tuple[object, ...]] = []  # kind, shape, weights, operator
         counts = []
         for layer in self.layers:
             ends = tables.myelin_ends(layer.name)
             between = tables.nodes_between(*ends, order) if ends and len(layer.nodes) <= 2 else ()
-            every = (_QUANT.sub("", node) for node in between or layer.nodes or [layer.name])
+            nodes = between or (*layer.nodes, *twins.get(_name_and_sizes(layer), ()))
+            every = (_QUANT.sub("", node) for node in nodes or [layer.name])
             own = {node for node in every if not _QUANTIZES.search(node)}
             self.tokens.append(own)
             shape: object = re.sub(r"\d+", "#", layer.name)
@@ -220,10 +231,8 @@ class _Alignment:
         for side, (own, other) in enumerate((sides, sides[::-1])):
             for layer in self.unaligned(side, own.layers):
                 shared = (by_nodes, by_nodes.T)[side][own.at[layer.index]]
-                met = (
-                    (shared[y], self.pair_of[1 - side].get(z.index))
-                    for y, z in enumerate(other.layers)
-                )
+                paired = [self.pair_of[1 - side].get(each.index) for each in other.layers]
+                met = zip(shared, paired, strict=True)
                 pair = max((x for x in met if x[0] and x[1] is not None), default=(0, None))[1]
                 wanted = operators(side, [layer.index])
                 for near in self.pairs_around(side, own, layer)[0][:-5:-1]:
@@ -285,6 +294,8 @@ class _Alignment:
 
 def align(a: LayerTable, b: LayerTable) -> list[tuple[list[int], list[int], By]]:
     """Align two engines: lists of layer indices of both; every layer is in exactly one pair."""
+    if a.detailed != b.detailed:  # what one engine does not tell says nothing about the other
+        a, b = (x.having(layers=tuple(each.having(**_UNTOLD) for each in x.layers)) for x in (a, b))
     sides, too_large = _Alignment(a, b), len(a.layers) * len(b.layers) > MAX_CELLS
     if not too_large:
         sides.align_computing()
@@ -355,6 +366,11 @@ class WholeTimes(Value, frozen=True, kw_only=True):
     b_s: float
 
 
+def _settled(seconds: float) -> float:
+    """Return 0 for what only rounding left over."""
+    return seconds if abs(seconds) >= RESOLUTION_S else 0.0
+
+
 def faster_sentence(a: str, b: str, what: str, a_s: float, b_s: float) -> str:
     """Say which of two is faster by their times; less than 2 % is no difference."""
     speed = a_s / b_s if a_s and b_s else 1.0
@@ -384,7 +400,7 @@ class EngineDiff(Value, frozen=True, kw_only=True):
         """The time of each engine outside its layers: gaps less overlaps; 0 where unknown."""
         if self.whole is None or self.whole.what == SUM or self.a_s is None or self.b_s is None:
             return 0.0, 0.0
-        return self.whole.a_s - self.a_s, self.whole.b_s - self.b_s
+        return _settled(self.whole.a_s - self.a_s), _settled(self.whole.b_s - self.b_s)
 
     def sentence(self, a: str, b: str) -> str:
         """Say which engine is faster, under the names of both."""
@@ -466,12 +482,9 @@ def comparable(
     if len({x.statistic for x in every if x.timed}) > 1:
         every = [x.having(layers=tuple(y.having(median_s=None) for y in x.layers)) for x in every]
         notes.append("compared by averages, as one profile has no medians: stalls are in them")
-    known = {
-        "GPU time": [x.gpu_s for x in facts],
-        "latency": [x.latency_s for x in facts],
-        "host time": [x.host_s for x in facts],
-        SUM: [x.total_s for x in every],
-    }
+    fields = {"GPU time": "gpu_s", "latency": "latency_s", "host time": "host_s"}
+    known = {name: [getattr(x, field) for x in facts] for name, field in fields.items()}
+    known[SUM] = [x.total_s for x in every]
     what = next((name for name, times in known.items() if None not in times), None)
     whole = [each or 0.0 for each in known[what]] if what else []
     scaled = list(every)
@@ -495,7 +508,8 @@ def difference(
         both = [*left, *right]
         slowest = max(both, key=lambda each: each.seconds)
         changed = []
-        if left and right and (len(left) != len(right) or _content(left) != _content(right)):
+        names = ["\n".join(layer.name for layer in side) or None for side in (left, right)]
+        if all(names) and names[0] != names[1] and _content(left) != _content(right):
             changed.append("fusion")
         for what in ("precision", "tactic", "shape_out"):
             was, now = ({getattr(layer, what) for layer in side} - {None} for side in (left, right))
@@ -506,8 +520,8 @@ def difference(
             b=tuple(other),
             by=by,
             role="compute" if any(layer.role == "compute" for layer in both) else slowest.role,
-            name_a="\n".join(layer.name for layer in left) or None,
-            name_b="\n".join(layer.name for layer in right) or None,
+            name_a=names[0],
+            name_b=names[1],
             precision_a=_precision(left),
             precision_b=_precision(right),
             a_s=total_s(left),
@@ -609,9 +623,8 @@ def rows_from_layers(layers: Iterable[Layer], keys: Sequence[str] = ()) -> list[
         refuse_unknown(key, LAYER_COLUMNS, f"layers have no column {key!r}", flag="--columns")
     for layer in layers:
         values = {name: getattr(layer, _FIELDS[name]) for name in keys or LAYER_COLUMNS}
-        rows.append(
-            {k: " ".join(v) or None if isinstance(v, tuple) else v for k, v in values.items()}
-        )
+        joined = {k: " ".join(v) or None for k, v in values.items() if isinstance(v, tuple)}
+        rows.append(values | joined)
     return rows
 
 
@@ -646,7 +659,7 @@ def rows_from_diff(diff: EngineDiff) -> list[Row]:
 
 CauseCode = Literal[
     "interruption", "precision", "reformat", "fusion", "memory", "kernel", "rest", "added",
-    "enqueue",
+    "enqueue", "unknown",
 ]  # fmt: skip
 
 
@@ -686,11 +699,11 @@ def interruptions(table: LayerTable) -> dict[int, int]:
 
 
 def _layer_causes(
-    excess: Sequence[tuple[Change, float]], b: LayerTable, asked: str | None
+    excess: Sequence[tuple[Change, float]], b: LayerTable, asked: str | None, *, by_name: bool
 ) -> Iterator[Cause]:
     """Group changes into causes; layers that got faster make a cause smaller or negative.
 
-    ``excess`` is how much longer each change takes than expected.
+    ``excess`` is how much longer each change takes than expected; ``by_name``: kinds are unknown.
     """
     interrupted = interruptions(b)
 
@@ -701,8 +714,8 @@ def _layer_causes(
             return "added"
         if any(is_weighted(layer) and tables.is_wider(layer.precision, asked) for layer in layers):
             return "precision"
-        if "fusion" in change.changed and len(change.b) > len(change.a):
-            return "fusion"
+        if "fusion" in change.changed and (by_name or len(change.b) > len(change.a)):
+            return "unknown" if by_name else "fusion"
         slowest = max(layers, key=lambda each: each.seconds, default=None)
         if slowest and slowest.bound == "memory" and (slowest.roofline or 0.0) >= 0.6:
             return "memory"  # at its ceiling: copies reach 0.8 of the peak
@@ -713,9 +726,8 @@ def _layer_causes(
         layers = [b.layers[index] for index in change.b]
         more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
         was = f"{text_from_seconds(change.a_s)} before" if change.a else "not in the baseline"
-        text = (
-            f"{shortened(layers[0].name, length=72)}{more}: {text_from_seconds(change.b_s)}, {was}"
-        )
+        first, took = shortened(layers[0].name, length=72), text_from_seconds(change.b_s)
+        text = f"{first}{more}: {took}, {was}"
         text += f", {change.precision_b}" if change.precision_b else ""
         if code == "memory":
             slowest = max(layers, key=lambda each: each.seconds)
@@ -736,19 +748,15 @@ def _layer_causes(
             key = ("interruption", at)
         members.setdefault(key, []).append((change, seconds))
     for (code, at), own in members.items():
-        total = math.fsum(seconds for _, seconds in own)
+        total = _settled(math.fsum(seconds for _, seconds in own))
         own = sorted((each for each in own if each[0].b), key=lambda each: -each[1])
         names = [b.layers[index].name for change, _ in own for index in change.b]
         layer = b.layers[at] if at >= 0 else None
         target = asked if asked in ("int8", "fp8", "fp16", "bf16") else "int8"
         data = " --data DATA.npz" if target in tables.QUANTIZED else ""
-        words = {
-            "count": str(len(names)),
-            "narrow": (asked or "the narrower type").upper(),
-            "asked": target,
-            "built": f" --precision {target}{data}" if target == asked else "",
-            "data": data,
-        }
+        built = f" --precision {target}{data}" if target == asked else ""
+        words = {"count": str(len(names)), "asked": target, "built": built, "data": data}
+        words["narrow"] = (asked or "the narrower type").upper()
         if layer is not None:
             names = list(dict.fromkeys([layer.name, *names]))
             called = shortened(layer.name, length=72)
@@ -759,16 +767,10 @@ def _layer_causes(
             got = (layer.precision or "another type").upper()
             words |= {"called": called, "got": got, "op": [*main_operators(layer), "KIND"][0]}
         title, remedy, command = (text.format(**words) for text in _words_of(code))
-        yield Cause(
-            code=code,
-            title=title,
-            seconds=total,
-            layers=tuple(names),
-            nodes=layer.nodes if layer else (),
-            evidence=tuple(shown(change, code) for change, s in own[:3] if s > 0),
-            try_=remedy,
-            command=command,
-        )
+        nodes = layer.nodes if layer else ()
+        evidence = tuple(shown(change, code) for change, s in own[:3] if s > 0)
+        cause = Cause(code=code, title=title, seconds=total, evidence=evidence, nodes=nodes)
+        yield cause.having(layers=tuple(names), try_=remedy, command=command)
 
 
 def _words_of(code: CauseCode) -> tuple[str, ...]:
@@ -807,31 +809,23 @@ def why(
     asked = tables.narrowest(candidate.asked) or tables.narrowest(" ".join(computed))
     gain = _gain(diff, a, b, asked)
     weighted = {layer.index for layer in a.layers if is_weighted(layer)}
-    excess = [
-        (each, each.b_s - each.a_s / (1.0 if weighted.isdisjoint(each.a) else gain))
-        for each in diff.changes
-    ]
-    every = [*_layer_causes(excess, b, asked)] if diff.related else []
+    gains = (1.0 if weighted.isdisjoint(each.a) else gain for each in diff.changes)
+    excess = [(x, x.b_s - x.a_s / own) for x, own in zip(diff.changes, gains, strict=True)]
+    by_layer = _layer_causes(excess, b, asked, by_name=bool(diff.lacks))
+    every = [*by_layer] if diff.related else []
     if not candidate.built:  # there is no builder to set otherwise
         _, remedy, command = _words_of("rest")
         advice = {"try_": remedy, "command": command}
         every = [x.having(**advice) if x.code in ("fusion", "kernel") else x for x in every]
-    missing = math.fsum(seconds for _, seconds in excess)
-    outside = max(0.0, diff.outside_s[1] - diff.outside_s[0])
+    missing = _settled(math.fsum(seconds for _, seconds in excess))
+    outside = max(0.0, _settled(diff.outside_s[1] - diff.outside_s[0]))
     shortfall = missing + outside
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
         title, remedy, command = _words_of("enqueue")
-        every.append(
-            Cause(
-                code="enqueue",
-                title=title,
-                seconds=outside or None,
-                evidence=("enqueueing takes {}, the GPU {}".format(*times),),
-                try_=remedy,
-                command=command,
-            )
-        )
+        evidence = ("enqueueing takes {}, the GPU {}".format(*times),)
+        cause = Cause(code="enqueue", title=title, seconds=outside or None, evidence=evidence)
+        every.append(cause.having(try_=remedy, command=command))
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = to_explain = max(0.0, shortfall)
     explained = []

@@ -66,6 +66,9 @@ def _role(name: str, info: LayerInfo | None) -> tables.Role:
     if kind in _ROLES:
         return _ROLES[kind]
     named = tables.target_of_reformat(name) or _REFORMATTER.search(name)
+    parts = tables.nodes_from_name(name)
+    if info is None and parts and all("QuantizeLinear" in each for each in parts):
+        return "quantize"
     changes = kind in ("reformat", "myelinreformat", "cast", "quantize", "dequantize")
     if not changes and (kind or not named):
         return "compute"
@@ -98,11 +101,9 @@ def _computing_type(
             if (found := WEIGHT_TYPES.get(str(value.get("Type", "")).lower())) is not None:
                 return found, "weights"
             break
-    edges: tuple[tuple[tuple[TensorInfo, ...], tables.Basis], ...] = (
-        (info.inputs, "inputs"),
-        (info.outputs, "outputs"),
-    )
-    for tensors, basis in edges:  # the largest tensor; indices do not count
+    edges: dict[tables.Basis, tuple[TensorInfo, ...]]
+    edges = {"inputs": info.inputs, "outputs": info.outputs}
+    for basis, tensors in edges.items():  # the largest tensor; indices do not count
         usable = [x for x in tensors if x.dtype and x.dtype not in ("int32", "int64", "bool")]
         if usable:
             largest = max(usable, key=lambda x: math.prod(max(dim, 1) for dim in x.dimensions))
@@ -224,8 +225,8 @@ def without_overhead(table: tables.LayerTable, whole_s: float, what: str) -> tab
         return table
     factor = whole_s / total_s
     layers = (
-        each.having(time_s=(each.time_s or 0.0) * factor, median_s=each.seconds * factor)
-        for each in table.layers
+        x.having(time_s=(x.time_s or 0.0) * factor, median_s=x.seconds * factor)
+        for x in table.layers
     )
     sums = f"{text_from_seconds(total_s)} in sum, {what} {text_from_seconds(whole_s)}"
     note = f"times of layers are scaled by {factor:.2f}: the profiler makes them longer ({sums})"
@@ -246,7 +247,7 @@ def _layer(
     # The ONNX nodes: from the inspector, else from the layer's name and the model.
     nodes, ends = info.origin if info else (), tables.myelin_ends(name)
     if not nodes and ends is not None and costs is not None:
-        nodes = tables.nodes_between(*ends, costs.order)
+        nodes = tables.nodes_between(*ends, [*costs.nodes])
     if not nodes and info is None and costs is not None and named is not None:
         nodes = costs.nodes_computing(*(_FUSED.sub("", each) for each in named))
     elif not nodes:
@@ -264,6 +265,8 @@ def _layer(
     if not operators:  # from the names: ``/layer1/conv1/Conv``, ``Add_12``
         operators = tuple(match[1] for node in nodes if (match := _OPERATOR.search(node)))
         operators = (_FUSED.sub("", named[1]),) if named else operators
+    own = ("median_s", "min_s", "max_s", "dram_bytes", "sm_active")
+    timed = {"time_s": time.average_s, **{x: getattr(time, x) for x in own}} if time else {}
     shapes = []  # of the first input and the first output that have one
     for tensors in (info.inputs, info.outputs) if info else ((), ()):
         dims = next((each.dimensions for each in tensors if each.dimensions), ())
@@ -279,13 +282,7 @@ def _layer(
         precision_out=given,
         shape_in=shapes[0],
         shape_out=shapes[1],
-        time_s=time.average_s if time else None,
-        median_s=time.median_s if time else None,
-        min_s=time.min_s if time else None,
-        max_s=time.max_s if time else None,
         share=time.typical_s / total if time and total > 0 else None,
-        dram_bytes=time.dram_bytes if time else None,
-        sm_active=time.sm_active if time else None,
         tactic=info.tactic if info else None,
         stream=info.stream if info else None,
         weights=info.weights_count if info else None,
@@ -297,5 +294,6 @@ def _layer(
         region=region[1] if region else None,
         reads=tuple(each.name for each in info.inputs) if info else (),
         writes=tuple(each.name for each in info.outputs) if info else (),
-        **attributes_of(info),
+        **attributes_of(info, nodes, costs),
+        **timed,
     )

@@ -266,7 +266,9 @@ def groups_of(
         if by == "node":
             return layer.nodes or [other or layer.name]
         if by == "operator":
-            return layer.operators or [other or layer.kind or UNKNOWN]
+            # Q/DQ of weights were folded when the engine was built, and take no time.
+            main = [each for each in layer.operators if "QuantizeLinear" not in each]
+            return main or layer.operators or [other or layer.kind or UNKNOWN]
         if by not in GROUP_KEYS:
             return [next((each for each in patterns if matches(layer, each)), "the rest")]
         value = getattr(layer, by)
@@ -308,8 +310,9 @@ def matches(layer: Layer, pattern: str) -> bool:
 
 
 NAMED_KEYS = ("name", "operator", "region")  # known from the names of layers, too
-KEYS = (*NAMED_KEYS, "role", "kind", "precision", "asked", "bound", "kernel", "stride", "groups",
-        "m", "n", "k", "format_in", "format_out", "origin")  # fmt: skip
+NUMBERS = ("groups", "m", "n", "k")
+KEYS = (*NAMED_KEYS, "role", "kind", "precision", "asked", "bound", "kernel", "stride", *NUMBERS,
+        "format_in", "format_out", "origin")  # fmt: skip
 """Fields that conditions on layers are about."""
 _CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*([^=<>]+?)\s*")
 _RELATIONS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
@@ -320,9 +323,13 @@ def conditions_from_text(text: str) -> list[tuple[str, str, str]] | None:
     found = [_CONDITION.fullmatch(part) for part in text.split(",")]
     if not all(found):
         return None
-    for match in filter(None, found):
-        refuse_unknown(match[1], KEYS, f"layers have no {match[1]!r}")
-    return [(match[1], match[2], match[3]) for match in found if match]
+    conditions = [(match[1], match[2], match[3]) for match in found if match]
+    for key, relation, wanted in conditions:
+        refuse_unknown(key, KEYS, f"layers have no {key!r}")
+        if relation in _RELATIONS and not (key in NUMBERS and wanted.isdecimal()):
+            problem = f"{key} {relation} {wanted} compares text"
+            raise UsageError(problem, fix=f"only {', '.join(NUMBERS)} are numbers; use = or !=")
+    return conditions
 
 
 def meets(layer: Layer, key: str, relation: str, wanted: str) -> bool:
@@ -331,8 +338,7 @@ def meets(layer: Layer, key: str, relation: str, wanted: str) -> bool:
         return matches(layer, wanted) == (relation != "!=")
     value = layer.operators if key == "operator" else (getattr(layer, key),)
     if compare := _RELATIONS.get(relation):
-        numbers = [each for each in value if isinstance(each, int)]
-        return wanted.isdecimal() and any(compare(each, int(wanted)) for each in numbers)
+        return any(compare(each, int(wanted)) for each in value if isinstance(each, int))
     texts = (str(each).lower() for each in value if each is not None)
     return any(fnmatchcase(text, wanted.lower()) for text in texts) == (relation == "=")
 
@@ -385,16 +391,21 @@ class PrecisionSummary(Value, frozen=True, kw_only=True):
     types: tuple[Group, ...]
     conversions: tuple[Group, ...]  # by role: layers that only convert tensors
     uncounted: float = 0.0  # share of the time in layers that compute unknown FLOPs
+    unknown: int = 0  # the number of these layers
 
 
 def summarize_precision(table: LayerTable) -> PrecisionSummary:
     computing = [layer for layer in table.layers if layer.role == "compute"]
-    known = {layer.precision for layer in computing}
+    known, uncounted = {x.precision for x in computing}, [x for x in computing if x.flops is None]
     return PrecisionSummary(
         types=tuple(each for each in groups_of(table, "precision") if each.name in known),
         conversions=tuple(each for each in groups_of(table, "role") if each.name in CONVERSIONS),
-        uncounted=math.fsum(layer.share or 0.0 for layer in computing if layer.flops is None),
+        uncounted=math.fsum(layer.share or 0.0 for layer in uncounted),
+        unknown=len(uncounted),
     )
+
+
+Doubts = Iterator[tuple[str, str]]
 
 
 class Suspect(Value, frozen=True, kw_only=True):
@@ -411,7 +422,7 @@ def lint(table: LayerTable, *, asked: str | None = None) -> tuple[Suspect, ...]:
     """Return the suspicious layers, the slowest first; ``asked``: the types the build allowed."""
     sources = sources_of(table, {layer.index for layer in table.layers})
     readers = Counter(begin for begins in sources.values() for begin in begins)
-    found = []
+    found, tf32 = [], any(layer.precision == "tf32" for layer in table.layers)
     timed = [layer for layer in table.layers if layer.seconds or not table.timed]
     for layer in sorted(timed, key=lambda each: -each.seconds):
         before = [table.layers[begin] for begin in sources[layer.index]]
@@ -419,12 +430,12 @@ def lint(table: LayerTable, *, asked: str | None = None) -> tuple[Suspect, ...]:
         seconds = layer.seconds if layer.time_s is not None else None
         found += [
             Suspect(index=layer.index, name=layer.name, seconds=seconds, what=what, remedy=remedy)
-            for what, remedy in _doubts(layer, before if alone else [], narrowest(asked))
+            for what, remedy in _doubts(layer, before if alone else [], narrowest(asked), tf32)
         ]
     return tuple(found)
 
 
-def _doubts(layer: Layer, before: list[Layer], allowed: str | None) -> Iterator[tuple[str, str]]:
+def _doubts(layer: Layer, before: list[Layer], allowed: str | None, tf32: bool) -> Doubts:
     """Yield what is suspicious about a layer, and what to try; ``before``: what it alone reads."""
     got, kind = layer.precision, layer.word
     if layer.role == "quantize":
@@ -444,7 +455,7 @@ def _doubts(layer: Layer, before: list[Layer], allowed: str | None) -> Iterator[
         if got in QUANTIZED and layer.precision_out in ("fp32", "fp16", "bf16"):
             what = f"computes in {got.upper()}, but writes {layer.precision_out.upper()}"
             yield what, "quantize what reads it, too"
-        known = narrow and layer.precision_basis == "tactic"
+        known = (narrow or tf32) and layer.precision_basis == "tactic"
         if known and not _TENSOR_CORES.search(layer.tactic or ""):
             yield "its kernel uses no Tensor Cores", "pad channels, or use another batch or group"
         step, place = 16 if got in QUANTIZED else 8, 1 if "conv" in kind else -1
@@ -541,12 +552,8 @@ def facts_from_run(run: Run) -> EngineFacts:
     rate = len(run.times) / sum(walls) if walls and all(walls) and len(run.times) else None
     medians: dict[str, float | None] = {"queries_per_s": reported_rate(record) or rate}
     for name in ("host", "latency", "gpu", "enqueue", "h2d", "d2h"):
-        column, key = columns.get(name, np.zeros(0)), f"{name}_s"
-        medians[key] = (
-            float(np.median(column))
-            if len(column)
-            else reported_statistics(record, name).get("median")
-        )
+        column, said = columns.get(name, ()), reported_statistics(record, name).get("median")
+        medians[f"{name}_s"] = float(np.median(column)) if len(column) else said
     busy, unread = record.facts.get("kernel_busy_s"), record.facts.get("counters")
     facts = EngineFacts(
         kernel_busy_s=busy if isinstance(busy, float) else None,

@@ -79,12 +79,8 @@ def document_from_runs(
 def write_document(document: Document, folder: Path, *, formats: Sequence[str]) -> list[Path]:
     renderers = {name: RENDERERS.load(name) for name in formats}
     covered = {each for module in renderers.values() for each in module.INCLUDES}
-    paths = [
-        path
-        for name, module in renderers.items()
-        if name not in covered
-        for path in module.render(document, folder)
-    ]
+    left = (module for name, module in renderers.items() if name not in covered)
+    paths = [path for module in left for path in module.render(document, folder)]
     return list(dict.fromkeys(paths))
 
 

@@ -171,11 +171,8 @@ NOT_SET = ("", "Disabled", "-1")  # values of trtexec's options that nobody aske
 def document_from_inspection(found: Inspection, *, most: int | None = 0) -> doc.Document:
     """Describe the contents of a file, with at most this many of its layers."""
     facts = [("kind", found.kind)]
-    facts += [
-        (title_of_key(name), value_text(name, value))
-        for name, value in found.facts.items()
-        if value is not None
-    ]
+    known = {name: value for name, value in found.facts.items() if value is not None}
+    facts += [(title_of_key(name), value_text(name, value)) for name, value in known.items()]
     for title, tensors in (("input", found.inputs), ("output", found.outputs)):
         for each in tensors:
             shape = "" if each.dtype in NO_TENSORS else text_from_shape(each.shape)

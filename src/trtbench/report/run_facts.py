@@ -267,14 +267,9 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     shown = [each for each in properties.PROPERTIES if each.label]
     facts = [{each.name: each.text(record) for each in shown} for record in records]
     # Options that differ among runs of one runtime, except precision.
-    options = [
-        {
-            key: value
-            for key, value in properties.options_of(each).items()
-            if key != precision_of(each)
-        }
-        for each in records
-    ]
+    options = [dict(properties.options_of(each)) for each in records]
+    for record, own in zip(records, options, strict=True):
+        own.pop(precision_of(record) or "", None)
     seen: dict[tuple[str, str], set[str | None]] = {}
     for key in {key for own in options for key in own}:
         for record, own in zip(records, options, strict=True):
@@ -319,9 +314,8 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
             more = [key for key in keys if len({facts[index][key] for index in members}) > 1]
             for index in members:
                 names[index] = " · ".join(filter(None, (name, joined(facts[index], more))))
-    names = [
-        name or properties.model_name(record) for name, record in zip(names, records, strict=True)
-    ]
+    pairs = zip(names, records, strict=True)
+    names = [name or properties.model_name(record) for name, record in pairs]
     total, taken = Counter(names), set(names)
     result = []
     for index, name in enumerate(names):

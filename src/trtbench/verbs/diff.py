@@ -22,7 +22,7 @@ from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from trtbench.core.errors import UsageError
+from trtbench.core.errors import UsageError, refuse_unknown
 from trtbench.requests import fields
 from trtbench.requests.fields import FILE, Argument, File, option
 from trtbench.verbs._screen import draw, print_json, say, write
@@ -103,6 +103,7 @@ def show(engines: list[EngineSource], request: DiffRequest, view: DiffView) -> N
     words = (request.a, request.b, *request.more)
     labels = layers.engine_labels(*words)
     if view.draw:
+        refuse_unknown(Path(view.draw).suffix.lower(), (".png",), f"{view.draw} is no PNG file")
         by = request.by or "kind"
         figure = sections.lineup_figure(layers.line_up(engines, by), labels, by=by)
         say(f"wrote {write_output(Path(view.draw), png_bytes(figure), named=True)}")

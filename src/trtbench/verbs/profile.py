@@ -21,10 +21,11 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from trtbench.core.errors import EXIT_BROKEN
+from trtbench.core.errors import EXIT_BROKEN, InputError, refuse_unknown
 from trtbench.requests import fields
 from trtbench.requests.fields import Argument, File, option
 from trtbench.requests.measure import BenchRequest, RunFields
@@ -164,6 +165,7 @@ def measured(request: ProfileRequest, caller: Caller) -> Run:
 
 def is_measured(name: str) -> bool:
     """Whether a name is a model to measure, not a stored run or a file written by trtexec."""
+    from trtbench.importing.files import found_from_path
     from trtbench.models.identity import SUFFIXES
     from trtbench.models.torch_models import is_library_model
 
@@ -171,7 +173,11 @@ def is_measured(name: str) -> bool:
     if path.suffix.lower() in SUFFIXES or is_library_model(name):
         return True
     artefacts = (".json", ".log", ".txt", ".csv", ".gz", ".zip", ".tar", ".tgz", ".md", ".ipynb")
-    return path.is_file() and path.suffix.lower() not in artefacts
+    if not path.is_file() or path.suffix.lower() in artefacts:
+        return False
+    with suppress(InputError):  # files of trtexec may have any name
+        return found_from_path(path, named=True).kind == "unknown"
+    return True
 
 
 def _bench_request(request: ProfileRequest) -> BenchRequest:
@@ -195,6 +201,9 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     from trtbench.report.sections.verdicts import rule_table
     from trtbench.workflows import engines as layers
 
+    if view.draw:
+        unknown = f"{view.draw} is no drawing"
+        refuse_unknown(Path(view.draw).suffix.lower(), (".svg", ".png"), unknown)
     results = judge_expectations(view.expectations, engine.table, engine.facts)
     kept, groups, rows = _rows(engine, request, request.sort or "time")
     document = document_from_layers(

@@ -73,10 +73,8 @@ def engine_from_arguments(
     if names:
         run = load_run(names[0], store)
         if run.layers is None and run.graph is None:
-            raise UsageError(
-                f"the run {run.id} has neither layer times nor layer information",
-                fix=command_for_layer_times(run),
-            )
+            missing = f"the run {run.id} has neither layer times nor layer information"
+            raise UsageError(missing, fix=command_for_layer_times(run))
         return engine_from_run(run, model=model, gpu=gpu)
     drafts, beside = _drafts(others)
     # Joining reports layer information that belongs to another engine.
@@ -114,9 +112,8 @@ def draw_layers(
     """Draw times, bytes or sizes of layers as bars in a PNG file."""
     figure = layers_figure(engine.table, shown, chart=chart)
     if figure is None and chart == "time":
-        fix = (
-            command_for_layer_times(engine.run) if engine.run else "add the file of --exportProfile"
-        )
+        run, fix = engine.run, "add the file of --exportProfile"
+        fix = command_for_layer_times(run) if run else fix
         raise UsageError("there are no layer times to draw", fix=fix)
     if figure is None:
         fix = "add the file of trtexec --exportLayerInfo=graph.json --profilingVerbosity=detailed"
@@ -129,14 +126,9 @@ def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[f
     beside = []
     if len(found) == 1:
         (one,) = found
-        beside = [
-            each
-            for each in _known_files(one.path.parent)
-            if each.kind in USED_KINDS
-            and each.kind != one.kind
-            and each.key == one.key
-            and each.path.resolve() != one.path.resolve()
-        ]
+        others = (x for x in _known_files(one.path.parent) if x.kind in USED_KINDS)
+        beside = [x for x in others if x.kind != one.kind and x.key == one.key]
+        beside = [x for x in beside if x.path.resolve() != one.path.resolve()]
     rows = files.times_reader()
     parts = [part for each in (*found, *beside) for part in files.parts_from_file(each, rows)]
     drafts = sorted(files.drafts_from_parts(parts), key=lambda draft: not draft.measured)
@@ -164,11 +156,8 @@ def _engine(
 ) -> EngineSource:
     facts, costs = tables.facts_from_run(run) if run else tables.EngineFacts(), None
     if model is not None:
-        shapes = {
-            each.name: tuple(dim for dim in each.shape if isinstance(dim, int))
-            for each in (run.record.inputs if run else ())
-            if each.is_static
-        }
+        static = [each for each in (run.record.inputs if run else ()) if each.is_static]
+        shapes = {x.name: tuple(dim for dim in x.shape if isinstance(dim, int)) for x in static}
         batch = run.record.batch if run else None
         try:
             network = read_onnx(model, shapes=shapes, batch=batch)
@@ -246,9 +235,8 @@ def select_layers(
     every = ((x, " ".join((x.kind or "", *x.operators)).lower()) for x in engine.table.layers)
     layers = tuple(x for x, kinds in every if low in kinds or tables.matches(x, pattern or "*"))
     if conditions is not None:
-        layers = tuple(
-            x for x in engine.table.layers if all(tables.meets(x, *each) for each in conditions)
-        )
+        every_layer = engine.table.layers
+        layers = tuple(x for x in every_layer if all(tables.meets(x, *y) for y in conditions))
     if pattern and not layers:
         raise UsageError(
             f"no layer or node matches {pattern!r}",

@@ -11,7 +11,12 @@ from functools import partial
 from typing import NamedTuple
 
 from trtbench.analysis.history import Segmentation, segment
-from trtbench.analysis.summary import Summary, summary_from_samples
+from trtbench.analysis.summary import (
+    Summary,
+    reported_rate,
+    reported_statistics,
+    summary_from_samples,
+)
 from trtbench.core import run as core
 from trtbench.core import samples
 from trtbench.core.results import Comparison, VerdictKind
@@ -79,6 +84,12 @@ class Evidence:
         """Return the median of a column; ``None`` if it was not measured."""
         found = (each.median for each in self.summary.columns if each.column == column)
         return next(found, None)
+
+    @property
+    def always_busy(self) -> bool:
+        """Whether the GPU computes 97 % of the time, so that it waits for nothing."""
+        gpu_s = self.median("gpu") or reported_statistics(self.record, "gpu").get("median") or 0.0
+        return (self.summary.queries_per_s or reported_rate(self.record) or 0.0) * gpu_s >= 0.97
 
     def device_s(self, gpu_s: float) -> float:
         """Return GPU time plus the median times of the copies."""

@@ -381,8 +381,8 @@ def _bars(page: Page, chart: Bars) -> float:
         ends = ends + values if stacked else np.maximum(ends, values)
         # With more bars, values are not written next to them.
         if not stacked and count * len(groups) <= 40:
-            for place, value in zip(at, values, strict=True):
-                words = text_from_number(float(value)) if value else ""
+            labels = group.labels or [text_from_number(float(x)) if x else "" for x in values]
+            for place, value, words in zip(at, values, labels, strict=True):
                 _note(axes, words, (value, place), (6, 0), va="center")
     if stacked:
         labels = groups[0].labels or [text_from_number(float(end)) for end in ends]
@@ -408,9 +408,8 @@ def _boxes(page: Page, chart: Boxes) -> float:
     axes = page.subplots()
     places = np.arange(len(boxes))
     colours = [charts.colour(box.role) for box in boxes]
-    low, q1, median, q3, high = np.array(
-        [(box.low, box.q1, box.median, box.q3, box.high) for box in boxes]
-    ).T
+    ends = [(box.low, box.q1, box.median, box.q3, box.high) for box in boxes]
+    low, q1, median, q3, high = np.array(ends).T
     # One call per part of all boxes is faster than one per box.
     for begin, end in ((low, q1), (q3, high)):
         axes.hlines(places, begin, end, colors=colours, linewidth=2)

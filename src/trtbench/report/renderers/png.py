@@ -9,10 +9,8 @@ from trtbench.report.document import Document, Figure, Picture, Section, Text
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    paths = [
-        write_output(folder / file_name(figure), png_bytes(figure))
-        for figure in drawable(document).figures()
-    ]
+    drawn = drawable(document).figures()
+    paths = [write_output(folder / file_name(each), png_bytes(each)) for each in drawn]
     for picture in document.pictures():
         path = folder / file_name(picture)
         if path.resolve() != Path(picture.path).resolve():

@@ -332,9 +332,8 @@ def document_from_check(checked: Checked, *, brief: bool = False) -> doc.Documen
         words = f"differs between runs of the reference by {far}"
         same = "the reference is deterministic"
         blocks.append(doc.Text(f"{check.output}: {same if check.identical else words}."))
-    blocks += [
-        doc.Text(f"{each.model} could not be run: {each.reason}", "bad") for each in checked.failed
-    ]
+    failed = (f"{each.model} could not be run: {each.reason}" for each in checked.failed)
+    blocks += [doc.Text(words, "bad") for words in failed]
     caption = None
     if rows:
         limit = f"|t - r| <= {rows[0][1].atol:g} + {rows[0][1].rtol:g} |r|"
@@ -539,9 +538,8 @@ def answer(result: Localization) -> str:
     if found.met is False:
         reason = f"with all groups restored, {value(found.all_restored)}"
         reason = f"on held-out items, {value(found.repaired)}" if found.overfit else reason
-        return (
-            f"{why}. No repair meets {found.where}: {reason if found.in_time else 'time ran out'}."
-        )
+        reason = reason if found.in_time else "time ran out"
+        return f"{why}. No repair meets {found.where}: {reason}."
     numbers = found.repaired or worst.restored
     what = "restored" if why.startswith(worst.node) else f"with {worst.node} restored"
     restored = f"; {what}: {value(numbers)} {before}" if numbers else ""

@@ -56,9 +56,8 @@ def make(runs: Sequence[Run]) -> list[doc.Section | None]:
     first = next(iter(facts.values()))
     blocks: list[doc.Block] = []
     if shared:
-        blocks.append(
-            doc.key_values("environment", ((name, doc.Cell(first[name])) for name in shared))
-        )
+        cells = ((name, doc.Cell(first[name])) for name in shared)
+        blocks.append(doc.key_values("environment", cells))
     if differing := [name for name in names if name not in shared]:
         rows = [(label, *map(each.get, differing)) for label, each in facts.items()]
         columns = [doc.column(name, name, place) for place, name in enumerate(("Run", *differing))]
@@ -143,9 +142,8 @@ def _build_section(runs: Sequence[Run]) -> doc.Section | None:
                 pairs.append((title_of_key(key).replace(".", " · "), cell))
             records[engine] = doc.key_values(f"build_{len(records)}", pairs)
         layers = trace.layers if isinstance(trace, BuildTrace) else ()
-        tried = sorted(
-            filter(attrgetter("tried"), layers), key=attrgetter("tuning_s"), reverse=True
-        )
+        timed = filter(attrgetter("tried"), layers)
+        tried = sorted(timed, key=attrgetter("tuning_s"), reverse=True)
         rows += [(label, each) for each in tried[:MOST_LAYERS]]
     blocks: list[doc.Block] = [_tactic_table(rows)] if rows else []
     return doc.optional_section("build", "Build", [*blocks, *list(records.values())[:8]])

@@ -271,9 +271,8 @@ def _phase_means(run: Run) -> dict[str, float]:
 
 def _telemetry(runs: Sequence[Run]) -> Iterator[doc.Block]:
     """Show every sampled quantity over time, and a table of means."""
-    seen = [
-        (k, label, run) for k, (label, run) in enumerate(run_facts.labelled(runs)) if run.telemetry
-    ]
+    named = enumerate(run_facts.labelled(runs))
+    seen = [(k, label, run) for k, (label, run) in named if run.telemetry]
     for id, title, quantities in FIGURES:
         panels = []
         for quantity in quantities:

@@ -117,22 +117,16 @@ def layers_figure(
         title = "M, N and K of products and convolutions"
         sizes = [[getattr(layer, name) or 0 for layer in shown] for name in "mnk"]
         axis = Axis("Size", scale="log", low=0.8, high=3.0 * max(map(max, sizes)))
-        groups = [
-            bar_group(name, f"run:{place}", each, scale=1)
-            for place, (name, each) in enumerate(zip("MNK", sizes, strict=True))
-        ]
+        named = zip("MNK", ("run:0", "run:1", "run:2"), sizes, strict=True)
+        groups = [bar_group(*x, scale=1, labels=map(text_from_count, x[2])) for x in named]
         caption = "M: positions or rows of the output; N: its maps or columns; K: weights of each."
     elif chart == "memory":
-        axis, title = (
-            Axis("Inputs, outputs and weights", "MiB", low=0),
-            "Memory footprint of layers",
-        )
+        axis = Axis("Inputs, outputs and weights", "MiB", low=0)
+        title = "Memory footprint of layers"
         weights = [layer.weight_bytes or 0 for layer in shown]
         tensors = [(x.traffic_bytes or 0) - y for x, y in zip(shown, weights, strict=True)]
-        groups = [
-            bar_group("inputs and outputs", "gpu", tensors, scale=2**20),
-            bar_group("weights", "enqueue", weights, scale=2**20),
-        ]
+        kinds = ("inputs and outputs", "gpu", tensors), ("weights", "enqueue", weights)
+        groups = [bar_group(*each, scale=2**20) for each in kinds]
         sums = (
             text_from_bytes(sum(getattr(layer, name) or 0 for layer in table.layers))
             for name in ("traffic_bytes", "weight_bytes")
@@ -140,6 +134,8 @@ def layers_figure(
         caption = "All {} layers: {}, of which {} are weights.".format(count, *sums)
     else:
         seconds, total = [layer.seconds for layer in shown], table.total_s or 0.0
+        if seconds != sorted(seconds, reverse=True):
+            title = "Times of layers"
         unit, scale = unit_for_seconds(max(seconds))
         times = (text_from_duration(each, unit=(unit, scale)) for each in seconds)
         parts = (text_from_share(layer.share) for layer in shown)
@@ -255,9 +251,8 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         return doc.Cell(layer.precision, layer.precision or other)
 
     def min_to_max(layer: Layer) -> doc.Cell:
-        ends = (layer.min_s, layer.max_s)
-        words = " to ".join(text_from_duration(each, unit=unit) for each in ends)
-        return doc.Cell(None, MISSING if None in ends else words)
+        ends = [text_from_duration(each, unit=unit) for each in (layer.min_s, layer.max_s)]
+        return doc.Cell(None, MISSING if MISSING in ends else " to ".join(ends))
 
     def energy(layer: Layer) -> doc.Cell:
         joules = layer.energy_j
@@ -311,8 +306,9 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
 def _precision_blocks(truth: tables.PrecisionSummary) -> Iterator[doc.Block]:
     pairs: list[tuple[str, doc.Cell]] = []
     flops = sum(each.flops or 0 for each in truth.types)
-    hidden = f"known FLOPs (unknown in {text_from_share(truth.uncounted)} of time)"
-    of = hidden if truth.uncounted else "FLOPs"
+    took = f"{text_from_share(truth.uncounted)} of time" if truth.uncounted else ""
+    where = took or counted(truth.unknown, "layer")
+    of = f"known FLOPs (unknown in {where})" if truth.unknown else "FLOPs"
     for each in truth.types:
         words = [counted(int(each.layers), "layer")]
         words += [f"{text_from_share(each.share)} of time"] if each.share is not None else []
@@ -470,7 +466,7 @@ def _unknown_text(diff: EngineDiff) -> Iterator[doc.Block]:
     """Say what cannot be known, and which files would tell."""
     if diff.lacks:
         what = "; ".join(dict.fromkeys(diff.lacks.values()))
-        unseen = "So changes of type, conversions and memory limits are not seen."
+        unseen = "So changes of type, memory limits and conversions of other names are not seen."
         yield doc.Text(f"{' and '.join(diff.lacks)}: {what}. {unseen}", "unclear")
 
 
@@ -478,7 +474,6 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
     moved = [each for each in diff.changes if each.a_s or each.b_s or diff.delta_s is None]
     shown = moved[:top]
     unit = common_unit(max(each.a_s, each.b_s) for each in shown)
-    timed_a, timed_b = diff.a_s is not None, diff.b_s is not None
 
     def name(names: str | None, count: int) -> str:
         first = "–" if names is None else names.split("\n")[0]
@@ -492,7 +487,7 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
         return doc.Cell(each.name_b, name(each.name_b, len(each.b)))
 
     def delta(each: Change) -> doc.Cell:
-        value = each.delta_s if timed_a and timed_b else None
+        value = None if diff.delta_s is None else each.delta_s
         tone: doc.Tone = "plain" if not value else "bad" if value > 0 else "good"
         return doc.Cell(value, text_from_difference(value, unit=unit), tone)
 
@@ -502,9 +497,9 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
 
     columns = (
         doc.column("name_a", "Layer of A, or + of B alone", name_a, fit="shorten"),
-        doc.column("a_s", "A", lambda x: x.a_s if x.a and timed_a else None, "time"),
+        doc.column("a_s", "A", lambda x: x.a_s if x.a and diff.a_s is not None else None, "time"),
         doc.column("name_b", "Layer of B", name_b, fit="shorten", rank=3),
-        doc.column("b_s", "B", lambda x: x.b_s if x.b and timed_b else None, "time"),
+        doc.column("b_s", "B", lambda x: x.b_s if x.b and diff.b_s is not None else None, "time"),
         doc.column("delta_s", "Change", delta, "right"),
         doc.column("types", "Types", types, rank=2),
         doc.column("changed", "Changed", lambda x: ", ".join(x.changed) or None, rank=4),
@@ -566,10 +561,8 @@ def _why_totals(found: Why) -> Iterator[doc.Block]:
     if was and now and was != now:
         pairs.append(("computes in", doc.Cell(None, f"A {was}; B {now}")))
     if found.gain > 1:
-        words = (
-            f"{text_from_duration(found.expected_s)}, if all products and convolutions were "
-            f"{found.gain:.2f} times as fast, like those that gained"
-        )
+        gained = f"were {found.gain:.2f} times as fast, like those that gained"
+        words = f"{text_from_duration(found.expected_s)}, if all products and convolutions {gained}"
         pairs.append(("expected", doc.Cell(found.expected_s, words)))
     pairs.append(("to explain", doc.Cell(missing, text_from_duration(missing))))
     if found.gains_s:

@@ -99,10 +99,8 @@ def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -
         title, blocks = _answer(run, head)
     else:
         facts = list(facts_of(run))
-        blocks = [
-            *statistics_blocks({"": run}),
-            *([doc.key_values("facts", facts)] if facts else ()),
-        ]
+        blocks = [*statistics_blocks({"": run})]
+        blocks += [doc.key_values("facts", facts)] if facts else []
     if explain or not brief or head is None:
         blocks += finding_blocks(run.findings, explain=explain)
     return doc.document_from_blocks("run", blocks, title=title, created=run.record.created)

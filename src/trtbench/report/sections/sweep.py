@@ -50,11 +50,8 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     """Plot throughput for models that were measured at several batch sizes."""
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        if (
-            run_facts.summary_of(run).head
-            and run_facts.summary_of(run).items_per_s
-            and run.record.batch
-        ):
+        summary = run_facts.summary_of(run)
+        if summary.head and summary.items_per_s and run.record.batch:
             # Engines with a fixed batch size are one file per batch size of the same network; if
             # the precision is unknown, only the file tells networks apart.
             network = properties.network_name(run.record) if precision_of(run.record) else None
@@ -90,11 +87,10 @@ def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
     taken: set[str] = set()
     for run in runs:
         if run.load is not None:
-            name = f"{properties.model_name(run.record)}, {run.load.slo.text}"
-            stem = run_facts.unique_stem(
-                f"{properties.model_name(run.record)} {run.load.slo.statistic}", taken=taken
-            )
-            yield from _search_blocks(run.load, stem=stem, name=units.shortened(name))
+            model, slo = properties.model_name(run.record), run.load.slo
+            stem = run_facts.unique_stem(f"{model} {slo.statistic}", taken=taken)
+            name = units.shortened(f"{model}, {slo.text}")
+            yield from _search_blocks(run.load, stem=stem, name=name)
 
 
 def document_from_load(search: LoadSearch, run: Run) -> doc.Document:
@@ -148,15 +144,12 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
             doubt = f" (at most {rate(high)}, no lower bound known)"
         yield "highest rate", doc.Cell(likely, f"about {rate(likely)} meets {bound}{doubt}", "good")
     if near:
-        times = [
-            units.text_from_seconds(f(x.percentile_s for x in near), digits=3) for f in (min, max)
-        ]
+        tails = [each.percentile_s for each in near]
+        times = [units.text_from_seconds(x, digits=3) for x in (min(tails), max(tails))]
         tried = [rate(near[0].rate_hz), rate(near[-1].rate_hz)]
         found, where = (" to ".join(dict.fromkeys(each)) for each in (times, tried))
-        yield (
-            statistic,
-            doc.Cell(None, f"{found} in {units.counted(len(near), 'probe')} at {where}"),
-        )
+        text = f"{found} in {units.counted(len(near), 'probe')} at {where}"
+        yield statistic, doc.Cell(None, text)
     if likely and high and not search.at_least and high - low > 2 * WIDE_DOUBT * likely:
         stalls = any(each.stalled_s for each in points)
         why = "stalls are too few to count" if stalls else "the machine is noisy"
@@ -192,9 +185,8 @@ def rate_table(points: Sequence[RatePoint], statistic: str, *, id: str) -> doc.T
         doc.column("late_share", "Sent late", kind="percent", rank=6),
     ]
     shown = columns[:2] + columns[3:] if statistic == MEDIAN else columns
-    return doc.table(
-        id, points, shown, unit=units.common_unit(each.percentile_s for each in points)
-    )
+    unit = units.common_unit(each.percentile_s for each in points)
+    return doc.table(id, points, shown, unit=unit)
 
 
 def rate_figure(
@@ -246,10 +238,8 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
         return str(run.extra.get("name") or own)
 
     def row_name(run: Run) -> str:
-        name, batch = (
-            units.shortened(properties.network_name(run.record), length=28),
-            run.record.batch,
-        )
+        name = units.shortened(properties.network_name(run.record), length=28)
+        batch = run.record.batch
         return f"{name} · batch {batch}" if batch else name
 
     rows = list(dict.fromkeys(map(row_name, runs)))
@@ -322,10 +312,8 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> doc.Do
     )
     blocks: list[doc.Block] = [doc.table("work", kinds, work)]
     if plan.elsewhere:
-        words = (
-            "Each case is quantized, built, measured and evaluated on the machine it is sent to."
-        )
-        blocks.append(doc.Text(words))
+        steps = "quantized, built, measured and evaluated"
+        blocks.append(doc.Text(f"Each case is {steps} on the machine it is sent to."))
     rounds = f", {plan.matrix.rounds} rounds" if plan.matrix.rounds > 1 else ""
     blocks.append(doc.Text(f"{len(plan.cases)} cases{rounds}:"))
     rows = [each for each in plan.cases if not each.refused]

@@ -85,17 +85,13 @@ def _headline(
 ) -> doc.Text:
     """Return a sentence with the verdict, its interval, and the change in accuracy."""
     verdict = comparison.verdicts[0]
-    sides = {
-        "candidate": by_id.get(comparison.candidate),
-        "baseline": by_id.get(comparison.baseline),
-    }
+    sides = {side: by_id.get(getattr(comparison, side)) for side in ("candidate", "baseline")}
     after, before = (run_facts.scores_of(run) if run else {} for run in sides.values())
     shared = next((metric for metric in after if metric in before), None)
     accuracy = ["accuracy not compared"]
     if shared is not None:
-        new, old = (
-            run_facts.score_text(each[shared], each[shared].value) for each in (after, before)
-        )
+        scores = (after[shared], before[shared])
+        new, old = (run_facts.score_text(each, each.value) for each in scores)
         accuracy = [f"{doc.score_title(shared)} {new} against {old}"]
     for side, run in sides.items():  # the speed of a wrong result is meaningless
         codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
@@ -299,9 +295,8 @@ def _side_names(compared: Compared) -> list[str]:
 def _design_facts(compared: Compared) -> Iterator[tuple[str, str]]:
     sides = (compared.baseline, compared.candidate)
     # Without a ratio, the smaller number of launches of the two sides.
-    count = compared.comparison.verdicts[0].launches or min(
-        len(run.record.launches) for run in sides
-    )
+    fewest = min(len(run.record.launches) for run in sides)
+    count = compared.comparison.verdicts[0].launches or fewest
     launches = units.counted(count, "launch", "launches")
     yield "measured", f"{MODES.get(compared.mode, compared.mode)}, {launches} a side"
     bursts = [[each for each in run.record.launches if each.burst_s] for run in sides]
@@ -444,9 +439,7 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
     for each in found:
         blocks: list[doc.Block] = [rule_table(each.results)]
         told = tuple(result.message for result in each.results)
-        blocks += [
-            doc.Text(reason, "bad") for reason in each.closed_by if not reason.endswith(told)
-        ]
+        blocks += [doc.Text(why, "bad") for why in each.closed_by if not why.endswith(told)]
         if each.candidate is not None:
             sides = {"candidate": each.candidate}
             if each.compared is not None:
@@ -489,9 +482,8 @@ def document_from_ladder(ladder: Ladder, labels: Sequence[str]) -> doc.Document:
         counts = rung.evidence in CERTAIN and rung.seconds is not None
         at = at + (rung.seconds or 0.0) if at is not None and counts else at
         reached = at if counts else None
-        rows.append(
-            (rung.title, rung.a, rung.b, rung.seconds, reached, rung.evidence, rung.because)
-        )
+        words = (rung.evidence, rung.because)
+        rows.append((rung.title, rung.a, rung.b, rung.seconds, reached, *words))
     rows.append(("unexplained", "", "", ladder.unexplained_s, None, "", ""))
     rows.append((labels[1], "", "", None, ladder.b_s, "", f"median {ladder.metric_b}"))
 
@@ -561,10 +553,8 @@ def document_from_demo(
     sections = [doc.Section("runs", "", (doc.table("demo", runs, columns, unit=unit),))]
     for batch, each in compared.items():
         verdicts = each.comparison.verdicts[:2]
-        blocks: tuple[doc.Block, ...] = (
-            verdict_table(verdicts, id=f"verdicts_{batch}"),
-            *undecided_reasons(verdicts),
-        )
+        listed = verdict_table(verdicts, id=f"verdicts_{batch}")
+        blocks: tuple[doc.Block, ...] = (listed, *undecided_reasons(verdicts))
         sections.append(doc.Section(f"batch-{batch}", f"INT8 against FP32, batch {batch}", blocks))
     created = max(run.record.created for run in runs)
     return doc.Document(created=created, sections=tuple(sections))
