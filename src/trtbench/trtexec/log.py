@@ -810,8 +810,8 @@ class _LogReader:
         """Remember the device that a heading, or the text above all numbers, names."""
         above = not self.runs and not self.current.is_finished
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
-        label = heading or (names and _title_in(text, heading=False))
-        names -= set() if _GPU.search(text) else {"P4"} if label else {"T4", "L4", "P4"}
+        if names and not _GPU.search(text):
+            names -= {"P4"} if heading or _title_in(text, heading=False) else {"T4", "L4", "P4"}
         known = self._device() or ""
         if heading:
             level = len(heading[1])
