@@ -254,11 +254,8 @@ def refuse_other_than_tensors(tensors: Sequence[TensorSpec]) -> None:
     """Raise an error for inputs that are sequences, maps or other values than tensors."""
     found = {each.name: each.dtype for each in tensors if each.dtype in NO_TENSORS}
     if found:
-        raise InputError(
-            "the model has inputs that are not tensors",
-            facts=found,
-            fix="export it with a tensor for each of them",
-        )
+        fix = "export it with a tensor for each of them"
+        raise InputError("the model has inputs that are not tensors", facts=found, fix=fix)
 
 
 def with_sizes(tensor: TensorSpec, given: Sequence[int] = ()) -> str:
