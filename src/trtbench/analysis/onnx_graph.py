@@ -197,9 +197,12 @@ def moved_by(nodes: Sequence[OnnxNode], readers: Mapping[str, Set[str]]) -> Coun
 
     def origin(tensor: OnnxTensor) -> str:
         """Return the tensor that this one is, behind nodes that copy nothing."""
-        maker = made.get(tensor.name)
-        through = maker is not None and maker.op in _NO_COPY and maker.inputs
-        return origin(maker.inputs[0]) if maker is not None and through else tensor.name
+        for _ in made:  # no chain is longer, unless it is a circle
+            maker = made.get(tensor.name)
+            if maker is None or maker.op not in _NO_COPY or not maker.inputs:
+                break
+            tensor = maker.inputs[0]
+        return tensor.name
 
     for node in nodes:
         partial, written = node.op in _PARTIAL_READS, _total(x.size_bytes for x in node.outputs)

@@ -155,11 +155,8 @@ def check_onnx(path: Path, *, shapes: bool = True, source: Path | None = None) -
                 return check_onnx(path, shapes=False)
         reason = " ".join(str(problem).split()).split(" ==> ")[0]  # without the context, a dump
         if not reason.startswith("No Op registered for "):
-            raise InputError(
-                f"{path.name} is not a valid ONNX model",
-                facts={"reason": reason},
-                fix="export the model again",
-            ) from None
+            message, facts = f"{path.name} is not a valid ONNX model", {"reason": reason}
+            raise InputError(message, facts=facts, fix="export the model again") from None
 
 
 def parser_obstacle(path: Path, model: OnnxModel) -> str | None:

@@ -601,15 +601,13 @@ def explain_load_failure(path: str, reason: str) -> errors.InputError:
     """Return an error with the file and a fix for a message of ONNX Runtime."""
     with open(path, "rb") as file:
         head = file.read(64)
-    text = head.decode("utf-8", "ignore")
+    text, pointer = head.decode("utf-8", "ignore"), head.startswith(b"version https://git-lfs.")
     printable = all(c.isprintable() or c.isspace() for c in text)
     if not _MODEL_BYTES.match(head) or (len(text.encode()) >= len(head) - 3 and printable):
         return errors.InputError(
             f"{Path(path).name} is not an ONNX file",
             facts={"file": path, "starts with": repr(head[:24])[2:-1]},
-            fix="git lfs pull"
-            if head.startswith(b"version https://git-lfs.")
-            else "copy or export the model again",
+            fix="git lfs pull" if pointer else "copy or export the model again",
         )
     every = data_rows("failures.txt")
     message, fix = next(row[1:] for row in every if any(x in reason for x in row[0].split(";")))
