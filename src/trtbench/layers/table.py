@@ -422,7 +422,10 @@ def lint(table: LayerTable, *, asked: str | None = None) -> tuple[Suspect, ...]:
     """Return the suspicious layers, the slowest first; ``asked``: the types the build allowed."""
     sources = sources_of(table, {layer.index for layer in table.layers})
     readers = Counter(begin for begins in sources.values() for begin in begins)
-    found, tf32 = [], any(layer.precision == "tf32" for layer in table.layers)
+    computed, found = [each.precision or "" for each in table.layers], []
+    hint = (narrowest(asked), "the build's flags request")
+    if hint[0] is None:
+        hint = (narrowest(" ".join(computed)), "other layers compute in")
     timed = [layer for layer in table.layers if layer.seconds or not table.timed]
     for layer in sorted(timed, key=lambda each: -each.seconds):
         before = [table.layers[begin] for begin in sources[layer.index]]
@@ -430,14 +433,14 @@ def lint(table: LayerTable, *, asked: str | None = None) -> tuple[Suspect, ...]:
         seconds = layer.seconds if layer.time_s is not None else None
         found += [
             Suspect(index=layer.index, name=layer.name, seconds=seconds, what=what, remedy=remedy)
-            for what, remedy in _doubts(layer, before if alone else [], narrowest(asked), tf32)
+            for what, remedy in _doubts(layer, before if alone else [], hint, "tf32" in computed)
         ]
     return tuple(found)
 
 
-def _doubts(layer: Layer, before: list[Layer], allowed: str | None, tf32: bool) -> Doubts:
+def _doubts(layer: Layer, before: list[Layer], hint: tuple[str | None, str], tf32: bool) -> Doubts:
     """Yield what is suspicious about a layer, and what to try; ``before``: what it alone reads."""
-    got, kind = layer.precision, layer.word
+    got, kind, (allowed, why) = layer.precision, layer.word, hint
     if layer.role == "quantize":
         yield "Q/DQ that was not fused", "put it next to a convolution or product, or remove it"
     elif layer.converts:
@@ -448,8 +451,8 @@ def _doubts(layer: Layer, before: list[Layer], allowed: str | None, tf32: bool) 
     by_model, narrow = is_wider(got, layer.asked), RANKS.get(got, 0) > RANKS["fp32"]
     if by_model or (is_weighted(layer) and is_wider(got, allowed)):
         wanted = (layer.asked if by_model else allowed) or ""
-        source = "the model's Q/DQ or types" if by_model else "the build's flags"
-        what = f"computes in {got.upper()}; {source} request {wanted.upper()}"
+        source = "the model's Q/DQ or types request" if by_model else why
+        what = f"computes in {got.upper()}; {source} {wanted.upper()}"
         yield what, "quantize or cast this node, or let the builder time more kernels"
     if is_weighted(layer):
         if got in QUANTIZED and layer.precision_out in ("fp32", "fp16", "bf16"):
