@@ -110,11 +110,9 @@ def _load_external_tensors(model: ModelProto, folder: Path, *, everything: bool)
         if not boundary.inside(folder, info.location, what="file of weights").is_file():
             if not everything:
                 continue
-            missing, what = (
-                folder / info.location,
-                "the file with the weights of the model is missing",
-            )
+            missing = folder / info.location
             fix = f"put {missing.name} next to the model"
+            what = "the file with the weights of the model is missing"
             raise InputError(what, facts={"missing": missing}, fix=fix)
         helper.load_external_data_for_tensor(tensor, str(folder))
         tensor.ClearField("data_location")
