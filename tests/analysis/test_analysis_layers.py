@@ -231,7 +231,7 @@ def test_one_engine_alone_is_linted() -> None:
         "computes in INT8, but writes FP16; computes in INT8, but writes FP16; Q/DQ that was not "
         "fused; Q/DQ that was not fused; not fused with the layer before it; its kernel uses no "
         "Tensor Cores; 30 channels: no multiple of 16; reformat; reformat of what was converted"
-        "; its kernel uses no Tensor Cores"
+        "; computes in FP32; other layers compute in TF32; its kernel uses no Tensor Cores"
     )
 
 

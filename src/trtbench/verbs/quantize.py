@@ -13,7 +13,7 @@ Examples:
   trtbench quantize model.onnx --precision fp8 --data data.npz \\
       --python PATH
   trtbench quantize model.onnx --precision fp16 --executor ssh --hosts my.toml
-  >>> trtbench.quantize("model.onnx", precision="int8", calibration="data.npz").difference
+  >>> trtbench.quantize("model.onnx", precision="int8", data="data.npz").difference
 """
 
 from __future__ import annotations
