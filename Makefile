@@ -76,6 +76,7 @@ lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests tools benchmarks
 	$(BIN)/ruff format --check src tests tools benchmarks
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format src tests tools benchmarks

@@ -153,7 +153,7 @@ def _summary(number: int) -> list[str]:
 
 def _printed_profile(number: int) -> list[str]:
     rows = _profile(number)[1:]
-    total = sum(row["averageMs"] for row in rows)
+    total = sum(float(str(row["averageMs"])) for row in rows)
     return [
         "=== Profile (600 iterations ) ===",
         "   Time(ms)     Avg.(ms)   Median(ms)   Time(%)   Layer",

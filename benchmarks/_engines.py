@@ -40,7 +40,7 @@ def conv_engines(
         if hasattr(trt.BuilderFlag, "FP16"):
             config.set_flag(trt.BuilderFlag.FP16)
         config.builder_optimization_level = 1
-        sharing = getattr(trt, "PreviewFeature", None)
+        sharing: Any = getattr(trt, "PreviewFeature", None)
         if hasattr(sharing, "PROFILE_SHARING_0806"):
             config.set_preview_feature(sharing.PROFILE_SHARING_0806, True)
         open_batch = batch[0] != batch[2]

@@ -78,7 +78,7 @@ if _trt_bench is not None and module.EXECUTES_ENGINES and sys.argv[2] == "apart"
     _trt_bench.load_engine = timed("model", _trt_bench.load_engine)
 session = session_opener(spec.runtime)(spec)
 mark("context" if module.EXECUTES_ENGINES else "model")
-settled, arrays = resolve_inputs(session.inputs, spec)
+_, arrays, _ = resolve_inputs(session.inputs, spec)
 session.bind(arrays)
 mark("inputs")
 session.first()
@@ -158,7 +158,8 @@ def once(job: Path, source: Path | None, how: str) -> dict[str, float]:
         timeout=300,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    row, last = {}, began
+    row: dict[str, float] = {}
+    last = began
     for name, moment in json.loads(done.stdout.splitlines()[-1]):
         row[name] = row.get(name, 0.0) + moment - last
         last = moment

@@ -13,6 +13,7 @@ import resource
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -27,7 +28,7 @@ FINDING = Finding(
     message="all samples come from one launch",
     remedy="--launches 5",
 )
-PRECISIONS = ("fp32", "fp16", "int8")
+PRECISIONS: tuple[Literal["fp32", "fp16", "int8"], ...] = ("fp32", "fp16", "int8")
 
 
 def made_run(number: int, samples: int) -> Run:

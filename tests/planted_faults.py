@@ -67,14 +67,8 @@ def int8_of(
     folder.mkdir()
     items = np.random.default_rng(9).normal(size=(64, *shape)).astype(np.float32)
     save_feeds(folder / "calibration.npz", [{"x": items}])
-    calibration = CalibrationRef(
-        source="normal",
-        kind="arrays",
-        items=64,
-        batch=64,
-        sha256="",
-        file=str(folder / "calibration.npz"),
-    )
+    items, file = {"items": 64, "batch": 64, "sha256": ""}, str(folder / "calibration.npz")
+    calibration = CalibrationRef(source="normal", kind="arrays", file=file, **items)
     spec = QuantSpec(
         model=model_ref(reference), output=str(path), precision="int8", via="onnxruntime",
         method="minmax", per_channel=per_channel, keep=keep, calibration=calibration,

@@ -366,11 +366,8 @@ def test_transfers_do_not_block_gpu_times() -> None:
 
 
 def test_rows_of_the_toolkits_comparison_in_their_order() -> None:
-    pt = run(
-        IterationTimes(host=np.full(4, 0.002), gpu=np.full(4, 0.001)),
-        spec=spec(precision="fp32"),
-        conditions=stated(tf32=False),
-    )
+    times = IterationTimes(host=np.full(4, 0.002), gpu=np.full(4, 0.001))
+    pt = run(times, spec=spec(precision="fp32"), conditions=stated(tf32=False))
     engine = run(
         IterationTimes(latency=np.full(4, 0.001), gpu=np.full(4, 0.0)),
         spec=spec(precision="fp16"),

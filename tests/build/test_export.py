@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import onnx
 import pytest
 
+from command import Say
 from real_parts import find_torch
 from trtbench.cli import joined_dims
 from trtbench.convert import conversions
@@ -110,6 +111,20 @@ def test_shapes_are_read_as_the_seeds_write_them() -> None:
     for wrong in ("abc", "1x-2", "0x3", "x:1xx2"):
         with pytest.raises(UsageError, match="--input-shape"):
             input_shapes([wrong])
+
+
+def test_the_target_is_the_tensorrt_of_the_interpreter_that_builds(say: Say) -> None:
+    """Whatever this one has; a setting names it, and nothing is started to find out."""
+    has, python = Path("has/tensorrt_cu12-8.6.1.dist-info"), Path("python").absolute()
+    has.mkdir(parents=True)
+    (has / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorrt_cu12\nVersion: 8.6.1\n")
+    where = f"PYTHONPATH={has.parent.absolute()} exec {sys.executable}"
+    python.write_text(f'#!/bin/sh\n{where} "$@"\n')
+    python.chmod(0o755)
+    words = ("export", "torchvision:resnet18", "--dry-run")
+    assert say(*words).json["spec"]["exporter"] == "dynamo"
+    Path("trtbench.toml").write_text(f'[runtimes.tensorrt]\npython = "{python}"\n')
+    assert say(*words).json["spec"]["opset"] == 17
 
 
 def test_the_exporter_follows_the_opset_and_the_target() -> None:

@@ -1,9 +1,11 @@
 """A trtexec that holds to the types of the model gets a model that carries them."""
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 import models
@@ -77,6 +79,20 @@ def test_scales_that_trtexec_makes_up_are_said(trtexec: Any, say: Say, precision
     cache.write_text("TRT-100900-EntropyCalibration2\nimage: 3c010a14\n")
     told = document(say, *words, "--calibration-cache", cache, "--dry-run")
     assert not any("makes up" in step for step in told["steps"])
+
+
+def test_an_opset_that_the_parser_does_not_know_is_the_fix(trtexec: Any, say: Say) -> None:
+    """Only where parsing failed: a build that fails later has another cause."""
+    path = models.conv_model(trtexec.folder / "net.onnx")
+    model = onnx.load(path)
+    model.opset_import[0].version = 20
+    onnx.save(model, path)
+    trtexec.version("8.6.1")
+    for behaviour, fix in (("no-parse", "the model has opset 20, .*: trtbench export SOURCE "
+                            "--opset 17"), ("no-build", "look into")):  # fmt: skip
+        trtexec.behave(behaviour)
+        told = say("build", path, "-r", "trtexec", status=1)
+        assert re.search(f"fix: {fix}", told.words), told
 
 
 pytestmark = pytest.mark.xdist_group("rtx")

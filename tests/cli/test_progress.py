@@ -70,6 +70,14 @@ def test_the_time_that_builds_take_is_known_from_earlier_ones(
     assert said.count("done: net") == 2
 
 
+def test_no_time_follows_from_stages_that_measure_nothing(say: Say) -> None:
+    conv_model(Path("net.onnx"))
+    said = say("quantize", "net.onnx", "--precision", "int8", "--random", "64").err
+    assert re.search(r"net.onnx: (loading|saving|comparing)", said), said
+    assert re.search(r"left · calibrating, batch", said), said
+    assert not re.search(r"left · (loading|saving|comparing)", said), said
+
+
 @pytest.mark.parametrize(
     ("events", "shown"),
     [

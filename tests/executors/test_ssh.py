@@ -55,12 +55,9 @@ def test_runs_on_two_hosts(tmp_path, sshd, clocked):
 def test_a_careless_sender_writes_nothing_into_the_home_there(tmp_path, sshd, clocked, monkeypatch):
     executor = open_executor(ExecutorSettings(hosts=hosts_file(tmp_path, sshd, clocked, "a")))
     monkeypatch.setattr("trtbench.executors.ssh.upload_from_job", runs.evil_upload)
+    spec, store = runs.quick_spec(tmp_path), Store(tmp_path / "store")
     with pytest.raises(UnavailableError, match="cannot be used by ssh") as caught:
-        run_bench(
-            runs.quick_spec(tmp_path),
-            store=Store(tmp_path / "store"),
-            execution=Execution(executor=executor),
-        )
+        run_bench(spec, store=store, execution=Execution(executor=executor))
     assert "leads out of its folder" in str(caught.value.facts)
     assert (tmp_path / "a" / "kept" / "blobs").is_dir()  # it came as far as that
     assert list(tmp_path.rglob(".bash_profile")) == []

@@ -51,13 +51,8 @@ print(CALLS, WRITTEN, os.environ == BEFORE)
 
 
 def in_a_fresh_worker(asked: dict[str, str], driver: str, *lacks: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", FRESH, driver, *lacks],
-        env={**os.environ, **asked},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command, env = [sys.executable, "-c", FRESH, driver, *lacks], {**os.environ, **asked}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert not done.stderr
     return done.stdout.strip()
 

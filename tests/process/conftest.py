@@ -126,12 +126,9 @@ class Bench:
         """Put a finished run into the store, without the time a measurement takes."""
         run_id = new_id()
         reference = ModelRef(path=str(self.model), format="onnx")
-        record = RunRecord(
-            id=run_id,
-            created=now(),
-            spec=RunSpec(model=reference, runtime="onnxruntime"),
-            environment=Environment(host="here", os="Linux"),
-        )
+        spec = RunSpec(model=reference, runtime="onnxruntime")
+        here = Environment(host="here", os="Linux")
+        record = RunRecord(id=run_id, created=now(), spec=spec, environment=here)
         with self.store.new_run(run_id) as folder:
             write_samples(folder, IterationTimes(host=np.full(10, 1e-3)))
             write_record(folder, record)

@@ -169,13 +169,8 @@ def run_export(
     folder = Path(f"export-{len(list(Path.cwd().glob('export-*')))}")
     folder.mkdir()
     shapes = tuple(InputShape(name=n, shape=s, dtype=d) for n, s, d in inputs)
-    spec = ExportSpec(
-        source=source,
-        output=str(folder / "net.onnx"),
-        inputs=shapes,
-        folder=str(Path.cwd()),
-        **more,
-    )
+    output, here = str(folder / "net.onnx"), str(Path.cwd())
+    spec = ExportSpec(source=source, output=output, inputs=shapes, folder=here, **more)
     stage = Stage()
     done = export(spec, folder=folder, stage=stage)
     graph = onnx.load(folder / "net.onnx", load_external_data=False)

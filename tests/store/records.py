@@ -22,13 +22,8 @@ def spec(*, model: str = "net.onnx", runtime: str = "onnxruntime") -> RunSpec:
 
 def record(run_id: str, *, created: str = "2026-11-15T12:00:00.000+00:00", **kw) -> RunRecord:
     tags = kw.pop("tags", ())
-    return RunRecord(
-        id=run_id,
-        created=created,
-        spec=spec(**kw),
-        environment=Environment(host=platform.node(), os="Linux"),
-        tags=tags,
-    )
+    where = Environment(host=platform.node(), os="Linux")
+    return RunRecord(id=run_id, created=created, spec=spec(**kw), environment=where, tags=tags)
 
 
 def failed(run_id: str, *, created: str = "2026-11-15T13:00:00.000+00:00") -> FailedRun:

@@ -18,7 +18,7 @@ from trtbench.compare.compare import compare, comparison_from_runs
 from trtbench.compare.turns import Duet, Sides, pair_design
 from trtbench.core.errors import IncomparableError, InputError, StoreError, UsageError
 from trtbench.core.results import Compared
-from trtbench.core.run import Run
+from trtbench.core.run import Fact, Run
 from trtbench.core.spec import RunSpec
 from trtbench.host.telemetry import Counters
 from trtbench.measure.watch import Watch
@@ -133,14 +133,18 @@ def test_both_sides_are_kept_as_runs_whose_rows_pair(duet: tuple[Compared, Store
     assert len(first.times) == len(second.times) == 4 * 30
     assert pair_design(first, second) == "duet"
     assert first.times.host is not None
-    assert first.times.stamps["second"].mean() == pytest.approx(
-        1 - second.times.stamps["second"].mean()
-    )
+    shares = (side.times.stamps["second"].mean() for side in (first, second))
+    assert sum(shares) == pytest.approx(1)
     again = comparison_from_runs(first, second)
     assert again.verdicts[0] == found.comparison.verdicts[0]
     on_gpu = dataclasses.replace(found, mode="bursts", interference=None)
     shown = str(document_from_comparisons([on_gpu]))
-    assert "share the device: bench, which is alone" in shown
+    assert "share the device: bench, which is alone, may differ" in shown
+    assert "CUDA graphs" not in shown
+    captured = found.baseline.record.having(conditions={"cuda_graph": Fact(value=True)})
+    side = dataclasses.replace(found.baseline, record=captured)
+    shown = str(document_from_comparisons([dataclasses.replace(on_gpu, baseline=side)]))
+    assert "bench with --cuda-graph on" in " ".join(shown.split())
 
 
 def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(
@@ -153,12 +157,9 @@ def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(
         index.execute("UPDATE trtbench_schema SET version = 99")
     monkeypatch.setattr(turns, "run_jobs", _not_to_be_called)
     model = str(tiny_model(tmp_path / "m.onnx"))
+    asked, config = CompareRequest(baseline=model, candidates=[model]), Config(store=str(path))
     with pytest.raises(StoreError, match="newer trtbench"):
-        compare(
-            CompareRequest(baseline=model, candidates=[model]),
-            store=Store(path, at_once=False),
-            config=Config(store=str(path)),
-        )
+        compare(asked, store=Store(path, at_once=False), config=config)
 
 
 def _not_to_be_called(*_: object, **__: object) -> None:

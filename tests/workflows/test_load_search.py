@@ -27,14 +27,8 @@ from trtbench.verbs.bench import run
 def test_a_search_that_is_interrupted_keeps_what_it_found(tmp_path: Path) -> None:
     store, tried = Store(tmp_path / "s"), list[str]()
     asked = {"slo": "median<5s", "protocol": "server", "threads": 1, "until_steady": False}
-    request = BenchRequest(
-        model=tiny_model(tmp_path / "tiny.onnx"),
-        warmup="10ms",
-        duration="300ms",
-        time_limit="1h",
-        store=store.root,
-        **asked,
-    )
+    asked |= {"warmup": "10ms", "duration": "300ms", "time_limit": "1h"}
+    request = BenchRequest(model=tiny_model(tmp_path / "tiny.onnx"), store=store.root, **asked)
 
     def listen(event: Event) -> None:
         tried.append(event.text)

@@ -70,13 +70,8 @@ def compared() -> Comparison:
         metric="p99", kind="unclear", ratio=None, interval=None, reason="none", launches=5
     )
     finding = Finding(code="H32", severity="warning", message="turns <moved> it")
-    return Comparison(
-        baseline="run-a",
-        candidate="run-b",
-        design="duet",
-        verdicts=(verdict, unknown),
-        findings=(finding,),
-    )
+    more = {"verdicts": (verdict, unknown), "findings": (finding,)}
+    return Comparison(baseline="run-a", candidate="run-b", design="duet", **more)
 
 
 def test_a_comparison_is_a_line_and_a_page() -> None:

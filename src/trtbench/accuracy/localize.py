@@ -34,11 +34,8 @@ def run_localize(
     models = [model_ref(model) for model in sides]
     for model in models:
         if model.format != "onnx":
-            raise UsageError(
-                "localize compares ONNX files",
-                facts={"given": model.path},
-                fix="trtbench check compares outputs of any models",
-            )
+            fix = "trtbench check compares outputs of any models"
+            raise UsageError("localize compares ONNX files", facts={"given": model.path}, fix=fix)
     if request.where and not request.data:
         condition_from_text(request.where, names=METRICS)  # raise before anything is run
     feed, made = feed_from_request(request, models), None

@@ -96,11 +96,8 @@ def resolve_mode(mode: Mode, sides: Sides) -> Mode:
         module.bursts is not None and module.bursts(spec) for module, spec in both
     )
     if mode == "bursts" and not bursts:
-        raise UsageError(
-            "bursts need both sides on one GPU and runtimes that support them",
-            facts={"devices": ", ".join(sorted(devices))},
-            fix="--mode auto",
-        )
+        message = "bursts need both sides on one GPU and runtimes that support them"
+        raise UsageError(message, facts={"devices": ", ".join(sorted(devices))}, fix="--mode auto")
     if mode != "auto":
         return mode
     if bursts:

@@ -21,7 +21,7 @@ from trtbench.core.run import Scalar
 from trtbench.core.spec import TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.files import scratch_directory, write_whole
-from trtbench.host.machine import distribution_versions
+from trtbench.host.machine import distribution_versions, version_elsewhere
 from trtbench.host.tensorrt import abilities_of_version
 from trtbench.host.workers import check_interpreter
 from trtbench.measure.bench import read_outcome, run_job
@@ -82,7 +82,7 @@ def stage_listener(
         if (progress := jobs.progress_from_line(stage)) is not None:
             begin, end = stages[longest][1], stages["save"][1]
             text, done = progress[1], begin + (end - begin) * progress[0]
-        execution.listen(Event(kind="stage", text=text, done=done))
+        execution.listen(Event(kind="stage", text=text, done=done, guessed=progress is None))
 
     return listen
 
@@ -170,16 +170,20 @@ def _write_sidecar(sidecar: results.Sidecar, model: Path) -> None:
         write_whole(path, json_from_value(sidecar))
 
 
-def export_spec(request: ExportRequest) -> results.ExportSpec:
-    """Return the spec of an export, with the exporter and opset for the target."""
+def export_spec(request: ExportRequest, *, builder: str | None = None) -> results.ExportSpec:
+    """Return the spec of an export, with the exporter and opset for the target.
+
+    ``builder`` is the interpreter that builds engines, if that is not this one.
+    """
     target, opset, exporter = request.target, request.opset, request.exporter
     if target is not None:
         refuse_unknown(target, TARGETS, f"{target!r} is not a known target", flag="--for")
     _refuse_opset(opset, target)
     limit = TARGETS[target] if target else None
-    if target is None and exporter is None and (found := distribution_versions("tensorrt")):
-        # Engines will be built with the TensorRT of this interpreter.
-        limit = abilities_of_version(next(iter(found.values())), flavour="tensorrt").max_opset
+    if target is None and exporter is None:  # engines will be built with the TensorRT that is found
+        here = next(iter(distribution_versions("tensorrt").values()), None)
+        version = here if builder is None else version_elsewhere("tensorrt", builder)
+        limit = abilities_of_version(version, flavour="tensorrt").max_opset if version else None
     wanted = opset or (limit if limit is not None and limit < OLDEST_DYNAMO else None)
     old = wanted is not None and wanted < OLDEST_DYNAMO
     if old and exporter == "dynamo":
@@ -231,9 +235,11 @@ def input_shapes(texts: Sequence[str]) -> tuple[results.InputShape, ...]:
     return tuple(found)
 
 
-def run_export(request: ExportRequest, *, execution: Execution | None = None) -> results.Sidecar:
+def run_export(
+    request: ExportRequest, *, execution: Execution | None = None, builder: str | None = None
+) -> results.Sidecar:
     """Export the ONNX file; returns the record that is written next to it."""
-    spec, execution = export_spec(request), execution or Execution()
+    spec, execution = export_spec(request, builder=builder), execution or Execution()
     output, precision = Path(spec.output), "fp16" if spec.half else "fp32"
     with _made(output) as folder:
         work = folder / "work"

@@ -113,11 +113,8 @@ class RayExecutor(_node.SlotExecutor):
                 facts = {"there": there, "here": here}
                 ray, python = found[0]
                 fix = f"use Python {python} with: pip install 'trtbench[ray]' ray=={ray}"
-            raise UnavailableError(
-                "the Ray cluster cannot be joined",
-                facts={"address": settings.address or "auto", **facts},
-                fix=fix,
-            )
+            facts = {"address": settings.address or "auto", **facts}
+            raise UnavailableError("the Ray cluster cannot be joined", facts=facts, fix=fix)
 
     def _list_nodes(self) -> Iterator[_node.Slot]:
         for node in self._ray.nodes():

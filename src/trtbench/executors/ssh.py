@@ -319,11 +319,8 @@ class Shell:
             errors = [line for line in lines if not line.startswith((" ", "Traceback"))]
             lines = errors or lines[-1:]
         reason = " | ".join(line.strip() for line in lines) or "no output"
-        return UnavailableError(
-            f"{title} cannot be used by ssh",
-            facts={"host": title, "address": self.host.address, "reason": reason},
-            fix=fix,
-        )
+        facts = {"host": title, "address": self.host.address, "reason": reason}
+        return UnavailableError(f"{title} cannot be used by ssh", facts=facts, fix=fix)
 
 
 class SshExecutor(_node.SlotExecutor):

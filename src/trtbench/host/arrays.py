@@ -81,11 +81,8 @@ def check_arrays(arrays: Arrays, tensors: Sequence[TensorSpec], source: Path) ->
         }
         is_text = tensor.dtype == "str" and array.dtype.kind == "U"
         if str(array.dtype) != tensor.dtype and not is_text:
-            raise InputTypeError(
-                f"{what} the wrong type",
-                facts=facts,
-                fix=f"save it as {tensor.dtype}: array.astype('{tensor.dtype}')",
-            )
+            fix = f"save it as {tensor.dtype}: array.astype('{tensor.dtype}')"
+            raise InputTypeError(f"{what} the wrong type", facts=facts, fix=fix)
         if len(array.shape) != len(wanted):
             raise InputError(f"{what} the wrong rank", facts=facts)
         for have, want in zip(array.shape, wanted, strict=True):

@@ -294,6 +294,16 @@ def distribution_versions(library: str) -> dict[str, str]:
     return found
 
 
+def version_elsewhere(library: str, python: str) -> str | None:
+    """Return the version of a library in another interpreter, if it answers."""
+    names = DISTRIBUTIONS.get(library, (library,))
+    those = "d.name.replace('_', '-').lower() in " + repr(names)
+    code = (
+        f"import importlib.metadata as m; print(*(d.version for d in m.distributions() if {those}))"
+    )
+    return next(iter(program_output(python, "-c", code).split()), None)
+
+
 def commit_of(folder: Path) -> str | None:
     """Return the commit that is checked out in a folder's Git repository, if there is one."""
     found = [path for up in (folder, *folder.parents) if (path := up / ".git").exists()]

@@ -99,11 +99,8 @@ class Unpacking:
                     raise _too_much(shown, "files", each.name)
                 yield self._member(each, place / "files", shown, path.stat().st_mtime)
         except _DAMAGE as problem:
-            raise InputError(
-                f"{shown} is damaged",
-                facts={"reason": clean_line(str(problem) or type(problem).__name__)},
-                fix="copy it again",
-            ) from None
+            facts = {"reason": clean_line(str(problem) or type(problem).__name__)}
+            raise InputError(f"{shown} is damaged", facts=facts, fix="copy it again") from None
 
     def _member(self, each: _Packed, place: Path, shown: str, archived_s: float) -> Member:
         name, reason = clean_line(each.name).removeprefix("./"), each.reason

@@ -23,6 +23,7 @@ from INT8, FP8, INT4 or FP4; DLA has copies; ``nothing`` runs no kernel (NoOp, s
 CONVERSIONS: tuple[Role, ...] = ("reformat", "cast", "quantize", "copy")
 """Roles that compute nothing: they only change the layout or type of tensors."""
 
+BUSY = 0.97  # share of the time; from here on the GPU computes all the time and waits for nothing
 QUANTIZED = ("int8", "fp8", "int4", "fp4", "uint8")  # types that need a quantized network
 
 Basis = Literal["tactic", "weights", "inputs", "outputs"]  # source of a type, most reliable first
@@ -529,7 +530,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
         if not self.enqueue_s or not self.gpu_s:
             return None
         share = self.enqueue_s / self.gpu_s
-        if share < 0.5 or (self.busy or 0.0) >= 0.97:  # launched in time, or never idle
+        if share < 0.5 or (self.busy or 0.0) >= BUSY:  # launched in time, or never idle
             return False
         return True if share >= 0.8 else None  # from which on trtexec warns, too
 

@@ -119,11 +119,8 @@ def check_runtime_available(spec: RunSpec, python: str | None, *, on_gpu: bool =
     if python is not None or (by_worker and not on_gpu):
         return
     if (reason := module.available()) is not None:
-        raise errors.UnavailableError(
-            f"the runtime {spec.runtime} is not available here",
-            facts={"reason": reason},
-            fix=module.fix(),
-        )
+        message = f"the runtime {spec.runtime} is not available here"
+        raise errors.UnavailableError(message, facts={"reason": reason}, fix=module.fix())
 
 
 def hold_device(spec: RunSpec, execution: Execution) -> contextlib.AbstractContextManager[float]:

@@ -65,11 +65,8 @@ def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
     from google.protobuf.message import DecodeError
 
     def damaged(reason: object) -> InputError:
-        return InputError(
-            f"{path.name} is not an ONNX file, or it is damaged",
-            facts={"reason": reason},
-            fix="copy or export the model again",
-        )
+        message = f"{path.name} is not an ONNX file, or it is damaged"
+        return InputError(message, facts={"reason": reason}, fix="copy or export the model again")
 
     try:
         model: ModelProto = onnx.load(str(path), load_external_data=False)

@@ -31,6 +31,7 @@ class Event(Value, frozen=True, kw_only=True):
     rest_s: float | None = None
     """How long the work after the stage takes, if ``done`` is not of the whole work."""
     at_most: bool = False  # whether the work may end before all of it is done
+    guessed: bool = False  # whether ``done`` is no measure, so that no time follows from it
 
 
 Listener = Callable[[Event], None]

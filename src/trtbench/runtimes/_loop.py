@@ -194,11 +194,8 @@ def warm_up(step: Step, warmup: Warmup) -> LaunchFacts:
         before = clock()
         step()
         watch.add(clock() - before)
-    return LaunchFacts(
-        warmup_s=clock() - began,
-        warmup_iterations=watch.iterations,
-        steady=watch.steady if warmup.until_steady else None,
-    )
+    steady = watch.steady if warmup.until_steady else None
+    return LaunchFacts(warmup_s=clock() - began, warmup_iterations=watch.iterations, steady=steady)
 
 
 def _measure_closed_loop(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:

@@ -216,11 +216,8 @@ class _Pass:
             elif name not in self.left_out:
                 found[name] = rows
         if not found:
-            raise InputError(
-                "no output has one row of numbers per item",
-                facts=self.left_out,
-                fix="--batch 1" if padded > 1 else None,
-            )
+            message = "no output has one row of numbers per item"
+            raise InputError(message, facts=self.left_out, fix="--batch 1" if padded > 1 else None)
         return found
 
 
@@ -234,11 +231,8 @@ def _batch_size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int 
         if rows:
             whose = "--shape" if given[:1] == (fixed,) else "the model"
             message = f"the batch of {whose} is fixed at {fixed}"
-        raise InputError(
-            message,
-            facts={"requested": f"--batch {spec.batch}"},
-            fix="leave out --batch, or export the model with a dynamic first dimension",
-        )
+        fix = "leave out --batch, or export the model with a dynamic first dimension"
+        raise InputError(message, facts={"requested": f"--batch {spec.batch}"}, fix=fix)
     return fixed or spec.batch or (given[0] if given else None) or open_batch or 1
 
 

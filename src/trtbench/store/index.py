@@ -264,11 +264,8 @@ class Index:
                     kind, fix = DamagedIndexError, "trtbench runs reindex"
                 elif any(word in reason.lower() for word in _READ_ONLY):
                     kind, fix = ReadOnlyIndexError, f"{fix}, or a copy of it"
-            raise kind(
-                "the index of the store cannot be used",
-                facts={"store": mask(self.url), "reason": mask(reason)},
-                fix=fix,
-            ) from None
+            facts = {"store": mask(self.url), "reason": mask(reason)}
+            raise kind("the index of the store cannot be used", facts=facts, fix=fix) from None
 
 
 def lock_name(connection: Connection, name: str) -> None:

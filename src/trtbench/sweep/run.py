@@ -233,8 +233,9 @@ class Sweep:
             trust=loading.get("trust") == "on",
             seed=int(loading.get("seed", 0)),
         )
-        python = self._config.python_for(first_choice("torch"))
-        sidecar = run_export(request, execution=replace(self._here, python=python))
+        python, builder = map(self._config.python_for, (first_choice("torch"), "tensorrt"))
+        here = replace(self._here, python=python)
+        sidecar = run_export(request, execution=here, builder=builder)
         return folder / sidecar.file, sidecar.notes
 
     def _quantize(self, step: Step, source: Path | str, folder: Path) -> _StepOutput:

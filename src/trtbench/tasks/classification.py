@@ -286,11 +286,8 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
         if array.dtype.kind == "f" and len(dims[name]) == 1 and dims[name][0] > 1
     ]  # fmt: skip
     if len(chosen) > 1:
-        raise InputError(
-            "several outputs could be the class scores",
-            facts=shapes,
-            fix=f"--output-name {chosen[-1]}",
-        )
+        message = "several outputs could be the class scores"
+        raise InputError(message, facts=shapes, fix=f"--output-name {chosen[-1]}")
     rows = np.asarray(outputs[chosen[0]]).reshape(len(loaded), -1) if chosen else np.zeros((1, 1))
     if rows.shape[1] < 2:
         raise InputError("no output contains class scores", facts=shapes)

@@ -459,11 +459,8 @@ def _candidates(batch: DetectorOutputs) -> tuple[str, Candidates]:
     given = None if (value := batch.given("decoder")) is None else str(value)
     name = CUSTOM if given and ":" in given else given
     if name is not None and (name not in DECODERS or name == given == CUSTOM):
-        raise UsageError(
-            f"there is no decoder {given!r}",
-            facts={"known": ", ".join(NAMES[:-1]), "custom": "FILE.py:FUNCTION"},
-            fix=suggest(name, NAMES),
-        )
+        facts = {"known": ", ".join(NAMES[:-1]), "custom": "FILE.py:FUNCTION"}
+        raise UsageError(f"there is no decoder {given!r}", facts=facts, fix=suggest(name, NAMES))
     for each in NAMES if name is None else (name,):
         if (decoded := DECODERS[each][0](batch)) is not None:
             return each, decoded
@@ -474,11 +471,8 @@ def _candidates(batch: DetectorOutputs) -> tuple[str, Candidates]:
             fix="omit --decoder, or write one: --decoder FILE.py:FUNCTION",
         )
     tried = {f"tried {each}": DECODERS[each][1] for each in NAMES[:-1]}
-    raise InputError(
-        "no decoder fits the outputs",
-        facts={**batch.shapes(), **tried},
-        fix="--decoder NAME, or a custom one: --decoder FILE.py:FUNCTION (docs/eval.md)",
-    )
+    fix = "--decoder NAME, or a custom one: --decoder FILE.py:FUNCTION (docs/eval.md)"
+    raise InputError("no decoder fits the outputs", facts={**batch.shapes(), **tried}, fix=fix)
 
 
 def class_map(

@@ -218,8 +218,9 @@ def last_run(data: bytes, *, where: str) -> LogRun | None:
 
 
 def error_from_log(
-    message: str, *, data: bytes, status: int | None, facts: dict[str, object] | None = None
-) -> ProgramError:
+    message: str, *, data: bytes, status: int | None, facts: dict[str, object] | None = None,
+    fix: str | None = None,
+) -> ProgramError:  # fmt: skip
     """Return the error for a failed trtexec, with its cause and the end of its log."""
     run = last_run(data, where="the log")
     cause = cause_of_failure(run) if run is not None else None
@@ -230,7 +231,7 @@ def error_from_log(
         message = f"{message}: {cause.meaning or cause.text}"
     lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").rstrip("\n").split("\n")[-LAST_LINES:]
     tail = tuple(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines)
-    return ProgramError(message, facts=known, program_status=status, log_tail=tail)
+    return ProgramError(message, facts=known, program_status=status, log_tail=tail, fix=fix)
 
 
 def cause_of_failure(run: LogRun) -> LogMessage | None:

@@ -138,7 +138,7 @@ class ProgressDisplay:
         if stage.rest_s is not None and stage.seconds is not None:
             left_s = max(0.0, stage_s) + stage.rest_s
         elif stage.rest_s is None and elapsed_s >= LEAST_ELAPSED_S and part >= LEAST_DONE:
-            left_s = max(stage_s, elapsed_s * (1 - part) / part)
+            left_s = None if stage.guessed else max(stage_s, elapsed_s * (1 - part) / part)
         if left_s is not None:
             how = "at most" if stage.at_most else "about"
             text = f"{how} {text_from_long_time(left_s)} left · {text}"

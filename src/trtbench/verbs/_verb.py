@@ -230,11 +230,8 @@ def refuse_unwritable(folder: Path) -> None:
     place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
         return
-    raise StoreError(
-        f"{folder} cannot be written",
-        facts={"reason": f"{place} is {'read-only' if place.is_dir() else 'not a folder'}"},
-        fix="use another folder with -o",
-    )
+    facts = {"reason": f"{place} is {'read-only' if place.is_dir() else 'not a folder'}"}
+    raise StoreError(f"{folder} cannot be written", facts=facts, fix="use another folder with -o")
 
 
 def help_parts(text: str) -> tuple[str, str, str]:

@@ -30,10 +30,9 @@ def run(request: ExportRequest, caller: Caller) -> Sidecar:
     from trtbench.requests.run_spec import first_choice
 
     export_spec(request)  # refused before a process is started
-    with caller.executing(
-        request, caller.settings(), str(request.source), runtime=first_choice("torch")
-    ) as execution:
-        return run_export(request, execution=execution)
+    config, source = caller.settings(), str(request.source)
+    with caller.executing(request, config, source, runtime=first_choice("torch")) as execution:
+        return run_export(request, execution=execution, builder=config.python_for("tensorrt"))
 
 
 def show(sidecar: Sidecar, request: ExportRequest, view: PlanView) -> None:
@@ -46,7 +45,8 @@ def plan(request: ExportRequest, view: PlanView, caller: Caller) -> None:
     from trtbench.convert.conversions import export_spec
     from trtbench.core.jobs import ExportJob
 
-    print_json(ExportJob(spec=export_spec(request)))
+    builder = caller.settings().python_for("tensorrt")
+    print_json(ExportJob(spec=export_spec(request, builder=builder)))
 
 
 verb = Verb(ExportRequest, run, show, PlanView, plan=plan, joins_dims=True)

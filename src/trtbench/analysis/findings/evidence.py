@@ -22,6 +22,7 @@ from trtbench.core import samples
 from trtbench.core.results import Comparison, VerdictKind
 from trtbench.core.spec import Value
 from trtbench.layers.cost import peak_of
+from trtbench.layers.table import BUSY
 
 
 class PairFacts(Value, frozen=True, kw_only=True):
@@ -87,9 +88,9 @@ class Evidence:
 
     @property
     def always_busy(self) -> bool:
-        """Whether the GPU computes 97 % of the time, so that it waits for nothing."""
+        """Whether the GPU computes nearly all the time, so that it waits for nothing."""
         gpu_s = self.median("gpu") or reported_statistics(self.record, "gpu").get("median") or 0.0
-        return (self.summary.queries_per_s or reported_rate(self.record) or 0.0) * gpu_s >= 0.97
+        return (self.summary.queries_per_s or reported_rate(self.record) or 0.0) * gpu_s >= BUSY
 
     def device_s(self, gpu_s: float) -> float:
         """Return GPU time plus the median times of the copies."""

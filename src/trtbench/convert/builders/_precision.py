@@ -56,11 +56,8 @@ def precision_plan(
         )
     forced = spec.options.get("typing") == "strong"
     if forced and not abilities.supports_strongly_typed:
-        raise UsageError(
-            f"{title} cannot be held to the types of a model",
-            facts=newer,
-            fix="leave --opt typing=strong out",
-        )
+        message = f"{title} cannot be held to the types of a model"
+        raise UsageError(message, facts=newer, fix="leave --opt typing=strong out")
     keeps_types = carried and abilities.supports_strongly_typed
     strong = not abilities.supports_weakly_typed or forced or keeps_types
     int8 = scales and abilities.supports_calibration

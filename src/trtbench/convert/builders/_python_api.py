@@ -343,11 +343,8 @@ class EngineBuild:
         plugin = f"-r tensorrt with {plugin}" if abilities.builds_for_other_gpus else plugin
         newer = next(iter(precision.opset_warnings(self.outline, abilities=abilities)), None)
         hint = _hint(PARSER_HINTS, text, model=model.path, plugin=plugin)
-        return errors.InputError(
-            f"{abilities.title} cannot parse {what}",
-            facts=facts,
-            fix=newer or hint or "look into the log with --verbose",
-        )
+        fix = newer or hint or "look into the log with --verbose"
+        return errors.InputError(f"{abilities.title} cannot parse {what}", facts=facts, fix=fix)
 
     def _calibrate(
         self,

@@ -122,7 +122,11 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     # trtexec may write the engine, print PASSED and crash on exit: the engine is valid.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     if end.status != 0 and not crashed:
-        raise log_conditions.error_from_log(f"trtexec {end.text}", data=data, status=end.code)
+        newer = None if PARSED.encode() in data else next(iter(warnings), None)
+        fix = None if newer == NO_SCALES else newer  # an opset that is too new
+        raise log_conditions.error_from_log(
+            f"trtexec {end.text}", data=data, status=end.code, fix=fix
+        )
     if not engine.is_file() or engine.stat().st_size == 0:
         message = "trtexec ended with status 0 and did not write the engine"
         raise log_conditions.error_from_log(message, data=data, status=0)

@@ -257,7 +257,9 @@ def _comparison(
         yield from _plain_values(compared, number)
     yield from statistics_blocks(sides, id=f"statistics_{number}")
     if compared.mode in ("bursts", "lock-step"):
-        yield doc.Text("two processes share the device: bench, which is alone, may differ")
+        graph = known_value(compared.baseline.record.conditions.get("cuda_graph"))
+        more = "; here in CUDA graphs, as bench with --cuda-graph on" if graph is True else ""
+        yield doc.Text(f"two processes share the device: bench, which is alone, may differ{more}")
     yield from finding_blocks((*errors, *compared.comparison.findings), explain=explain)
     if verbose:
         yield doc.key_values(f"sides_{number}", [*titles, *_design_facts(compared), *facts])
