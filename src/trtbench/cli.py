@@ -453,14 +453,14 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
     fix = "add --help to the command to see its flags"
     if isinstance(problem, click.NoSuchOption):
         flag = problem.option_name
-        if found := _from_trtexec(flag, getattr(command, "verb", None)):
-            return found
         name = flag.removeprefix("--").removeprefix("no-")
         if command.name == "sweep":
             from trtbench.sweep.matrix import FLAGS
 
-            axis = name.replace("-", "_")
-            fix = f"--axis {axis}=VALUE" if axis in FLAGS else fix
+            if (axis := name.replace("-", "_")) in FLAGS:
+                return UsageError(message, fix=f"--axis {axis}=VALUE")
+        if found := _from_trtexec(flag, getattr(command, "verb", None)):
+            return found
         if isinstance(command, VerbCommand) and command.verb.task:
             from trtbench.tasks import TASKS
 

@@ -90,11 +90,18 @@ def test_random_calibration_is_at_least_one_batch_of_the_model(say: Say) -> None
     assert "3 items in 1 batch of 3" in said.words
 
 
-def test_unknown_words_are_answered_with_one_list_of_the_known_ones(say: Say) -> None:
+WRONG = """--columns weight; --by weight; --filter weight>1; --expect weight>1; --draw a.pdf;
+--draw m.onnx/a.png; --expect layers>0 --junit m.onnx/a.xml; -o m.onnx/a.csv"""
+
+
+@pytest.mark.parametrize("words", [*WRONG.split(";"), "sweep m.onnx --format a"])
+def test_what_cannot_be_shown_is_refused_before_anything_is_measured(words: str, say: Say) -> None:
+    """Unknown words are answered with one list of the known ones."""
     identity(M, ("x", FLOAT, [1, 3, 8, 8]))
-    said = say("profile", M, *QUICK, "--columns", "nothing")
-    assert said.status == 2
-    assert said.err.count("weight_bytes") == 1
+    said = say(*(words if "sweep" in words else f"profile m.onnx {words}").split())
+    assert said.status in (1, 2), said
+    assert said.err.count("weight_bytes") == ("--columns" in words)
+    assert not [*Path().rglob("run.json")]
 
 
 @pytest.mark.parametrize("width", [144, 7919])

@@ -92,15 +92,10 @@ def test_a_grandchild_that_holds_the_pipe_neither_delays_the_end_nor_outlives_it
 
 
 def test_grandchildren_end_with_a_child_that_hangs(log):
-    heard, patience_s = [], 0.3
+    heard, patience_s, command = [], 0.3, python(FORKED + "time.sleep(3600)")
     while not heard:
         patience_s *= 2
-        run_process(
-            python(FORKED + "time.sleep(3600)"),
-            log=log,
-            timeout_s=patience_s,
-            on_line=lambda line: heard.append(int(line)),
-        )
+        run_process(command, log=log, timeout_s=patience_s, on_line=lambda x: heard.append(int(x)))
     assert gone(heard[0])
 
 

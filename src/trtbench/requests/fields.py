@@ -236,13 +236,9 @@ class VerbRequest:
     def _check_value(self, field: RequestField, value: object) -> None:
         about, flag = field.about, field.flag
         if field.choices and value not in field.choices:
-            raise UsageError(
-                f"{flag} {value} is not valid",
-                facts={"valid": ", ".join(field.choices)},
-                fix=suggest(
-                    str(value), map(str, field.choices), write=lambda word: f"{flag} {word}"
-                ),
-            )
+            words, facts = map(str, field.choices), {"valid": ", ".join(field.choices)}
+            fix = suggest(str(value), words, write=lambda word: f"{flag} {word}")
+            raise UsageError(f"{flag} {value} is not valid", facts=facts, fix=fix)
         if field.type is int and (isinstance(value, bool) or not isinstance(value, int)):
             raise UsageError(f"{flag} must be an integer, not {value!r}", fix=f"{flag} 1")
         if about.kind is not None and about.kind.check is not None:

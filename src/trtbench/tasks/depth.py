@@ -226,12 +226,9 @@ def judge(
         figure = _draw_comparison(source, shown, tallies, rules)
         path = _images.save_figure(figure, folder / "depth_comparison.png")
         pictures = (PictureValue(path=str(path), title=f"Depth: {source.names[shown]}"),)
+    method = rules.description if source.truths else "no ground truth: only models are compared"
     return Judgement(
-        scores=tuple(scores),
-        method=rules.description if source.truths else "no ground truth: only models are compared",
-        tables=tuple(tables),
-        pictures=pictures,
-        notes=notes,
+        scores=tuple(scores), method=method, tables=tuple(tables), pictures=pictures, notes=notes
     )
 
 

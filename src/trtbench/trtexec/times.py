@@ -494,12 +494,8 @@ def without_warmup(columns: dict[str, Column], warmup_ms: float | None) -> Times
         measured = starts >= limit_ms
         if measured.any():
             skipped, applied = int(np.argmax(measured)), limit_ms
-    return TimesArray(
-        variant=variant,
-        columns={key: column[skipped:] for key, column in columns.items()},
-        warmup_rows=skipped,
-        warmup_ms=applied,
-    )
+    kept = {key: column[skipped:] for key, column in columns.items()}
+    return TimesArray(variant=variant, columns=kept, warmup_rows=skipped, warmup_ms=applied)
 
 
 def statistics_as_printed(

@@ -30,7 +30,7 @@ from trtbench.requests import fields
 from trtbench.requests.fields import Argument, File, option
 from trtbench.requests.measure import BenchRequest, RunFields
 from trtbench.verbs._screen import draw, print_json, say, write
-from trtbench.verbs._verb import Caller, PlanView, Verb, python_function
+from trtbench.verbs._verb import Caller, PlanView, Verb, python_function, refuse_unwritable
 from trtbench.verbs.bench import show_plan, spec_from_request
 from trtbench.verbs.diff import EngineSourceFields, LayersView
 
@@ -67,6 +67,19 @@ class ProfileView(LayersView, PlanView):
         None, "Write the results of --expect as JUnit XML.", kind=fields.FILE
     )
 
+    def validate(self) -> None:
+        """Refuse what cannot be drawn or expected before anything is measured."""
+        if self.draw:
+            unknown = f"{self.draw} is no drawing"
+            refuse_unknown(Path(self.draw).suffix.lower(), (".svg", ".png"), unknown)
+        for path in (self.draw, self.junit):
+            if path:
+                refuse_unwritable(Path(path).parent)
+        if self.expectations:
+            from trtbench.analysis.gate import rule_from_expectation
+
+            _ = [rule_from_expectation(text) for text in self.expectations]
+
 
 class ProfileRequest(
     RunFields, fields.TagFields, fields.ExecutorFields, fields.StoreFields, kw_only=False
@@ -101,6 +114,16 @@ class LayerRowFields(fields.VerbRequest):
         """The columns that were asked for; empty for the usual ones."""
         return tuple(key.strip() for key in (self.columns or "").split(",") if key.strip())
 
+    def validate(self) -> None:
+        """Refuse unknown columns, groups and conditions before anything is measured."""
+        if self.columns or self.by or self.filter:
+            from trtbench.layers.diff import rows_from_layers
+            from trtbench.layers.table import LayerTable, conditions_from_text, groups_of
+
+            rows_from_layers((), self.keys)
+            groups_of(LayerTable(layers=()), self.by or "kind")
+            conditions_from_text(self.filter or "")
+
 
 class LayersRequest(LayerRowFields, EngineSourceFields, fields.StoreFields, kw_only=False):
     """Show the layers of a run, or of files of trtexec."""
@@ -132,6 +155,8 @@ class SourceRequest(LayerRowFields, EngineSourceFields, ProfileRequest):
 def run(request: SourceRequest, caller: Caller) -> EngineSource:
     from trtbench.workflows.engines import engine_from_arguments, engine_from_run
 
+    if request.table:
+        refuse_unwritable(request.table.parent)
     if is_measured(str(request.model)):
         return engine_from_run(measured(request, caller))
     words = (request.model, *request.extra_args)
@@ -201,9 +226,6 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     from trtbench.report.sections.verdicts import rule_table
     from trtbench.workflows import engines as layers
 
-    if view.draw:
-        unknown = f"{view.draw} is no drawing"
-        refuse_unknown(Path(view.draw).suffix.lower(), (".svg", ".png"), unknown)
     results = judge_expectations(view.expectations, engine.table, engine.facts)
     kept, groups, rows = _rows(engine, request, request.sort or "time")
     document = document_from_layers(

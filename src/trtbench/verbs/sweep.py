@@ -56,6 +56,15 @@ class SweepView(PlanView):
 
     format: Words = option("html,png", "Formats of the report; none for no report.")
 
+    @property
+    def formats(self) -> tuple[str, ...]:
+        return () if self.format == "none" else words_from_text(self.format)
+
+    def validate(self) -> None:
+        from trtbench.report.compose import RENDERERS
+
+        _ = [RENDERERS.load(name) for name in self.formats]  # refused before anything is measured
+
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
@@ -162,8 +171,7 @@ def show(found: Swept, request: ChoiceRequest, view: SweepView) -> int | None:
     from trtbench.sweep.result import write_results
 
     results, folder = found.results, found.folder
-    formats = () if view.format == "none" else words_from_text(view.format)
-    paths = write_results(results, folder, title=found.title, formats=formats)
+    paths = write_results(results, folder, title=found.title, formats=view.formats)
     best, chosen = request.best, None
     if request.where:
         names = quantities(results.rows)

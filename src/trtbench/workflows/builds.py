@@ -129,12 +129,9 @@ class Builds:
             reason = f"the engines were not measured: {measured.reason}"
             verdict = incomparable(measured.metric, reason=reason)
         else:
+            margin, metric = self.request.margin_part, measured.metric
             verdict = builds.verdict_over_builds(
-                first.draws,
-                second.draws,
-                metric=measured.metric,
-                margin=self.request.margin_part,
-                paired=paired,
+                first.draws, second.draws, metric=metric, margin=margin, paired=paired
             )
         comparison = Comparison(
             baseline=first.model, candidate=second.model, design="builds", verdicts=(verdict,)
