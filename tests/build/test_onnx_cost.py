@@ -122,7 +122,7 @@ def test_shapes_are_found_behind_arithmetic_with_dimensions(tmp_path: Path) -> N
     model = read_onnx(models.save_text(tmp_path / "half.onnx", HALF, **weights), batch=5)
     cost = cost_from_model(model)
     assert model.nodes[0].op == "Shape"  # nothing is taken out of the listing
-    assert model.nodes[4].outputs[0].dims == (5, 3, 4, 4)
+    assert model.nodes[4].outputs[0].dims == (5, 3, 4, 4), model.notes
     assert cost.nodes[-1].flops == 2 * 5 * 2 * 3 * 4 * 4
     assert cost.unknown == ()
 

@@ -258,8 +258,8 @@ def _comparison(
     yield from statistics_blocks(sides, id=f"statistics_{number}")
     if compared.mode in ("bursts", "lock-step"):
         graph = known_value(compared.baseline.record.conditions.get("cuda_graph"))
-        more = "; here in CUDA graphs, as bench with --cuda-graph on" if graph is True else ""
-        yield doc.Text(f"two processes share the device: bench, which is alone, may differ{more}")
+        more = ", and has no CUDA graph without --cuda-graph on" if graph is True else ""
+        yield doc.Text(f"two processes share the device: bench is alone{more}, and may differ")
     yield from finding_blocks((*errors, *compared.comparison.findings), explain=explain)
     if verbose:
         yield doc.key_values(f"sides_{number}", [*titles, *_design_facts(compared), *facts])
