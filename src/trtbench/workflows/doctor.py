@@ -112,6 +112,9 @@ def _check_packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
     yield Check("Python", "ok", f"{platform.python_version()}, {sys.executable}")
     found = versions.library_versions(("trtbench", *LIBRARIES))
     yield Check("trtbench", "ok", found.get("trtbench", "not installed"))
+    if sys.dont_write_bytecode and not Path(importlib.util.cache_from_source(__file__)).exists():
+        detail = "not kept: every command compiles its modules first, for a second or two"
+        yield Check("bytecode", "missing", detail, "unset PYTHONDONTWRITEBYTECODE")
     # CUDA packages must not be newer than the driver's CUDA.
     cuda = next((gpu.cuda for gpu in gpus if gpu.cuda), None)
     older = cuda is not None and int(cuda.partition(".")[0]) < 13
