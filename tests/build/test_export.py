@@ -114,7 +114,6 @@ def test_shapes_are_read_as_the_seeds_write_them() -> None:
 
 
 def test_the_target_is_the_tensorrt_of_the_interpreter_that_builds(say: Say) -> None:
-    """Whatever this one has; a setting names it, and nothing is started to find out."""
     has, python = Path("has/tensorrt_cu12-8.6.1.dist-info"), Path("python").absolute()
     has.mkdir(parents=True)
     (has / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorrt_cu12\nVersion: 8.6.1\n")
