@@ -296,12 +296,11 @@ def distribution_versions(library: str) -> dict[str, str]:
 
 def version_elsewhere(library: str, python: str) -> str | None:
     """Return the version of a library in another interpreter, if it answers."""
-    names = DISTRIBUTIONS.get(library, (library,))
-    those = "d.name.replace('_', '-').lower() in " + repr(names)
-    code = (
-        f"import importlib.metadata as m; print(*(d.version for d in m.distributions() if {those}))"
-    )
-    return next(iter(program_output(python, "-c", code).split()), None)
+    names = repr(DISTRIBUTIONS.get(library, (library,)))
+    every = f"(d.version for d in m.distributions() if d.name.replace('_', '-').lower() in {names})"
+    code = f"import importlib.metadata as m; print('\\nversion', *{every})"
+    found = re.search(r"^version (\S+)", program_output(python, "-c", code), re.MULTILINE)
+    return found and found[1]
 
 
 def commit_of(folder: Path) -> str | None:
