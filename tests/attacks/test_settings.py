@@ -96,9 +96,8 @@ def test_a_list_of_trust_that_everyone_can_write_counts_for_nothing(trap: Path) 
 
 
 def test_what_a_project_steers_is_shown_the_first_time_and_when_it_changes(trap: Path) -> None:
-    assert load_config().unseen == (
-        f"{trap / 'trtbench.toml'} sets runtimes.onnxruntime.python to {trap / 'python'}",
-    )
+    told = f"{trap / 'trtbench.toml'} sets runtimes.onnxruntime.python to {trap / 'python'}"
+    assert load_config().unseen == (told,)
     assert load_config().unseen == ()
     (trap / "trtbench.toml").write_text("store = 'postgresql://me:hunter2@db/x'\n")
     (unseen,) = load_config().unseen

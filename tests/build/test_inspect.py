@@ -71,10 +71,8 @@ def test_whether_an_engine_would_load() -> None:
     assert "has 9.0" in reasons[0]
     fitting = Gpu(name="Another", compute_capability="8.9")
     assert would_load(rtx, None, installed={"r": "1.7.1.116"}, gpus=[fitting]) == (True, ())
-    assert would_load(rtx, None, installed={}, gpus=[])[1] == (
-        "TensorRT-RTX is not installed in this interpreter",
-        "no GPU can be seen here",
-    )
+    why = ("TensorRT-RTX is not installed in this interpreter", "no GPU can be seen here")
+    assert would_load(rtx, None, installed={}, gpus=[])[1] == why
 
 
 def artefact(engine: Path, model: Path, **changes: Any) -> Artefact:

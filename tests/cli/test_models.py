@@ -1,6 +1,8 @@
 """Models that users bring: open dimensions, dimensions of one name, sequences, texts, no rank."""
 
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -88,6 +90,13 @@ def test_random_calibration_is_at_least_one_batch_of_the_model(say: Say) -> None
     said = say("quantize", M, "--precision", "int8", "--random", 2)
     assert said.status == 0, said.err
     assert "3 items in 1 batch of 3" in said.words
+
+
+def test_what_would_load_an_engine_is_named_before_anything_runs(say: Say, trtexec: Any) -> None:
+    identity(M, ("x", FLOAT, [1, 3, 8, 8]))
+    bench, check = ("bench", trtexec.engine()), ("check", M, trtexec.engine(), "-r", "onnxruntime")
+    assert find_spec("tensorrt") or "'tensorrt==10.9.0.*'" in say(*bench, "-r", "tensorrt").err
+    assert " items" not in (said := say(*check, "-r", "tensorrt")).err, said
 
 
 WRONG = """--columns weight; --by weight; --filter weight>1; --expect weight>1; --draw a.pdf;

@@ -80,9 +80,7 @@ def compare(name: str, found: str) -> None:
     lines = difflib.unified_diff(
         kept.splitlines(), found.splitlines(), "kept", "found", n=1, lineterm=""
     )
-    why = (
-        "a change that is meant has a line in CHANGELOG.md, and is kept with TRTBENCH_GOLDEN=write"
-    )
+    why = "what is meant has a line in CHANGELOG.md, and is kept with TRTBENCH_GOLDEN=write"
     if changed := "\n".join(lines):
         pytest.fail(f"{path.name}: {why}\n{changed}", pytrace=False)
 

@@ -269,8 +269,7 @@ BENCH = {"model_path": "x.pt", "iters": 3, "throughput_qps": 3.0, "metrics": {"h
     [
         (b"ptrt\0\0\0\0", "timing.cache", "timing-cache"),
         (b"\x08\x08\x12\x07pytorch\x00", "model.onnx", "onnx"),
-        (b"\0\1\2\3" * 9, "model.engine", "plan"),
-        (b"\0\1\2\3" * 9, "run.log", "unknown"),
+        (b"\0\1\2\3" * 9, "model.engine", "plan"), (b"\0\1\2\3" * 9, "run.log", "unknown"),
         (b"&&&& RUNNING TensorRT.trtexec # trtexec", "notes.txt", "log"),
         (b"$ trtexec\n[03/04/2025-05:06:07] [I] === Model Options ===\n", "a", "log"),
         (b"Average over 10 runs is 1.5 ms (host walltime is 2 ms,", "a", "log"),
@@ -288,11 +287,10 @@ BENCH = {"model_path": "x.pt", "iters": 3, "throughput_qps": 3.0, "metrics": {"h
         (b'{"size_bytes": 3, "modified_iso": "x"}', "e.json", "toolkit-engine-metadata"),
         (b'{"batch": 1, "avg_runs": 100, "command": "x"}', "c.json", "toolkit-run-config"),
         (b'{"model_options": {"Format": "ONNX"}}', "a.json", "metadata"),
-        (b"", "times.json", "unknown"),
-        (b"{", "times.json", "unknown"),
-        (b'{"host": "here", "gpus": [{"name": "L4"}]}', "x.json", "unknown"),  # not seconds
+        (b"", "times.json", "unknown"), (b"{", "times.json", "unknown"),
         (b'{"gpu_s": [0.1, 0.2]}', "x.json", "times"),
+        (b'{"host": "here", "gpus": [{"name": "L4"}]}', "x.json", "unknown"),  # not seconds
     ],
-)
+)  # fmt: skip
 def test_content_first_and_name_second(data: bytes, name: str, kind: str) -> None:
     assert kind_of(data, name=name) == kind

@@ -189,9 +189,8 @@ def test_a_part_of_a_query_is_no_headline(tmp_path: Path, store: Store) -> None:
             "\n".join(f"[{DAYS[0]}-05:06:07] [I] {x}" for x in (*block, last))
         )
         (found,) = bring(tmp_path, store=store).runs
-        assert (found.median_of, found.median_s) == (
-            (of, pytest.approx(12.8e-3)) if of else (None, None)
-        )
+        expected = (of, pytest.approx(12.8e-3)) if of else (None, None)
+        assert (found.median_of, found.median_s) == expected
 
 
 NAMES = {

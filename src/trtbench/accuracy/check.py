@@ -22,7 +22,7 @@ from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.arrays import Chunks, check_inputs_exist
 from trtbench.host.files import make_subfolder, write_output, write_whole
 from trtbench.host.workers import check_interpreter
-from trtbench.measure.bench import Failures, stream
+from trtbench.measure.bench import Failures, check_runtime_available, stream
 from trtbench.measure.model_facts import precision_of_pass
 from trtbench.measure.remote import run_verb_remotely, sides_need_gpu
 from trtbench.models.identity import index_limits, model_ref
@@ -107,6 +107,8 @@ def _check(
     request: CheckRequest, names: Sequence[str], store: Store, config: Config, execution: Execution
 ) -> checking.Checked:
     sides = eval_sides(request, names, store, config, execution)
+    if len(sides) == 2:  # of several candidates, the others are checked
+        check_runtime_available(sides[1].spec, sides[1].python, on_gpu=True)
     output = Path(str(request.output))
     feed = feed_from_request(request, [side.spec.model for side in sides])
     steps = Steps(execution, len(sides) + 1)

@@ -66,7 +66,7 @@ from trtbench.runtimes import _session
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries, is_close
 from trtbench.runtimes._loop import check_protocol
 from trtbench.trtexec.exports import graph_from_json
-from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes
+from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes, plan_from_file
 
 if TYPE_CHECKING:
     from tensorrt import ICudaEngine, IExecutionContext, ILogger, IRuntimeConfig, Runtime
@@ -866,9 +866,21 @@ def load_library(flavour: Flavour) -> None:
     load(flavour)
 
 
+def _install(spec: RunSpec, flavour: Flavour) -> str:
+    """Return how to install what loads an engine: the version that built it, if it is known."""
+    fix, version = INSTALL[flavour], ""
+    with suppress(errors.TrtbenchError):
+        version = plan_from_file(Path(spec.model.path), where=spec.model.name).version or ""
+    exact = f"'tensorrt=={'.'.join(version.split('.')[:3])}.*'"
+    return fix.replace("tensorrt", exact, 1) if version and flavour == "tensorrt" else fix
+
+
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     """Load an engine with the options of a run; opens CUDA first, TensorRT may crash without."""
     check(spec, flavour=flavour)
+    if util.find_spec(flavour) is None:  # what must be installed first
+        message = f"{TITLES[flavour]} is not installed here"
+        raise errors.UnavailableError(message, fix=_install(spec, flavour))
 
     # Importing TensorRT takes as long as creating the CUDA context, and is independent of it.
     def import_library() -> None:
@@ -877,14 +889,7 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
 
     importer = Thread(target=import_library, daemon=True)
     importer.start()
-    try:
-        cuda = open_cuda(spec.device, spin=spec.spin_wait)
-    except errors.UnavailableError:
-        if util.find_spec(flavour) is None:  # report what must be installed first
-            raise errors.UnavailableError(
-                f"{TITLES[flavour]} is not installed here", fix=INSTALL[flavour]
-            ) from None
-        raise
+    cuda = open_cuda(spec.device, spin=spec.spin_wait)
     importer.join()
     try:
         engine, config = load_engine(spec, cuda, flavour=flavour), None
