@@ -878,9 +878,6 @@ def _install(spec: RunSpec, flavour: Flavour) -> str:
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     """Load an engine with the options of a run; opens CUDA first, TensorRT may crash without."""
     check(spec, flavour=flavour)
-    if util.find_spec(flavour) is None:  # what must be installed first
-        message = f"{TITLES[flavour]} is not installed here"
-        raise errors.UnavailableError(message, fix=_install(spec, flavour))
 
     # Importing TensorRT takes as long as creating the CUDA context, and is independent of it.
     def import_library() -> None:
@@ -889,7 +886,13 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
 
     importer = Thread(target=import_library, daemon=True)
     importer.start()
-    cuda = open_cuda(spec.device, spin=spec.spin_wait)
+    try:
+        cuda = open_cuda(spec.device, spin=spec.spin_wait)
+    except errors.UnavailableError:
+        if util.find_spec(flavour) is None:  # report what must be installed first
+            message = f"{TITLES[flavour]} is not installed here"
+            raise errors.UnavailableError(message, fix=_install(spec, flavour)) from None
+        raise
     importer.join()
     try:
         engine, config = load_engine(spec, cuda, flavour=flavour), None

@@ -101,12 +101,8 @@ def results_from_sweep(sweep: Sweep) -> Results:
     ]
     if runs and pictures:  # all are attached to the first run, so that a report shows each once
         runs[0] = replace(runs[0], extra={**runs[0].extra, "pictures": pictures})
-    return Results(
-        rows=tuple(mark_best(rows)),
-        runs=tuple(runs),
-        failed=tuple(failed),
-        judged=tuple(sweep.judged),
-    )
+    rows = tuple(mark_best(rows))
+    return Results(rows=rows, runs=tuple(runs), failed=tuple(failed), judged=tuple(sweep.judged))
 
 
 def _measured_row(row: SweepRow, case: Case, run: Run) -> SweepRow:
