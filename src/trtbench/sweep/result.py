@@ -101,8 +101,8 @@ def results_from_sweep(sweep: Sweep) -> Results:
     ]
     if runs and pictures:  # all are attached to the first run, so that a report shows each once
         runs[0] = replace(runs[0], extra={**runs[0].extra, "pictures": pictures})
-    rows = tuple(mark_best(rows))
-    return Results(rows=rows, runs=tuple(runs), failed=tuple(failed), judged=tuple(sweep.judged))
+    best, judged = tuple(mark_best(rows)), tuple(sweep.judged)
+    return Results(rows=best, runs=tuple(runs), failed=tuple(failed), judged=judged)
 
 
 def _measured_row(row: SweepRow, case: Case, run: Run) -> SweepRow:
