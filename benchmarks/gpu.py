@@ -1,6 +1,7 @@
-"""Numbers of docs/gpu.md: layers, tails, agreement with trtexec, start-up, --slo and sweeps.
+"""Numbers of docs/gpu.md: layers, tails, agreement with trtexec, start-up, --slo, sweeps, repairs.
 
     python benchmarks/gpu.py layers tails trtexec start slo sweep --models FOLDER [--minutes 3]
+    python benchmarks/gpu.py providers repaired --models FOLDER
 
 The folder has engines, and ONNX files, each of which is built once (``NAME.engine`` beside it, FP16
 with little search for the best kernel), in the interpreter that has TensorRT. Every number comes
@@ -8,7 +9,9 @@ from whole commands, as a user types them. ``layers`` adds up the kernels of eac
 GPU time; ``tails`` compares the first engine with itself, as often as --comparisons or --minutes
 say, and counts verdicts; ``trtexec`` takes turns with ours on each engine, with and without a CUDA
 graph; ``start`` times commands that measure for 1 s; ``slo`` asks for a rate and then scans rates
-around it by hand; ``sweep`` builds and measures all models. Prints tables in Markdown; ends with 0
+around it by hand; ``sweep`` builds and measures all models; ``providers`` compares each model on
+ONNX Runtime with its engine, on one GPU, and checks their outputs; ``repaired`` quantizes each,
+repairs it with ``localize``, builds both and measures them. Prints tables in Markdown; ends with 0
 if the goals hold.
 """
 
@@ -34,6 +37,9 @@ QUICK = ("--duration", "1s", "--no-until-steady")
 SCAN = (0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 """Rates to serve by hand, as shares of the answer."""
 ADDS_UP, AGREES, STARTED_S, ANSWERED_S = 0.03, 0.02, 3.5, 30.0
+
+
+BROKEN = 3  # status of a check that fails
 
 
 class Done(NamedTuple):
@@ -63,7 +69,7 @@ class Bench:
         program = program or (sys.executable, "-m", "trtbench")
         command = [*self.on, *program, *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
+        if done.returncode not in (0, BROKEN):
             raise SystemExit(f"{' '.join(command)}\n{done.stderr[-2000:]}")
         found = Done(done.stdout, time.monotonic() - began)
         print(f"{found.seconds:5.1f} s  {' '.join(map(str, words))}", file=sys.stderr, flush=True)
@@ -224,7 +230,53 @@ def sweep(bench: Bench) -> None:
     bench.table("A sweep, engines built", ("models", "took s"), (count, f"{done.seconds:.0f}"))
 
 
-PARTS = {each.__name__: each for each in (layers, tails, trtexec, start, slo, sweep)}
+def providers(bench: Bench) -> None:
+    rows: list[Sequence[object]] = [("", "verdict", "host time", "outputs")]
+    sides: tuple[str, ...] = ("-r", "onnxruntime", *bench.runtime)
+    sides += ("--device", "cuda:0") if bench.runtime[1] == "tensorrt" else ()
+    for model in bench.models:
+        pair = (model, model.with_suffix(".engine") if "--device" in sides else model)
+        found = bench.command("compare", *pair, *sides, "--json").json["comparison"]
+        first = found["verdicts"][0]
+        checked = bench.command("check", *pair, *sides, "--random", 64, "--json").json["check"]
+        change = "–" if first["ratio"] is None else f"{first['ratio'] - 1:+.1%}"
+        outputs = "PASS" if checked["passed"] else "FAIL"
+        rows.append((model.stem, first["kind"], change, outputs))
+        bench.demand(f"{model.stem}: outputs differ", checked["passed"])
+    bench.table("The engine against ONNX Runtime on the same GPU", *rows)
+
+
+def repaired(bench: Bench) -> None:
+    rows: list[Sequence[object]] = [("", "INT8 µs", "outputs", "repaired µs", "outputs")]
+    for model in bench.models:
+        with tempfile.TemporaryDirectory() as folder:
+            int8 = Path(folder) / "int8.onnx"
+            made = ("--precision", "int8", "--random", 32, "-o", int8)
+            bench.command("quantize", model, *made)
+            words = ("--repair", "--where", "sqnr>=30dB", "--random", 16, "-o", folder, "--json")
+            repair = Path(bench.command("localize", model, int8, *words).json["repaired"])
+            rows.append(
+                (model.stem, *measured(bench, model, int8), *measured(bench, model, repair))
+            )
+    bench.table("INT8 repaired by localize, built and run", *rows)
+
+
+def measured(bench: Bench, model: Path, made: Path) -> tuple[str, str]:
+    """Build what was made of a model; gives its time and whether its outputs pass."""
+    if bench.runtime[1] == "tensorrt":
+        engine = made.with_suffix(".engine")
+        bench.command("build", made, *bench.runtime, "--precision", "best", "-o", engine)
+        made = engine
+    summary = bench.command("bench", made, *bench.runtime, *QUICK, "--json").json["summary"]
+    column = next(each for each in summary["columns"] if each["column"] == summary["headline"])
+    sides = ("-r", "onnxruntime", *bench.runtime, "--random", 64, "--json")
+    checked = bench.command("check", model, made, *sides).json["check"]
+    return f"{column['median'] * 1e6:.1f}", "PASS" if checked["passed"] else "FAIL"
+
+
+PARTS = {
+    each.__name__: each for each in (layers, tails, trtexec, start, slo, sweep, providers, repaired)
+}
 
 
 def main() -> int:
