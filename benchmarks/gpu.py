@@ -37,8 +37,6 @@ QUICK = ("--duration", "1s", "--no-until-steady")
 SCAN = (0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 """Rates to serve by hand, as shares of the answer."""
 ADDS_UP, AGREES, STARTED_S, ANSWERED_S = 0.03, 0.02, 3.5, 30.0
-
-
 BROKEN = 3  # status of a check that fails
 
 

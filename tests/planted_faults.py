@@ -67,8 +67,8 @@ def int8_of(
     folder.mkdir()
     items = np.random.default_rng(9).normal(size=(64, *shape)).astype(np.float32)
     save_feeds(folder / "calibration.npz", [{"x": items}])
-    items, file = {"items": 64, "batch": 64, "sha256": ""}, str(folder / "calibration.npz")
-    calibration = CalibrationRef(source="normal", kind="arrays", file=file, **items)
+    sizes, file = {"items": 64, "batch": 64, "sha256": ""}, str(folder / "calibration.npz")
+    calibration = CalibrationRef(source="normal", kind="arrays", file=file, **sizes)
     spec = QuantSpec(
         model=model_ref(reference), output=str(path), precision="int8", via="onnxruntime",
         method="minmax", per_channel=per_channel, keep=keep, calibration=calibration,

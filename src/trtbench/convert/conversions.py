@@ -181,8 +181,10 @@ def export_spec(request: ExportRequest, *, builder: str | None = None) -> result
     _refuse_opset(opset, target)
     limit = TARGETS[target] if target else None
     if target is None and exporter is None:  # engines will be built with the TensorRT that is found
-        here = next(iter(distribution_versions("tensorrt").values()), None)
-        version = here if builder is None else version_elsewhere("tensorrt", builder)
+        if builder is not None:
+            version = version_elsewhere("tensorrt", builder)
+        else:
+            version = next(iter(distribution_versions("tensorrt").values()), None)
         limit = abilities_of_version(version, flavour="tensorrt").max_opset if version else None
     wanted = opset or (limit if limit is not None and limit < OLDEST_DYNAMO else None)
     old = wanted is not None and wanted < OLDEST_DYNAMO

@@ -122,8 +122,8 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     # trtexec may write the engine, print PASSED and crash on exit: the engine is valid.
     crashed = end.signal is not None and run is not None and run.outcome == "passed"
     if end.status != 0 and not crashed:
-        newer = None if PARSED.encode() in data else next(iter(warnings), None)
-        fix = None if newer == NO_SCALES else newer  # an opset that is too new
+        newer = next((text for text in warnings if text != NO_SCALES), None)  # the opset
+        fix = None if PARSED.encode() in data else newer
         raise log_conditions.error_from_log(
             f"trtexec {end.text}", data=data, status=end.code, fix=fix
         )
