@@ -147,6 +147,11 @@ def test_a_session_that_went_on_without_cuda_is_refused(
     [
         ("CUDA failure 100: no CUDA-capable device is detected", "trtbench doctor"),
         (
+            "cuda_call.cc:121 std::conditional_t<THRW, void, common::Status> CudaCall(ERRTYPE) "
+            "CUDA failure 35: CUDA driver version is insufficient ; GPU=-1 ; expr=cudaSetDevice",
+            "trtbench doctor",
+        ),
+        (
             "Failed to load library libonnxruntime_providers_tensorrt.so with error: "
             "libnvinfer.so.10: cannot open shared object file",
             'pip install "tensorrt-cu12==10.*"',
@@ -164,7 +169,8 @@ def test_a_provider_that_fails_is_not_blamed_on_the_model(
     package = Silent(tmp_path, problem=RuntimeError(words))
     told = opened(spec, package, monkeypatch, options={"providers": "tensorrt,cuda"})
     assert isinstance(told, UnavailableError)
-    assert told.facts["reason"] == words
+    behind = words.find("CUDA failure")
+    assert told.facts["reason"] == words[max(behind, 0) :].split(" ;")[0]
     assert told.fix == fix
 
 

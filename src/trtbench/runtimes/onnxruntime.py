@@ -319,21 +319,17 @@ def _on_gpu(spec: RunSpec) -> bool:
 
 
 def _provider_error(onnxruntime: ModuleType, provider: str, reason: str) -> errors.UnavailableError:
-    built = getattr(onnxruntime, "cuda_version", None) or "12"
-    tensorrt = re.search(r"libnvinfer\w*\.so\.(\d+)", reason)
-    fix = "trtbench doctor"
-    if tensorrt:
-        fix = f'pip install "tensorrt-cu{built.split(".")[0]}=={tensorrt[1]}.*"'
-    elif re.search(r"\.so\.\d", reason):
-        fix = 'pip install "onnxruntime-gpu[cuda,cudnn]"'
+    built = getattr(onnxruntime, "cuda_version", None) or None
+    cause = re.search(r"CUDA failure \d+: [^;]*[^;\s]", reason)  # stands behind names of functions
+    fix = 'pip install "onnxruntime-gpu[cuda,cudnn]"'
+    if tensorrt := re.search(r"libnvinfer\w*\.so\.(\d+)", reason):
+        fix = f'pip install "tensorrt-cu{(built or "12").split(".")[0]}=={tensorrt[1]}.*"'
+    facts = {"reason": cause[0] if cause else reason}
+    facts |= {"onnxruntime": getattr(onnxruntime, "__version__", "?")}
     return errors.UnavailableError(
         f"ONNX Runtime's execution provider {provider!r} does not start",
-        facts={
-            "reason": reason,
-            "onnxruntime": getattr(onnxruntime, "__version__", "?"),
-            "built for": f"CUDA {built}",
-        },
-        fix=fix,
+        facts=facts | ({"built for": f"CUDA {built}"} if built else {}),
+        fix=fix if re.search(r"\.so\.\d", reason) else "trtbench doctor",
     )
 
 
