@@ -1,5 +1,6 @@
 """Quantizations: what comes out runs, is close, and is what TensorRT takes."""
 
+import platform
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,41 @@ def test_an_old_opset_is_raised_and_infinite_values_are_left_alone(tmp_path: Pat
     assert "has infinite values" in made.kept.values()
 
 
-def test_a_weight_that_several_nodes_share_gives_a_model_that_runs(say: Say) -> None:
-    """ONNX Runtime 1.31 converts it once for each of them, on processors without VNNI."""
-    text = "net (float[1, 8] x) => (float[1, 8] y) {a = MatMul(x, w) b = Tanh(a) y = MatMul(b, w)}"
-    models.save_text(Path("m.onnx"), text, w=np.linspace(-1, 1, 64).reshape(8, 8))
-    say("quantize", "m.onnx", "--precision", "int8", "--random", 4, "-o", "q.onnx")
+FULL = (np.linspace(-127, 127, 64).astype(np.int8) // 2 * 2).reshape(8, 8)
+SHARED = {
+    "one DequantizeLinear": "d = DequantizeLinear(w, s, z) e = Identity(d)",
+    "one weight": "d = DequantizeLinear(w, s, z) e = DequantizeLinear(w, s, z)",
+    "a constant": f"v = Constant<value = int8[8, 8] {{{', '.join(map(str, FULL.ravel()))}}}>() "
+    "d = DequantizeLinear(v, s, z) e = DequantizeLinear(v, s, z)",
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_a_weight_that_several_nodes_share_gives_a_model_that_runs(say: Say, kind: str) -> None:
+    """ONNX Runtime 1.31 converts it once for each of them, on x86 processors without VNNI.
+
+    There, two of the products do not fit into 16 bits together.
+    """
+    rounded = "{0}q = QuantizeLinear({0}, {0}s, z) {0}r = DequantizeLinear({0}q, {0}s, z)"
+    text = "net (float[1, 8] x) => (float[1, 8] y) {" + SHARED[kind]
+    steps = (rounded.format("x"), "a = MatMul(xr, d)", rounded.format("a"), "b = MatMul(ar, e)")
+    steps += (rounded.format("b"), "y = Identity(br)}")
+    values = {"w": FULL, "z": np.int8(0), "s": np.float32(0.01)}
+    scales = {"xs": np.float32(1 / 127), "as": np.float32(0.05), "bs": np.float32(0.3)}
+    models.save_text(Path("q.onnx"), " ".join((text, *steps)), **values, **scales)
+    models.save_text(Path("m.onnx"), text + "a = MatMul(x, d) y = MatMul(a, e)}", **values)
     assert "PASS" in say("check", "m.onnx", "q.onnx", "--random", 4, status=0).out
+
+
+def test_sums_that_can_overflow_are_noted(say: Say) -> None:
+    steps = "q = QuantizeLinear(x, s, u) a = QLinearMatMul(q, s, u, w, s, z, s, u)"
+    text = f"net (float[1, 8] x) => (float[1, 8] y) {{{steps} y = DequantizeLinear(a, s, u)}}"
+    values = {"w": np.full((8, 8), 127, np.int8), "s": np.float32(1), "z": np.int8(0)}
+    models.save_text(Path("m.onnx"), text, **values, u=np.uint8(128))
+    said = say("bench", "m.onnx", "--duration", "50ms", "--no-until-steady", "--explain", status=0)
+    processor = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    saturates = "x86" in platform.machine() and "vnni" not in processor
+    assert ("QLinearMatMul can overflow" in said.out + said.err) == saturates
 
 
 def test_copies_of_a_shared_bias_do_not_take_the_name_of_another_tensor(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from trtbench.core.results import VerifyOutcome, VerifySpec
 from trtbench.host.files import temporary_folder
 from trtbench.host.machine import library_versions
 from trtbench.models.onnx_model import ONE_FILE_BYTES, check_onnx, save_onnx
+from trtbench.models.onnx_session import CPU, open_onnx
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -107,7 +108,7 @@ def _session(source: bytes | str, *, optimized: bool = False) -> InferenceSessio
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # many short runs
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    return open_onnx(source, options, providers=[CPU])
 
 
 def session_of(model: ModelProto, names: Sequence[str], **how: bool) -> InferenceSession:

@@ -10,6 +10,7 @@ import ctypes
 import importlib
 import json
 import os
+import platform
 import re
 import shlex
 import sys
@@ -37,6 +38,7 @@ from trtbench.data import data_rows
 from trtbench.host.cuda import index_of
 from trtbench.host.files import temporary_name
 from trtbench.models.onnx_outline import outline_of, quantized_type
+from trtbench.models.onnx_session import CPU, open_onnx
 from trtbench.runtimes import _session
 from trtbench.runtimes._loop import SERIAL, bench_session
 
@@ -59,7 +61,6 @@ OPTIONS = {
 }
 CONDITIONS = tuple(OPTIONS)
 
-CPU = "CPUExecutionProvider"
 ON_GPU = ("cuda", "tensorrt", "nvtensorrtrtx")
 """Short names of providers whose tensors are in the memory of an NVIDIA GPU."""
 _LEVELS = {"disable": "ORT_DISABLE_ALL"} | {
@@ -93,9 +94,6 @@ _TYPES = {
 }
 _KINDS = {"seq": SEQUENCE, "map": MAP, "sparse_tensor": SPARSE, "optional": OPTIONAL}
 
-_OVERFLOWS = (
-    "8-bit products can overflow on this processor: ONNX Runtime loads the model in no other way",
-)
 OLDEST_OPSET = 7
 KERNEL = "_kernel_time"
 LARGEST_TRACE_BYTES = 1 << 30
@@ -213,19 +211,9 @@ def open_session(spec: RunSpec) -> OrtSession:
             )
         index = index_of(spec.device) if name in ON_GPU else 0
         requested.append((known[name], {"device_id": str(index)}) if index else known[name])
-    make = partial(onnxruntime.InferenceSession, spec.model.path, providers=requested)
-    with suppress(errors.InputError):  # in 1.31 FP16 products of transposed inputs crash on the CPU
-        if not on_gpu and "fp16" in (outline_of(Path(spec.model.path)).held or ()):
-            make = partial(make, disabled_optimizers=["MatmulTransposeFusion"])
-    exact = True
+    make = partial(open_onnx, spec.model.path, providers=requested)
     try:
-        try:
-            session = make(options, enable_fallback=0)
-        except Exception as problem:  # of 1.31, on 8-bit weights that several nodes share
-            if "AddInitializerWithOrtValue" not in str(problem):
-                raise
-            options = _session_options(onnxruntime, spec, trace=on_gpu, exact=False)
-            session, exact = make(options, enable_fallback=0), False
+        session = make(options, enable_fallback=0)
     except Exception as problem:  # ONNX Runtime's exceptions have no common base class
         _session.raise_if_out_of_memory(problem)
         if on_gpu and _NO_DEVICE.search(str(problem)):
@@ -246,12 +234,11 @@ def open_session(spec: RunSpec) -> OrtSession:
         raise _provider_error(onnxruntime, name, reason)
     if not uses_io_binding(spec):
         # The profiler slows down every node, so it gets its own session.
-        traced = partial(_session_options, onnxruntime, spec, trace=True, exact=exact)
+        traced = partial(_session_options, onnxruntime, spec, trace=True)
         opened = OrtSession(session, spec, profiling=lambda: make(traced()))
-        opened.notes += _OVERFLOWS[exact:]
+        opened.notes += _overflow(spec.model.path)
         return opened
     bound = BoundSession(onnxruntime, session, spec)
-    bound.notes += _OVERFLOWS[exact:]
     with suppress(errors.InputError):  # the file may not contain its types
         held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
         bound.conditions |= precision_conditions(session, requested, held, os.environ)
@@ -261,13 +248,17 @@ def open_session(spec: RunSpec) -> OrtSession:
 bench = partial(bench_session, open_session)
 
 
-def _session_options(
-    onnxruntime: ModuleType, spec: RunSpec, *, trace: bool, exact: bool = True
-) -> SessionOptions:
+def _overflow(path: str) -> tuple[str, ...]:
+    with suppress(OSError, errors.InputError):
+        saturates = "x86" in platform.machine() and "vnni" not in read_text(Path("/proc/cpuinfo"))
+        if saturates and any(x.operator == "QLinearMatMul" for x in outline_of(Path(path)).nodes):
+            return ("sums of QLinearMatMul can overflow on this processor, which has no VNNI",)
+    return ()
+
+
+def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> SessionOptions:
     options = onnxruntime.SessionOptions()
     given = spec.options
-    # Without this, int8 products overflow on x86 processors without VNNI.
-    options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
     if trace:
         options.enable_profiling = True
         options.profile_file_prefix = f"{tempfile.mkdtemp(prefix=temporary_name().name)}/trace"
