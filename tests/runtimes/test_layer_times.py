@@ -11,8 +11,8 @@ from gpu_standin import Trt
 from trtbench.core.samples import LayerProfile, LayerTime
 from trtbench.core.spec import RunSpec
 from trtbench.host.cupti import counters_of
-from trtbench.runtimes import _trt_session, tensorrt
-from trtbench.runtimes._trt_session import rows_from_kernels, with_counters
+from trtbench.runtimes import _kernels, _trt_session, tensorrt
+from trtbench.runtimes._kernels import rows_from_kernels, with_counters
 from trtbench.trtexec.exports import profile_json, profiles_from_json
 
 # Events before the first layer and after each; three kernels, of which two overlap in a graph.
@@ -44,7 +44,11 @@ def test_layers_are_timed_and_counted_by_kernels_where_cupti_is(
         if events and "records" in problem:
             raise RuntimeError(problem)
         kernels = [(2, 0, "a", 0, 2000), (4, 0, "b", 3000, 4000)]
-        return kernels * (gpu.contexts[0].plain - before), [1, 3, 5] if events else []
+        return kernels * (gpu.contexts[0].plain - before), [
+            (1, 0),
+            (3, 0),
+            (5, 0),
+        ] if events else []
 
     def counters_of(run: Any, *, kernels: int) -> list[tuple[float, float]]:
         run()
@@ -53,7 +57,7 @@ def test_layers_are_timed_and_counted_by_kernels_where_cupti_is(
         return [(100.0 * place, 50.0) for place in range(kernels)]
 
     monkeypatch.setattr(_trt_session, "Recorder", lambda: SimpleNamespace(record=record))
-    monkeypatch.setattr(_trt_session, "counters_of", counters_of)
+    monkeypatch.setattr(_kernels, "counters_of", counters_of)
     asked = spec.having(profile=True, cuda_graph="off")
     outcome, _ = tensorrt.bench(asked, folder=tmp_path, stage=lambda name: None)
     found = profiles_from_json(profile_json(outcome.layers), where="a file")[0].layers

@@ -7,12 +7,14 @@ activity records (package cupti-python), hardware counters from the range profil
 
 import ctypes
 import importlib
+import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 Work = tuple[int, int, str, int, int]  # call, node in a graph, name, begin and end in ns
+Call = tuple[int, int]  # its number, and its begin in ns
 COPY, MEMSET = "copy", "memset"  # names of work that is no kernel
 COUNTERS = (b"dram__bytes.sum", b"sm__cycles_active.avg.pct_of_peak_sustained_elapsed")
 """One pass reads both, so that no kernel has to be repeated, which would change what L2 holds."""
@@ -32,19 +34,23 @@ class Recorder:
         self._api: ModuleType = importlib.import_module("cupti.cupti")
         kinds, calls = self._api.ActivityKind, self._api.driver_api_trace_cbid.__members__
         self._names = {kinds.CONCURRENT_KERNEL: None, kinds.MEMCPY: COPY, kinds.MEMSET: MEMSET}
-        self._call = kinds.DRIVER
+        self._kinds_of_calls = kinds.DRIVER, kinds.RUNTIME
         self._marks = {int(calls[name]) for name in calls if name.startswith("cuEventRecord")}
         self._work: list[Work] = []
-        self._events: list[int] = []
+        self._calls: list[Call] = []
+        self._every = False
         self._api.activity_register_callbacks(lambda: (8 << 20, 0), self._take)
         self.record(lambda: None, events=True)  # CUPTI begins now
 
     def record(
-        self, run: Callable[[], object], *, events: bool = False
-    ) -> tuple[list[Work], list[int]]:
-        """Return the work of a call, which must wait for it, and event numbers if wanted."""
-        kinds = [*self._names, *([self._call] if events else [])]
-        self._work, self._events = [], []
+        self, run: Callable[[], object], *, events: bool = False, calls: bool = False
+    ) -> tuple[list[Work], list[Call]]:
+        """Return the work of a call, which must wait for it, and calls in their order, if wanted.
+
+        They are those that record a CUDA event (``events``), or all.
+        """
+        kinds = [*self._names, *self._kinds_of_calls[: 2 if calls else events]]
+        self._work, self._calls, self._every = [], [], calls
         for kind in kinds:
             self._api.activity_enable(kind)
         try:
@@ -53,7 +59,11 @@ class Recorder:
             self._api.activity_flush_all(1)  # also of buffers that are not full
             for kind in kinds:
                 self._api.activity_disable(kind)
-        return sorted(self._work), sorted(self._events)
+        return sorted(self._work), sorted(self._calls)
+
+    def ahead_ns(self) -> int:
+        """Return by how much the clock of records is ahead of the system's."""
+        return int(self._api.get_timestamp()) - time.time_ns()
 
     def _take(self, activities: Sequence[SimpleNamespace]) -> None:
         for each in activities:
@@ -61,8 +71,8 @@ class Recorder:
                 name = self._names[each.kind] or each.name
                 numbers = each.correlation_id, int(each.graph_node_id)
                 self._work.append((*numbers, name, each.start, each.end))
-            elif each.cbid in self._marks:
-                self._events.append(each.correlation_id)
+            elif self._every or each.cbid in self._marks:
+                self._calls.append((each.correlation_id, each.start))
 
 
 def counters_of(run: Callable[[], object], *, kernels: int) -> list[tuple[float, ...]]:

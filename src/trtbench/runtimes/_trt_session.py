@@ -12,7 +12,6 @@ import math
 import os
 import re
 import time
-from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -44,7 +43,7 @@ from trtbench.host.cuda import (
     open_cuda,
     runtime_module,
 )
-from trtbench.host.cupti import COPY, MEMSET, Recorder, Work, counters_of
+from trtbench.host.cupti import Recorder
 from trtbench.host.early_context import variables
 from trtbench.host.tensorrt import (
     INSTALL,
@@ -64,6 +63,7 @@ from trtbench.models.identity import precision_of_engine
 from trtbench.models.inputs import random_inputs
 from trtbench.runtimes import _session
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries, is_close
+from trtbench.runtimes._kernels import profile_from_kernels
 from trtbench.runtimes._loop import check_protocol
 from trtbench.trtexec.exports import graph_from_json
 from trtbench.trtexec.version import HEADER_BYTES, PlanHeader, plan_from_bytes, plan_from_file
@@ -346,57 +346,6 @@ def _load_error(
     )
 
 
-def rows_from_kernels(
-    work: Sequence[Work], profiled: Sequence[Work], events: Sequence[int], names: Sequence[str]
-) -> tuple[list[list[_session.Row]], float] | None:
-    """Return the layers of each query, and the median time in which work ran; ``None`` if unknown.
-
-    TensorRT's profiler recorded ``events`` before the first layer of a query and after each one.
-    """
-    layers = [bisect(events, call) - 1 for call, *_ in profiled]
-    queries = len(work) // max(1, len(profiled))
-    fits = bool(layers) and 0 <= min(layers) <= max(layers) < len(names) == len(events) - 1
-    if not fits or [each[2] for each in work] != queries * [each[2] for each in profiled]:
-        return None
-    spans = np.array([each[3:] for each in work]).reshape(queries, -1, 2)
-    seconds = np.zeros((queries, len(names)))
-    np.add.at(seconds.T, layers, (spans[..., 1] - spans[..., 0]).T * 1e-9)
-    rows = [list(zip(names, own, strict=True)) for own in seconds.tolist()]
-    starts, ends = np.take_along_axis(spans, np.argsort(spans[..., :1], axis=1), axis=1).T
-    before = np.maximum.accumulate(np.concatenate((starts[:1], ends[:-1])))  # all earlier work ends
-    ran = np.maximum(0, ends - np.maximum(starts, before)).sum(axis=0)
-    return rows, float(np.median(ran)) * 1e-9
-
-
-def with_counters(
-    found: LayerProfile,
-    profiled: Sequence[Work],
-    events: Sequence[int],
-    counted: Sequence[tuple[float, ...]],
-) -> LayerProfile:
-    """Return the profile with what hardware counters say about the kernels of each layer.
-
-    The activity of a layer is that of its kernels, weighted by how long they ran.
-    """
-    kernels = [each for each in profiled if each[2] not in (COPY, MEMSET)]
-    if len(counted) != len(kernels):
-        raise RuntimeError(f"{len(counted)} of {len(kernels)} kernels were counted")
-    layers = [bisect(events, call) - 1 for call, *_ in kernels]
-    spans = np.array([end - begin for *_, begin, end in kernels], np.float64)
-    moved, active = np.array(counted).T
-    sums = (
-        np.bincount(layers, each, minlength=len(found.layers)).tolist()
-        for each in (moved, active / 100 * spans, spans)
-    )
-    rows = zip(found.layers, *sums, strict=True)
-    return found.having(
-        layers=tuple(
-            each.having(dram_bytes=bytes_, sm_active=worked / ran if ran else None)
-            for each, bytes_, worked, ran in rows
-        )
-    )
-
-
 class TrtSession(_session.Session):
     """An engine with its contexts, buffers and streams, all created before the loop."""
 
@@ -551,18 +500,10 @@ class TrtSession(_session.Session):
         next(slow)  # the first query with a profiler may do more
         names = [name for name, _ in rows()]
         profiled, events = recorder.record(lambda: next(slow), events=True)
-        found = rows_from_kernels(work, profiled, events, names)
-        if found is None:
-            counts = f"{len(work)} and {len(profiled)} kernels, {len(events)} events, {len(names)}"
-            raise RuntimeError(f"kernels do not fit to layers: {counts} layers")
-        self._layer_times = {"layer_times": "kernels", "kernel_busy_s": found[1]}
-        profile = _session.profile_from_rows(found[0])
-        try:
-            counted = counters_of(lambda: next(slow), kernels=len(profiled))
-            return with_counters(profile, profiled, events, counted)
-        except Exception as problem:  # counters need more rights and a later CUPTI than times
-            self._layer_times["counters"] = errors.first_line(problem)
-            return profile
+        profile, self._layer_times = profile_from_kernels(
+            work, profiled, [call for call, _ in events], names, again=lambda: next(slow)
+        )
+        return profile
 
     def _repeat(self, unit: Unit, run: Callable[[], object]) -> Iterator[None]:
         """Run queries one by one until there are enough for a profile; yields after each."""
