@@ -1,6 +1,7 @@
 """ONNX Runtime with bound tensors, on the CPU provider, and traces of where nodes ran."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from trtbench.core.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.core.jobs import Stage
 from trtbench.core.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.runtimes import onnxruntime
-from trtbench.runtimes.onnxruntime import end_trace, nodes_and_providers
+from trtbench.runtimes.onnxruntime import end_trace, events_of_nodes, nodes_and_providers
 
 
 @pytest.fixture
@@ -182,3 +183,77 @@ def test_the_second_gpu_is_told_to_the_provider(
     assert package.asked == [("CUDAExecutionProvider", {"device_id": "1"}), "CPUExecutionProvider"]
     opened(spec, package, monkeypatch, device="cuda:0")
     assert package.asked == ["CUDAExecutionProvider"], "a device alone asks for its provider"
+
+
+class Pretended(Silent):
+    """A package whose CUDA is the CPU."""
+
+    class OrtValue:
+        @staticmethod
+        def ortvalue_from_numpy(array: Any, *place: object) -> Any:
+            return library.OrtValue.ortvalue_from_numpy(array)
+
+    def InferenceSession(self, path: str, options: Any, **asked: Any) -> Any:
+        session = library.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        bindings = session.io_binding
+
+        def io_binding() -> Any:
+            binding = bindings()
+            bind = binding.bind_output
+            binding.bind_output = lambda name, *place: bind(name)
+            return binding
+
+        session.io_binding = io_binding
+        session.get_providers = lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
+        return session
+
+
+class Recorder:
+    """Records calls before and during a query, and two kernels of 1 us that end it."""
+
+    late_ns = 0
+
+    def record(self, run: Any, *, calls: bool = False) -> Any:
+        began = time.time_ns()
+        run()
+        every = [began, *np.linspace(began, time.time_ns(), 100).astype(int).tolist()]
+        work = [(99, 0, "exp", 0, 1000), (100, 0, "sum", 1000, 2000)]
+        return work * (1 if calls else 2), [*enumerate(every)] if calls else []
+
+    def ahead_ns(self) -> int:
+        return self.late_ns
+
+
+def test_a_node_starts_the_calls_that_begin_in_it() -> None:
+    def event(name: str, ts: int, **more: Any) -> dict[str, Any]:
+        return {"name": name, "ts": ts, "cat": more.pop("cat", "Node"), "args": more}
+
+    runs = [event("model_run", ts, cat="Session") for ts in (0, 100)]
+    nodes = [event("/a_kernel_time", ts, op_name="Conv") for ts in (1, 101)]
+    nodes += [event("/b_kernel_time", 103), event("/c_kernel_time", 108)]
+    # A thread of its own begins call 9 before call 8.
+    calls = [(7, 1_101_500), (9, 1_103_100), (8, 1_103_200), (10, 1_107_000), (3, 1_000_100)]
+    found = events_of_nodes([*runs, *nodes], calls, began_ns=1_000_000)
+    assert found == (["/a (Conv)", "/b", "/c"], [7, 8, 11, 11])
+
+
+def test_nodes_on_a_gpu_are_timed_by_the_kernels_they_start(
+    spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "net (float[n, 4] x) => (float[n, 4] y) {h = Relu(x) e = Exp(h) y = Softmax(e)}"
+    save_text(Path(spec.model.path), text)
+    monkeypatch.setitem(sys.modules, "onnxruntime", Pretended(tmp_path))  # type: ignore[arg-type]
+    monkeypatch.setattr(onnxruntime, "Recorder", Recorder)
+    asked = spec.having(device="cuda:0", profile=True)
+    with pytest.raises(UnavailableError, match="need CUPTI"):
+        onnxruntime.bench(asked, folder=tmp_path, stage=Stage())
+    monkeypatch.setattr(onnxruntime.util, "find_spec", lambda name: True)
+    outcome, _ = onnxruntime.bench(asked, folder=tmp_path, stage=Stage())
+    found = outcome.layers.layers if outcome.layers else ()
+    assert [each.name.split()[-1] for each in found] == ["(Relu)", "(Exp)", "(Softmax)"]
+    assert [each.median_s for each in found] == pytest.approx([0, 0, 2e-6])
+    assert outcome.evidence["layer_times"] == "kernels"
+    monkeypatch.setattr(Recorder, "late_ns", 10**12)  # another clock: no call is within a node
+    with pytest.raises(UnavailableError, match="cannot be timed by their kernels") as caught:
+        onnxruntime.bench(asked, folder=tmp_path, stage=Stage())
+    assert "do not fit to layers" in caught.value.facts["reason"]

@@ -592,9 +592,10 @@ def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
     if layers_s is None:
         return None
     parts: tuple[Gap, ...] = ()
-    if gpu_s is not None and busy_s is not None:
+    whole_s = facts.host_s if gpu_s is None else gpu_s
+    if whole_s is not None and busy_s is not None:
         overlaps_s = max(0.0, layers_s - busy_s)
-        gaps = Gap("gaps", layers_s - overlaps_s - gpu_s, "GPU time at which no kernel ran")
+        gaps = Gap("gaps", layers_s - overlaps_s - whole_s, "time at which no kernel ran")
         parts = Gap("overlaps", overlaps_s, "times at which several kernels ran"), gaps
     elif gpu_s is not None and layers_s > gpu_s:
         why = "the profiler runs layers one by one"

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import util
+from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -36,10 +37,12 @@ from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import MAP, NO_TENSORS, OPTIONAL, SEQUENCE, SPARSE, RunSpec, TensorSpec
 from trtbench.data import data_rows
 from trtbench.host.cuda import index_of
+from trtbench.host.cupti import Call, Recorder
 from trtbench.host.files import temporary_name
 from trtbench.models.onnx_outline import outline_of, quantized_type
 from trtbench.models.onnx_session import CPU, open_onnx
 from trtbench.runtimes import _session
+from trtbench.runtimes._kernels import profile_from_kernels
 from trtbench.runtimes._loop import SERIAL, bench_session
 
 if TYPE_CHECKING:
@@ -159,10 +162,11 @@ def check(spec: RunSpec) -> None:
             if spec.protocol in SERIAL
             else f"--protocol {SERIAL[0]}",
         )
-    if spec.profile and device(spec) != "cpu":
-        raise errors.UsageError(
-            "ONNX Runtime's profiler times nodes on the CPU only, not on a GPU",
-            fix="trtbench build MODEL.onnx, then trtbench profile MODEL.engine",
+    if spec.profile and _on_gpu(spec) and util.find_spec("cupti") is None:
+        raise errors.UnavailableError(
+            "ONNX Runtime's profiler times nodes on the CPU only; their kernels need CUPTI",
+            fix="pip install 'trtbench[cupti]'; or trtbench build MODEL.onnx, then "
+            "trtbench profile MODEL.engine",
         )
     if spec.precision is not None:
         raise errors.UsageError(
@@ -232,13 +236,13 @@ def open_session(spec: RunSpec) -> OrtSession:
         except OSError as problem:
             reason = str(problem)
         raise _provider_error(onnxruntime, name, reason)
+    # The profiler slows down every node, so it gets its own session.
+    traced = partial(_session_options, onnxruntime, spec, trace=True)
     if not uses_io_binding(spec):
-        # The profiler slows down every node, so it gets its own session.
-        traced = partial(_session_options, onnxruntime, spec, trace=True)
         opened = OrtSession(session, spec, profiling=lambda: make(traced()))
         opened.notes += _overflow(spec.model.path)
         return opened
-    bound = BoundSession(onnxruntime, session, spec)
+    bound = BoundSession(onnxruntime, session, spec, profiling=lambda: make(traced()))
     with suppress(errors.InputError):  # the file may not contain its types
         held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
         bound.conditions |= precision_conditions(session, requested, held, os.environ)
@@ -428,8 +432,18 @@ class OrtSession(_session.Session):
 class BoundSession(OrtSession):
     """A session with tensors bound to the device; it counts the nodes that ran on the CPU."""
 
-    def __init__(self, onnxruntime: ModuleType, session: InferenceSession, spec: RunSpec) -> None:
-        super().__init__(session, spec)
+    def __init__(
+        self,
+        onnxruntime: ModuleType,
+        session: InferenceSession,
+        spec: RunSpec,
+        *,
+        profiling: Callable[[], InferenceSession],
+    ) -> None:
+        super().__init__(session, spec, profiling=profiling)
+        self._again: Callable[[], BoundSession] = lambda: BoundSession(
+            onnxruntime, profiling(), spec, profiling=profiling
+        )
         self._traced = _on_gpu(spec)
         self._location = ("cuda", index_of(device(spec))) if self._traced else ("cpu", 0)
         self._make = onnxruntime.OrtValue.ortvalue_from_numpy
@@ -437,6 +451,7 @@ class BoundSession(OrtSession):
         self._values: list[OrtValue] = []
         self._transfers = spec.transfers
         self.evidence: dict[str, Scalar] = {}
+        self._layer_times: dict[str, Scalar] = {}
         self.conditions |= {
             "transfers": Fact(value=spec.transfers),
             "memory": Fact(value="pageable"),
@@ -470,6 +485,43 @@ class BoundSession(OrtSession):
         counts = Counter(_short_name(provider) for provider in placed.values())
         placement = ", ".join(f"{name} {count}" for name, count in counts.most_common())
         self.conditions["placement"] = Fact(value=placement or None)
+
+    def profile_layers(self) -> LayerProfile:
+        """Time nodes; on a GPU by the kernels that they start, in queries without a trace."""
+        if self._location[0] == "cpu":
+            return super().profile_layers()
+        run, other = self._bound_step(transfers=False), self._again()
+        other.bind(self._feed)
+        traced = other._bound_step(transfers=False)
+
+        def queries() -> None:
+            until = time.monotonic() + _session.ENOUGH_S
+            for number in range(1, _session.MOST + 1):
+                run()
+                if number >= _session.LEAST and time.monotonic() >= until:
+                    break
+
+        try:
+            recorder = Recorder()
+            for _ in range(_session.WARMUP):
+                run()
+                traced()
+            work, _ = recorder.record(queries)
+            profiled, calls = recorder.record(traced, calls=True)
+            began = int(other._session.get_profiling_start_time_ns()) + recorder.ahead_ns()
+            names, events = events_of_nodes(end_trace(other._session), calls, began_ns=began)
+            found = profile_from_kernels(work, profiled, events, names, again=run)
+        except Exception as problem:  # of a missing library, or a driver that refuses
+            raise errors.UnavailableError(
+                "the nodes cannot be timed by their kernels",
+                facts={"reason": errors.first_line(problem)},
+                fix="leave out --profile, or build an engine and profile that",
+            ) from None
+        profile, self._layer_times = found
+        return profile
+
+    def observe_after(self) -> dict[str, Scalar]:
+        return self._layer_times or super().observe_after()
 
     def step(self) -> Callable[[], object]:
         return self._bound_step(transfers=self._transfers)
@@ -545,9 +597,7 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[_session.Row]]:
         while index < len(runs) and at > runs[index][1]:
             index += 1
         if index < len(runs) and at >= runs[index][0]:
-            name = str(node["name"]).removesuffix(KERNEL)
-            operator = str(node.get("args", {}).get("op_name", ""))
-            label = f"{name} ({operator})" if name and operator else name or operator
+            label = _label(node)
             outer = around[node.get("tid")]
             while outer and at >= outer[-1][0]:
                 outer.pop()
@@ -557,6 +607,29 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[_session.Row]]:
             outer.append((at + took, len(rows[index])))
             rows[index].append((label, took * 1e-6))
     return rows
+
+
+def _label(node: TraceEvent) -> str:
+    name = str(node["name"]).removesuffix(KERNEL)
+    operator = str(node.get("args", {}).get("op_name", ""))
+    return f"{name} ({operator})" if name and operator else name or operator
+
+
+def events_of_nodes(
+    trace: list[TraceEvent], calls: Sequence[Call], *, began_ns: int
+) -> tuple[list[str], list[int]]:
+    """Return the nodes of the last run, and the number of the first call of each and after all.
+
+    ``calls`` of CUDA, and when the trace began, are by one clock.
+    """
+    last = max(float(each["ts"]) for each in trace if each.get("name") == "model_run")
+    found = [(float(each["ts"]), _label(each)) for each in _kernels(trace)]
+    starts, names = zip(*sorted(each for each in found if each[0] >= last), strict=True)
+    numbers, begins = np.array(sorted(calls, key=itemgetter(1))).T
+    end = int(numbers.max()) + 1
+    first = np.append(np.minimum.accumulate(numbers[::-1])[::-1], end)  # of all that begin later
+    places = np.searchsorted(begins, began_ns + (np.array(starts) * 1000).astype(np.int64))
+    return [*names], [*first[places].tolist(), end]
 
 
 def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozenset[str]:

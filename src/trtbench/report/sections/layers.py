@@ -337,8 +337,8 @@ def _suspect_blocks(suspects: Sequence[tables.Suspect]) -> Iterator[doc.Block]:
 
 
 def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block]:
-    """Show how the layer times add up to the GPU time."""
-    if sums.gpu_s is None:
+    """Show how the layer times add up to the GPU time, or to host time."""
+    if sums.gpu_s is None and not sums.parts:
         whole = "the time of a query without it was not measured"
         if sums.host_s is not None:
             whole = f"without it a query takes {text_from_duration(sums.host_s)} (host, median)"
@@ -347,8 +347,10 @@ def _sums_blocks(layers: LayerTable, sums: Reconciliation) -> Iterator[doc.Block
         return
     rows = [
         ("sum of the layers", sums.layers_s, f"{len(layers.layers)} layers, {layers.statistic}s"),
-        *((f"− {each.name}", each.seconds, each.because) for each in sums.parts),
-        ("GPU time", sums.gpu_s, "median of an inference without the profiler"),
+        *((f"{'−+'[x.seconds < 0]} {x.name}", abs(x.seconds), x.because) for x in sums.parts),
+        ("GPU time", sums.gpu_s, "median of an inference without the profiler")
+        if sums.gpu_s is not None
+        else ("host time", sums.host_s, "median of a query without the profiler"),
     ]
     columns = (
         doc.column("part", "", 0),
