@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
+import leftovers
 from command import QUICK, Say
 from models import identity, save_text
 from trtbench.store.store import Store
@@ -100,14 +101,19 @@ def test_what_would_load_an_engine_is_named_before_anything_runs(say: Say, trtex
 
 
 WRONG = """--columns weight; --by weight; --filter weight>1; --expect weight>1; --draw a.pdf;
---draw m.onnx/a.png; --expect layers>0 --junit m.onnx/a.xml; -o m.onnx/a.csv"""
+--draw m.onnx/a.png; --expect layers>0 --junit m.onnx/a.xml; -o m.onnx/a.csv; --junit a.xml;
+sweep m.onnx --format a; sweep m.onnx --axis gap=5; sweep m.onnx --where top1>50%; layers --batch 8;
+quantize m.onnx --precision int8 --random --method percentile --percentile 200 -o q.onnx;
+import profile.json --precision fp17"""
 
 
-@pytest.mark.parametrize("words", [*WRONG.split(";"), "sweep m.onnx --format a"])
+@pytest.mark.parametrize("words", WRONG.split(";"))
 def test_what_cannot_be_shown_is_refused_before_anything_is_measured(words: str, say: Say) -> None:
     """Unknown words are answered with one list of the known ones."""
     identity(M, ("x", FLOAT, [1, 3, 8, 8]))
-    said = say(*(words if "sweep" in words else f"profile m.onnx {words}").split())
+    Path("profile.json").write_text(leftovers.profile_text())
+    words = words.strip().replace("layers --", "profile profile.json --")
+    said = say(*(f"profile m.onnx {words}" if words.startswith("-") else words).split())
     assert said.status in (1, 2), said
     assert said.err.count("weight_bytes") == ("--columns" in words)
     assert not [*Path().rglob("run.json")]

@@ -85,13 +85,25 @@ def test_what_cannot_be_compared_is_said_before_measuring_and_opens_no_gate(
     assert (status, said.startswith("FAIL: finite outputs: ")) == (3, True)
     status, said = say("gate", "a.onnx", "--metric", "median<1min", "--metric", "max>=0s", *quick)
     assert (status, said[:19]) == (0, "PASS (2 of 2 rules)"), said
+    late = ("--protocol", "server", "--rate", "200000/s", "--json")
+    status, said = say("gate", "a.onnx", "--metric", "median<1min", *late, *quick)
+    assert (status, said.count("no error H37"), said.count('"code": "H37"')) == (3, 2, 1), said
     status, said = say("compare", "tag:a", "tag:wide")
     assert (status, "wide.onnx and a.onnx cannot be compared: input shapes" in said) == (3, True)
     assert say("bench", "a.onnx", "--tag", "again", *quick)[0] == 0
     status, said = say("compare", "tag:a", "tag:again")
     assert status == 0
-    assert "no interval over launches; measure both in turn: trtbench" in said
-    assert {each.interval for each in trtbench.compare("tag:a", "tag:again").verdicts} == {None}
+    assert "no interval over launches; measure both in turn: trtbench compare" in said
+    for number, (tag, rate) in enumerate((("s", 90), ("s", 90), ("t", 80)), 1):
+        flags = ("--protocol", "server", "--rate", f"{rate}/s", "--tag", f"{tag}{number}")
+        assert say("bench", "a.onnx", *flags, *quick)[0] == 0
+    typed = " --protocol server --rate 90/s"
+    assert typed in " ".join(say("compare", "tag:s1", "tag:s2")[1].split())
+    assert "in turn: " not in say("compare", "tag:s1", "tag:t3", "--accept", "rate_hz")[1]
+    runs = trtbench.load("tag:a"), trtbench.load("tag:again")
+    assert {each.interval for each in trtbench.compare(*runs).verdicts} == {None}
+    assert trtbench.report(runs[0], output="report", format="md")
+    assert trtbench.gate(runs[0], metrics="median<1min").open
 
 
 @pytest.mark.parametrize(

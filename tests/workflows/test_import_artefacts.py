@@ -146,6 +146,14 @@ def test_warm_up_rows_are_left_out_by_rule_or_as_told(tmp_path: Path, store: Sto
     told = only(bring(path, store=store, warmup=0.3, again=True))
     assert told.samples == int((starts >= 300).sum())
     assert told.record.spec.warmup.floor.seconds == 0.3
+    path.write_text(leftovers.times_text(first_ms=200.0, rows=200))  # as of TensorRT 8.5
+    assert only(bring(path, store=store, again=True)).samples == 200
+    starts = read_times(path.read_bytes(), where="t", warmup_ms=0)[0].columns["startComputeMs"]
+    late = only(bring(path, store=store, warmup=0.25, again=True))
+    assert late.samples == int((starts >= 250).sum()) < 200
+    assert (
+        "cannot be left out" in reasons(bring(path, store=store, warmup=9, again=True))[path.name]
+    )
 
 
 def test_times_alone_tell_transfers_and_little_else(tmp_path: Path, store: Store) -> None:

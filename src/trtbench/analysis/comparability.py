@@ -19,6 +19,7 @@ from trtbench.core.properties import (
 )
 from trtbench.core.run import UNKNOWN, Fact, RunRecord, gpu_of, precision_of
 from trtbench.core.spec import TensorSpec, Value
+from trtbench.core.units import text_from_rate
 
 CLOCK_TOLERANCE = 0.01  # SM clocks that differ by more are a difference
 
@@ -260,7 +261,9 @@ _COMPARISONS: Mapping[str, Callable[[RunRecord, RunRecord], _Found]] = {
     "model": _models, "inputs": lambda a, b: compare_inputs(a.inputs, b.inputs),
     "batch": _batches, "protocol": _protocol,
     "rate_hz": lambda a, b: _unequal(
-        "different arrival rates:", a.spec.rate_hz, b.spec.rate_hz, blocks=True
+        "different arrival rates:",
+        *(text_from_rate(each.spec.rate_hz) if each.spec.rate_hz else "none" for each in (a, b)),
+        blocks=True,
     ),
     "precision": lambda a, b: _unequal(
         "precision", *(precision_of(each) or "unknown" for each in (a, b))

@@ -250,10 +250,16 @@ def passed(results: Sequence[GateResult], *, on_unclear: str = "fail") -> bool:
 def standing_results(
     sides: Mapping[str, Run], verdict: Verdict | None, rules: Sequence[GateRule]
 ) -> tuple[GateResult, ...]:
-    """Return what fails a gate whatever its rules are: wrong outputs, and other conditions."""
+    """Return what fails a gate whatever its rules are: errors of a run, and other conditions."""
     wrong = [side for side, run in sides.items() if run.record.facts.get("outputs_finite") is False]
     found = [
         ("finite outputs", f"the outputs of the {side} hold NaN or infinity") for side in wrong
+    ]
+    found += [
+        (f"no error {each.code}", f"{side}: {each.message}")
+        for side, run in sides.items()
+        for each in run.findings
+        if each.severity == "error" and (each.code != "H03" or side not in wrong)
     ]
     judged = any(rule.relation == "slowdown" for rule in rules)
     if verdict is not None and verdict.kind == "incomparable" and not judged:
@@ -359,7 +365,7 @@ def judge_expectation(
         missing = ", ".join(unknown_names(expectation, row))
         needs = "a profile and detailed layer information"
         if {*unknown_names(expectation, row)} <= {"gpu", "host", "latency", "jitter", "tail"}:
-            needs = "the times of queries, from --exportTimes or a log"
+            needs = "the times of queries, from --exportTimes"
         elif any(tables.hides_nodes(layer) for layer in table.layers):
             needs += ", and --onnx MODEL.onnx for what a ForeignNode contains"
         nothing = f"{', '.join(message)}: there is nothing to divide by"

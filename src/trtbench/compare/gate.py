@@ -209,7 +209,9 @@ def failure_reasons(results: Sequence[GateResult], *, on_unclear: str) -> tuple[
             more = f"--launches {needed} --time-limit 10min"
             remedy = f"unclear; {more} would probably decide it"
         elif each.outcome == "unclear":
-            remedy = "unclear; --against FILE measures both in turn, "
+            apart = each.rule.relation == "slowdown"
+            more = "--against FILE measures both in turn" if apart else "a longer --duration"
+            remedy = f"unclear; {more}, "
             remedy += "--on-unclear pass lets it through"
         elif each.rule.relation == "slowdown" and each.value is None:
             remedy = "cannot be compared; give both sides the same inputs (--shape, --batch), "
@@ -234,6 +236,7 @@ def write_gate_files(
             "open": each.open,
             "candidate": each.candidate.id if each.candidate else None,
             "results": each.results,
+            "findings": each.candidate.findings if each.candidate else (),
             "comparison": each.compared.comparison if each.compared else None,
             "closed_by": each.closed_by,
         }

@@ -22,7 +22,7 @@ from trtbench.core.units import BYTES, HERTZ, SECONDS
 Content = float | str | None
 Row = Mapping[str, Content]
 
-EXAMPLE = "p99<5ms and top1>=baseline-0.5%"
+EXAMPLE = "NAME<=VALUE with a unit, joined by and or or, such as p99<5ms"
 MAX_BRACKETS, MAX_WORDS = 50, 300  # more could exhaust Python's stack
 UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01, "dB": 1.0}
 _KINDS: Mapping[str, Kind] = {

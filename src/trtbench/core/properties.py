@@ -335,7 +335,7 @@ PROPERTIES: list[Property] = [
              asked=("rate_hz",), title="protocol",
              title_text=lambda r: (
                  f"{text_from_rate(r.spec.rate_hz)} {r.spec.arrivals}" if r.spec.rate_hz else ""),
-             said="different arrival rates: {} against {}"),
+             said="different arrival rates: {} against {}", code="H25"),
     Property("arrivals", "how queries arrive",
              lambda r: r.spec.arrivals if r.spec.rate_hz else None, usual="poisson",
              asked=("arrivals",), label=3, title=None),

@@ -255,7 +255,7 @@ def _times(
     part = draft.parts.get("times")
     if part is not None:
         warmup_ms = warmup_s * 1e3 if warmup_s is not None else warmup_ms_of(log)
-        array = without_warmup(part.times().columns, warmup_ms)
+        array = without_warmup(part.times().columns, warmup_ms, stated=warmup_s is not None)
         return times_from_arrays([array]), array
     columns: dict[str, Column] = {}
     for theirs, ours in {"latency": "latency", **toolkits.BLOCKS}.items():

@@ -200,7 +200,7 @@ class VerbRequest:
         bound = signature_of(type(self)).bind(*given, **named)
         bound.apply_defaults()
         for name, value in bound.arguments.items():  # requests must not share a dictionary
-            vars(self)[name] = dict(value) if isinstance(value, dict) else value
+            vars(self)[name] = dict(value) if isinstance(value, dict) else _without_runs(value)
         for kind in reversed(type(self).__mro__):
             if check := vars(kind).get("validate"):
                 check(self)
@@ -227,7 +227,8 @@ class VerbRequest:
                 for each in value if isinstance(value, list | tuple) else (value,):
                     if isinstance(each, str | Path):
                         check_given(str(each), what=field.flag)
-            if isinstance(field.about, Argument) and field.item is not None:
+            several = field.item is not None and isinstance(about, Argument)
+            if several or field.item in (str, File):
                 if isinstance(value, str | Path | Mapping):  # a single value
                     vars(self)[field.name] = (value,)
             elif value is not None:
@@ -248,6 +249,13 @@ class VerbRequest:
                 if bound is not None and is_beyond(value, bound):
                     message = f"{flag} must be at {word} {bound:g}, not {value:g}"
                     raise UsageError(message, fix=f"{flag} {bound:g}")
+
+
+def _without_runs(value: object) -> object:
+    """Return a value with the folders of runs instead of runs, which Python may give."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_runs, value))
+    return str(getattr(value, "path", value)) if hasattr(value, "record") else value
 
 
 _KNOWN: dict[type[VerbRequest], tuple[RequestField, ...]] = {}
@@ -430,6 +438,8 @@ def read_scalar(field: RequestField, value: Scalar) -> Any:
         word = value = "on" if value else "off"
     if field.type is bool and word in SWITCHES:
         return SWITCHES[word]
+    if field.about.kind in (TIME, RATE):  # a number lacks its unit, as for the flag
+        return str(value)
     if field.type is int and re.fullmatch(r"-?\d+", word, re.ASCII):
         return int(word)
     if field.type in (bool, int):

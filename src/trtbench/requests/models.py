@@ -216,7 +216,7 @@ class QuantizeRequest(
     )  # fmt: skip
     shapes: fields.Shapes = option({}, "Shape of random data for dynamic inputs.", ("--shape",))
     method: Literal["minmax", "entropy", "percentile"] = option("entropy", "Calibration method.")
-    percentile: float = option(99.99, "For --method percentile.")
+    percentile: float = option(99.99, "For --method percentile.", least=50, most=100)
     items: int = option(256, "Maximum number of calibration items.", least=1)
     batch: int | None = option(None, "Items per batch (default 8).", least=1)
     seed: int = option(0, "Seed of the order and of random data.")

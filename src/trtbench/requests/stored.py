@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
+from trtbench.core.errors import refuse_unknown
 from trtbench.core.safety import check_title
+from trtbench.core.words import Precision
 from trtbench.requests import fields
 from trtbench.requests.fields import Argument, Duration, File, Option, Words, argument, option
 
@@ -33,6 +35,11 @@ class ImportRequest(fields.TagFields, fields.StoreFields, kw_only=False):
     precision: str | None = option(
         None, "The precision of the engine, such as fp16.", metavar="NAME"
     )
+
+    def validate(self) -> None:
+        for word in (self.precision or "fp32").lower().split("+"):
+            known = (*get_args(Precision), "int4", "fp4")
+            refuse_unknown(word, known, f"{word} is no precision", flag="--precision")
 
 
 class RunsRequest(fields.FilterFields, fields.StoreFields):

@@ -392,8 +392,10 @@ def sweep_folder(request: SweepRequest, matrix: Matrix, root: Path) -> Path:
 def check_where_and_best(where: str | None, best: str, matrix: Matrix) -> None:
     """Raise an error if --where or --best is invalid, before anything is measured."""
     names = [*quantities(()), *matrix.options]
+    asked = _NAMES.findall(f"{where or ''} {best}")
+    if matrix.data is None and {"top1", "top5"}.intersection(asked):
+        raise errors.UsageError("without data there are no accuracies", fix="add --data FOLDER")
     if matrix.data is not None:  # names of scores are known only after the evaluation
-        asked = _NAMES.findall(f"{where or ''} {best}")
         names += [each for each in asked if errors.near_miss(each, names) in (None, each)]
     message = f"--best {best} is not a quantity"
     errors.refuse_unknown(best, names, message, listed="quantities", flag="--best")

@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.core.errors import ParseError
+from trtbench.core.errors import InputError, ParseError
 from trtbench.core.samples import Column, IterationTimes, join_launches, times_from_columns
 from trtbench.trtexec import exports
 
@@ -476,8 +476,13 @@ def times_from_arrays(arrays: Iterable[TimesArray]) -> IterationTimes:
     return launches[0] if len(launches) == 1 else join_launches(launches)
 
 
-def without_warmup(columns: dict[str, Column], warmup_ms: float | None) -> TimesArray:
-    """Return the array without warm-up rows; its variant follows from the keys."""
+def without_warmup(
+    columns: dict[str, Column], warmup_ms: float | None, *, stated: bool = False
+) -> TimesArray:
+    """Return the array without warm-up rows; its variant follows from the keys.
+
+    A ``stated`` warm-up is left out of any file; files of TensorRT 8.5 and later begin after it.
+    """
     limit_ms = DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms
     starts = columns.get("startComputeMs")
     variant: Variant
@@ -490,10 +495,15 @@ def without_warmup(columns: dict[str, Column], warmup_ms: float | None) -> Times
     else:  # the same keys: files of 8.4 begin with the warm-up
         variant = "8.4" if min(starts[:1], default=math.inf) < limit_ms / 2 else "8.5"
     skipped, applied = 0, None
-    if starts is not None and variant not in ("8.5", "other"):
+    starts = columns.get("startInMs", starts) if stated else starts
+    if starts is not None and (stated or variant != "8.5"):
         measured = starts >= limit_ms
         if measured.any():
             skipped, applied = int(np.argmax(measured)), limit_ms
+    if stated and applied is None:
+        last = "has no start times" if starts is None else f"ends after {max(starts):.0f} ms"
+        message = f"a warm-up of {limit_ms:g} ms cannot be left out: the file {last}"
+        raise InputError(message, fix="a shorter --warmup, or none")
     kept = {key: column[skipped:] for key, column in columns.items()}
     return TimesArray(variant=variant, columns=kept, warmup_rows=skipped, warmup_ms=applied)
 

@@ -5,9 +5,9 @@ runtime and interpreter: -r and --python are given once for all sides or once pe
 the reference first. An element is close when |candidate - reference| <= atol + rtol * |reference|.
 
 PASS if all outputs have the same names and shapes, are finite, and have the SQNR that is usual for
-the lower precision of the two sides (80 dB for FP32, 50 for TF32 and FP16, 35 for BF16, 20 for INT8
-and FP8, on random inputs 15) or only close elements. Otherwise FAIL, with exit status 3. --expect
-replaces these rules.
+the lower precision of the two sides (80 dB for FP32, 50 for TF32, 40 for FP16, 35 for BF16, 20 for
+INT8 and FP8, on random inputs 15) or only close elements. Otherwise FAIL, with exit status 3.
+--expect replaces these rules.
 
 Examples:
   trtbench check model.onnx model.engine --random 5000

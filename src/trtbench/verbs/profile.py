@@ -6,7 +6,7 @@ with --by, checked with --expect, written with -o FILE.csv and drawn with --draw
 
 Examples:
   trtbench profile model.engine
-  trtbench profile model.engine --top 10 --csv > layers.csv
+  trtbench profile model.engine --csv > layers.csv
   trtbench profile last --json
   trtbench profile profile.json graph.json model.onnx --by precision
   trtbench profile net.profile.json --by '/layer3/*,/layer4/*' \\
@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from trtbench.core.errors import EXIT_BROKEN, InputError, refuse_unknown
+from trtbench.core.errors import EXIT_BROKEN, InputError, UsageError, refuse_unknown
 from trtbench.requests import fields
 from trtbench.requests.fields import Argument, File, option
 from trtbench.requests.measure import BenchRequest, RunFields
@@ -72,6 +72,8 @@ class ProfileView(LayersView, PlanView):
         if self.draw:
             unknown = f"{self.draw} is no drawing"
             refuse_unknown(Path(self.draw).suffix.lower(), (".svg", ".png"), unknown)
+        if self.junit and not self.expectations:
+            raise UsageError("--junit has the results of --expect", fix="add --expect RULE")
         for path in (self.draw, self.junit):
             if path:
                 refuse_unwritable(Path(path).parent)
@@ -159,6 +161,15 @@ def run(request: SourceRequest, caller: Caller) -> EngineSource:
         refuse_unwritable(request.table.parent)
     if is_measured(str(request.model)):
         return engine_from_run(measured(request, caller))
+    read = {each.name for each in fields.fields_of(LayersRequest)} | {
+        "model",
+        "extra_args",
+        "output",
+    }
+    others = [each for each in fields.fields_of(SourceRequest) if each.name not in read]
+    if given := [each.flag for each in others if getattr(request, each.name) != each.default]:
+        message = f"the layers of {request.model} are read, not measured"
+        raise UsageError(message, fix=f"leave out {' '.join(given)}")
     words = (request.model, *request.extra_args)
     store = caller.store(caller.settings(request.store))
     return engine_from_arguments(words, store=store, onnx=request.onnx, gpu=request.gpu)

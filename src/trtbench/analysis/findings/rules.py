@@ -410,8 +410,8 @@ def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
 def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
     """closed-loop latency; in an open loop a warning when more than {late:.0%} of requests were
     dispatched late.
-    Source: wrk2; perf_analyzer 1 %. Means: in a service, queries wait for one another; this latency
-    is the lower limit."""
+    Source: wrk2; perf_analyzer 1 %. Means: in a service, queries wait for one another; a closed
+    loop shows the lower limit, and late requests show a sender that was held up."""
     late = e.fact("late_share") or 0.0
     if e.fact("offered_hz") is not None and late > at["late"]:
         message = f"{late:.1%} of the requests were sent late, which adds to their latency"

@@ -23,6 +23,7 @@ from trtbench.report.charts import Axis, Bars, Line, Mark, bar_group, curves, li
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.sections.findings import group_findings, short_title
 from trtbench.report.sections.layers import PRECISIONS
+from trtbench.report.sections.summary import finding_names
 
 if TYPE_CHECKING:
     from trtbench.sweep.plan import KindEstimate, SweepPlan
@@ -97,8 +98,10 @@ def document_from_load(search: LoadSearch, run: Run) -> doc.Document:
     """Describe a search for the highest rate that meets a latency bound."""
     parts = properties.title_of_record(run.record).split(" · ")
     title = " · ".join([*parts[:-1], f"load, {run.record.spec.arrivals} arrivals"])
-    created = run.record.created
-    return doc.document_from_blocks("load", _search_blocks(search), title=title, created=created)
+    blocks = [*_search_blocks(search)]
+    if named := finding_names(run.findings, beside=None):
+        blocks.append(doc.key_values("findings", [("findings", f"{named} (trtbench runs show)")]))
+    return doc.document_from_blocks("load", blocks, title=title, created=run.record.created)
 
 
 def _search_blocks(search: LoadSearch, *, stem: str = "", name: str = "") -> Iterator[doc.Block]:
@@ -123,16 +126,18 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
     likely = search.likely_hz or search.highest_hz
     low, high = search.highest_hz or 0.0, search.broken_hz
     place = likely or (points[0].rate_hz if points else 0.0)
-    wide, ends = NEAR_ANSWER * place, (place, place)
+    wide = NEAR_ANSWER * place
+    ends = place - wide, place + wide
     if likely is not None:
-        ends = min(low, place - wide), max(high or place, place + wide)
+        ends = min(low, ends[0]), max(high or place, ends[1])
     near = [each for each in points if ends[0] <= each.rate_hz <= ends[1]]
     if likely is None:
         lowest = f"{rate(place)} is the lowest rate tried"
         lone = f"{statistic} is {units.text_from_seconds(search.lone_s)} without load"
         cell = doc.Cell(None, f"no rate meets {bound}; {lowest if points else lone}", "bad")
-        if high and high > place:
-            text = f"unknown, at most {rate(high)} meets {bound}; {lowest}"
+        if (high and high > place) or any(each.decision == "unclear" for each in points):
+            most = f"at most {rate(high)} meets {bound}" if high else f"whether one meets {bound}"
+            text = f"unknown, {most}; {lowest}"
             cell = doc.Cell(None, text, "unclear")
         yield "highest rate", cell
     elif search.at_least:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ from trtbench.layers.diff import faster_sentence
 from trtbench.report import document as doc
 from trtbench.report import run_facts
 from trtbench.report.sections.findings import group_findings
-from trtbench.report.sections.summary import finding_blocks, statistics_blocks
+from trtbench.report.sections.summary import finding_blocks, finding_names, statistics_blocks
 
 if TYPE_CHECKING:
     from trtbench.analysis.builds import NetworksCompared
     from trtbench.core.results import Compared, Failed, Gate
+    from trtbench.core.spec import RunSpec
 
 ORDER = 5
 
@@ -173,13 +175,27 @@ def speed_sentence(verdict: Verdict, candidate: str, baseline: str) -> str:
 def _turns_command(compared: Compared) -> str:
     """Return the command that measures both sides of stored runs in turn; empty if they were."""
     specs = [run.record.spec for run in (compared.baseline, compared.candidate)]
-    if compared.comparison.design != "apart":
+    paths = [spec.model.path for spec in specs]
+    apart = compared.comparison.design == "apart"
+    if not apart or not all(Path(path).exists() for path in paths):
         return ""
-    words = [*(shlex.quote(spec.model.path) for spec in specs)]
-    if len({spec.runtime for spec in specs}) > 1:
-        words += [word for spec in specs for word in ("-r", spec.runtime)]
-    batch = f" --batch {specs[0].batch}" if specs[0].batch else ""
-    return f"; measure both in turn: trtbench compare {' '.join(words)}{batch}"
+    one, other = map(_settings, specs)
+    runtimes = [word for spec in specs for word in ("-r", spec.runtime)]
+    words = paths + (runtimes if specs[0].runtime != specs[1].runtime else [])
+    return f"; measure both in turn: trtbench compare {shlex.join(words + one)}" * (one == other)
+
+
+def _settings(spec: RunSpec) -> list[str]:
+    """Return the flags that a run was asked with, which both sides of a comparison share."""
+    given: list[tuple[str, object]] = [
+        ("--shape", f"{name}:{units.text_from_shape(s)}") for name, s in spec.shapes.items()
+    ]
+    given += [("--batch", spec.batch), ("--threads", spec.threads), ("--precision", spec.precision)]
+    given += [("--protocol", spec.protocol)] if spec.protocol != "serve" else []
+    given += [("--rate", f"{spec.rate_hz:g}/s")] if spec.rate_hz else []
+    given += [("--streams", spec.streams)] if spec.streams > 1 else []
+    given += [("--cuda-graph", spec.cuda_graph)] if spec.cuda_graph != "off" else []
+    return [str(word) for flag, value in given if value is not None for word in (flag, value)]
 
 
 def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> doc.Table:
@@ -451,6 +467,8 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
             where = each.candidate.record.environment
             names = (where.label, *(gpu.name for gpu in where.gpus), where.cpu)
             facts.append(("machine", ", ".join(filter(None, names))))
+            if named := finding_names(each.candidate.findings, beside=None):
+                facts.append(("findings", f"{named} (trtbench runs show)"))
             blocks += [doc.key_values("facts", facts), *statistics_blocks(sides)]
             blocks += finding_blocks(e for e in each.candidate.findings if e.severity == "error")
         answer = gate_answer(each.results, passed=each.open)
