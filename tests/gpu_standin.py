@@ -323,7 +323,8 @@ class Trt:
                 self.replay_frozen = True
             return Engine(self)
 
-        return SimpleNamespace(deserialize_cuda_engine=deserialize)
+        self.runtime = SimpleNamespace(deserialize_cuda_engine=deserialize)
+        return self.runtime
 
 
 class Engine(SimpleNamespace):

@@ -11,7 +11,7 @@ import pytest
 from analysis_values import run
 from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, Context, DataType, Engine, Trt, plan_bytes
 from trtbench.analysis.findings import findings_from_run
-from trtbench.core.errors import InputError, UnavailableError
+from trtbench.core.errors import InputError, UnavailableError, UsageError
 from trtbench.core.jobs import BenchOutcome, Stage
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import InputSpec, Length, RunSpec
@@ -116,6 +116,28 @@ def test_a_graph_that_keeps_its_first_inputs_is_left_out_with_a_finding(gpu: Trt
     assert "replayed on new inputs" in told.message
 
 
+def test_a_graph_that_cannot_be_made_is_left_out(gpu: Trt, bench: Bench) -> None:
+    gpu.cuda.fail["cudaGraphInstantiate"] = Code.not_capturable
+    outcome, _ = bench(cuda_graph="auto")
+    assert outcome.conditions["cuda_graph_fell_back"].value is True
+    assert gpu.cuda.calls.count("cudaGraphDestroy") == 1
+    with pytest.raises(InputError, match="graph cannot be made"):
+        bench(cuda_graph="on")
+
+
+def test_empty_inputs_and_what_an_engine_is_loaded_with(gpu: Trt, bench: Bench, tmp_path: Path):
+    gpu.shape = (0, 8)
+    outcome, _ = bench(batch=None, options={"host_code": "on", "dla_core": "1"})
+    assert (outcome.outputs[0].shape, gpu.runtime.engine_host_code_allowed) == ((0, 8), True)
+    assert gpu.runtime.DLA_core == 1
+    (tmp_path / "plugin.so").write_text("no library")
+    for options in ({"plugins": str(tmp_path / "plugin.so")}, {"plugins": "/none.so"}):
+        with pytest.raises(InputError, match="plugin library"):
+            bench(options=options)
+    with pytest.raises(UsageError, match="dla_core"):
+        bench(options={"dla_core": "2"})
+
+
 def test_outputs_that_never_repeat_do_not_speak_against_a_graph(gpu: Trt, bench: Bench) -> None:
     gpu.unsteady = True
     outcome, _ = bench(cuda_graph="on")
@@ -144,6 +166,15 @@ def test_outputs_have_the_shape_that_their_data_give_them(gpu: Trt, bench: Bench
         session.bind({"x": x})
         np.testing.assert_array_equal(session.fetch()["y"], 2 * x[:many] + 1)
     session.close()
+    gpu.finds = False
+    session = tensorrt.open_session(spec)  # batches that come and go need no more memory
+    for batch in (16, 1, 2, 16, 3, 8, 16):
+        x = np.ones((batch, 8), np.float32)
+        session.bind({"x": x})
+        np.testing.assert_array_equal(session.fetch()["y"], 2 * x + 1)
+        assert gpu.cuda.used() == 2 * 16 * 8 * 4
+    session.close()
+    gpu.finds = True
     # A graph tells no shapes: that of its capture would be taken for that of every replay.
     outcome, _ = bench(cuda_graph="auto", batch=16)
     assert outcome.conditions["cuda_graph"].value is False
@@ -249,6 +280,7 @@ REFUSALS = {
     "built by TensorRT": "Serialization assertion stdVersionRead == kSERIALIZATION_VERSION "
     "failed.Version tag does not match.",
     "damaged or cut short": "Serialization assertion sizeRead == static_cast<uint64_t>",
+    "is version-compatible": "condition: mEngineHostCodeAllowed (host code is not allowed)",
     "needs a plugin": "getPluginCreator could not find plugin: Unheard version: 1",
     "not enough GPU memory": "Error Code 2: OutOfMemory (no further information)",
 }

@@ -180,8 +180,13 @@ class Cuda:
                 "the work cannot be captured in a CUDA graph",
                 facts={"reason": self._text(code) if code else "the work could not be enqueued"},
             )
-        instance = self._create("cudaGraphExecDestroy", "cudaGraphInstantiate", graph, 0)
-        self.call("cudaGraphDestroy", graph)
+        try:
+            instance = self._create("cudaGraphExecDestroy", "cudaGraphInstantiate", graph, 0)
+        except CudaError as problem:
+            self._api.cudaGetLastError()
+            raise CaptureError("the CUDA graph cannot be made", facts=problem.facts) from None
+        finally:
+            self.call("cudaGraphDestroy", graph)
         return self.bind("cudaGraphLaunch", instance, stream)
 
     def memory(self) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ import msgspec
 import numpy as np
 
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import UnavailableError, UsageError
+from trtbench.core.errors import InputError, UnavailableError, UsageError
 from trtbench.core.run import Scalar
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
@@ -220,6 +221,24 @@ def inspect_engine(
         "activation_bytes": activation_bytes(engine),
         "engine_layers": int(engine.num_layers),
     }
+
+
+def load_plugins(trt: ModuleType, libraries: Iterable[str]) -> None:
+    """Load plugin libraries: the registry takes those that export creators, others add their own.
+
+    TensorRT 10 asks for ``getCreators``, earlier versions for ``getPluginCreators``.
+    """
+    for path in libraries:
+        if os.sep in path and not Path(path).is_file():
+            raise InputError(f"there is no plugin library {path}")
+        try:
+            library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        except OSError as problem:
+            facts = {"reason": str(problem)}
+            raise InputError(f"the plugin library {path} cannot be loaded", facts=facts) from None
+        exports = any(hasattr(library, name) for name in ("getCreators", "getPluginCreators"))
+        if exports and trt.get_plugin_registry().load_library(path) is None:
+            raise InputError(f"TensorRT takes no plugin from {path}")
 
 
 def activation_bytes(engine: ICudaEngine) -> int | None:

@@ -7,7 +7,6 @@ Types that numpy does not have are handled as raw bytes, since ``trt.nptype`` do
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import re
@@ -54,6 +53,7 @@ from trtbench.host.tensorrt import (
     OutputAllocator,
     activation_bytes,
     load,
+    load_plugins,
     make_logger,
     make_output_allocator,
     version_numbers,
@@ -79,6 +79,7 @@ _NO_MEMORY = re.compile(r"out of memory|OutOfMemory|Requested amount of GPU memo
 _OTHER_GPU = re.compile(r"incompatible device|compute capability|different (GPU|device)", re.I)
 _OTHER_VERSION = re.compile(r"Version tag|not compatible with this version|library version", re.I)
 _NO_PLUGIN = re.compile(r"find plugin|PluginCreator not found|plugin not found", re.I)
+_HOST_CODE = re.compile(r"host.?code", re.I)
 _STDERR = Path("/dev/stderr")
 
 
@@ -107,11 +108,11 @@ class Port(Value, frozen=True, kw_only=True):
         return TensorSpec(name=self.name, dtype=self.dtype, shape=shape, usual=usual)
 
     def size_bytes(self, shape: tuple[int, ...]) -> int:
-        """Return the bytes of a tensor of this shape in the engine's layout; at least one."""
+        """Return the bytes of a tensor of this shape in the engine's layout."""
         dims = list(shape)
         if self.packed_dim is not None and self.packed > 1:
             dims[self.packed_dim] = -(-dims[self.packed_dim] // self.packed) * self.packed
-        return max(1, -(-math.prod(dims) * self.bits // 8))
+        return -(-math.prod(dims) * self.bits // 8)
 
 
 def ints(dims: Iterable[SupportsInt]) -> tuple[int, ...]:
@@ -193,13 +194,14 @@ class Buffer:
     port: Port
     shape: tuple[int, ...]
     device: int
+    room: NDArray[np.uint8]  # the host's memory; a smaller shape uses the first part
     host: NDArray[np.uint8]
     allocator: OutputAllocator | None = None
     """Knows the shape of the last query, if the shape depends on the data."""
 
     @property
     def address(self) -> int:
-        return self.host.ctypes.data if self.port.on_host else self.device
+        return self.room.ctypes.data if self.port.on_host else self.device
 
 
 @dataclass
@@ -267,14 +269,12 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
     initialise = getattr(trt, "init_libnvinfer_plugins", None)
     if initialise is not None:
         initialise(logger, "")
-    for library in filter(None, map(str.strip, spec.options.get("plugins", "").split(","))):
-        try:
-            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-        except OSError as problem:
-            raise errors.InputError(
-                f"the plugin library {library} cannot be loaded", facts={"reason": problem}
-            ) from None
+    load_plugins(trt, filter(None, map(str.strip, spec.options.get("plugins", "").split(","))))
     runtime = trt.Runtime(logger)
+    if spec.options.get("host_code") == "on":
+        runtime.engine_host_code_allowed = True
+    if core := spec.options.get("dla_core"):
+        runtime.DLA_core = int(core)
     engine = runtime.deserialize_cuda_engine(data)
     if engine is None:
         raise _load_error(path, header, cuda, heard, flavour=flavour, here=here)
@@ -329,6 +329,12 @@ def _load_error(
             "the engine was built for another GPU",
             facts={"engine": path.name, "here": gpu, "reason": cause},
             fix="build it on this GPU: trtbench build MODEL.onnx",
+        )
+    if _HOST_CODE.search(cause):
+        return errors.InputError(
+            f"{path.name} is version-compatible: loading it runs code that it carries",
+            facts={"reason": cause},
+            fix="--opt host_code=on, if you trust who built it",
         )
     if _NO_PLUGIN.search(cause):
         return errors.InputError(
@@ -538,16 +544,13 @@ class TrtSession(_session.Session):
         """Create an execution context and its stream; raises if there is not enough memory."""
         stream = self._cuda.stream()
         handle, profile = int(stream), self._spec.profile_index
-        needed = activation_bytes(self.engine.engine)
-        free, total = self._cuda.memory()
-        if needed is not None and needed > free:
-            raise no_memory(needed, free=free, total=total)
         make = self.engine.engine.create_execution_context
         context = make() if config is None else make(config)
         if context is None:
             cause = self.engine.heard.cause() or "TensorRT gives none"
-            if _NO_MEMORY.search(cause):
-                raise no_memory(needed or 0, free=free, total=total)
+            if _NO_MEMORY.search(cause):  # asked of TensorRT: Jetsons have more than they call free
+                free, total = self._cuda.memory()
+                raise no_memory(activation_bytes(self.engine.engine) or 0, free=free, total=total)
             raise errors.UnavailableError(
                 "no execution context can be created for the engine", facts={"reason": cause}
             )
@@ -602,15 +605,18 @@ class TrtSession(_session.Session):
     def _allocate(self, unit: Unit, port: Port) -> None:
         """Allocate the memory of a tensor, or reuse the memory of a larger one."""
         shape = ints(unit.context.get_tensor_shape(port.name))
-        size = port.size_bytes(shape) if min(shape, default=0) >= 0 else 0
-        if not size:  # the shape depends on the data: allocate the maximum
+        if min(shape, default=0) >= 0:
+            size = port.size_bytes(shape)
+        else:  # the shape depends on the data: allocate the maximum
             size = max(1, int(unit.context.get_max_output_size(port.name)))
         known = unit.buffers.get(port.name)
-        if known is None or known.host.nbytes < size:
-            device = self._cuda.malloc(size)
-            known = Buffer(port=port, shape=shape, device=device, host=self._cuda.pinned(size))
+        if known is None or known.room.nbytes < size:
+            # At least doubled: what was outgrown is freed at the end only.
+            most = max(size, 2 * known.room.nbytes if known else 1)
+            device, room = self._cuda.malloc(most), self._cuda.pinned(most)
+            known = Buffer(port=port, shape=shape, device=device, room=room, host=room[:size])
         elif known.shape != shape:
-            known = Buffer(port=port, shape=shape, device=known.device, host=known.host[:size])
+            known = replace(known, shape=shape, host=known.room[:size], allocator=None)
         if known is not unit.buffers.get(port.name):
             unit.launch = None  # a graph keeps the shapes and addresses it was captured with
         unit.buffers[port.name] = known
@@ -769,6 +775,8 @@ class TrtSession(_session.Session):
 
 OPTIONS = {
     "plugins": "plugin libraries, comma separated",
+    "host_code": "on: run the code that a version-compatible engine carries (default: off)",
+    "dla_core": "the DLA core to load the engine on (default: the first)",
     "verbose": "on or off: all messages of TensorRT in the log (default: off)",
 }
 TRAVELS = {"plugins": "files"}
@@ -853,6 +861,8 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
 def check(spec: RunSpec, *, flavour: Flavour) -> None:
     known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
     errors.refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
+    for name, choices in (("host_code", ("on", "off")), ("dla_core", ("0", "1"))):
+        errors.refuse_other_choice(name, spec.options.get(name, choices[0]), choices)
     if spec.threads is not None:
         raise errors.UsageError(
             f"{TITLES[flavour]} has no threads to set", fix="leave out --threads; see --streams"

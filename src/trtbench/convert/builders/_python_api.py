@@ -210,12 +210,7 @@ class EngineBuild:
         )
         if not abilities.builds_for_other_gpus:
             trt.init_libnvinfer_plugins(logger, "")
-            registry = trt.get_plugin_registry()
-            for path in spec.plugins:
-                if not Path(path).is_file():
-                    raise errors.InputError(f"there is no plugin library {path}")
-                if registry.load_library(os.fspath(Path(path).absolute())) is None:
-                    raise errors.InputError(f"the plugin library {path} cannot be loaded")
+            tensorrt.load_plugins(trt, [str(Path(path).resolve()) for path in spec.plugins])
         builder = trt.Builder(logger)
         for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
             known = flag in plan.flags and abilities.has(f"Builder.{name}")
