@@ -68,6 +68,28 @@ def test_no_precision_is_without_effect_when_types_are_to_hold(trtexec: Any, say
     assert "--noTF32" in plain["commands"][0]
 
 
+@pytest.mark.parametrize("version", ["8.6", "10.9"])
+def test_a_typed_model_is_built_in_its_types(trtexec: Any, say: Say, version: str) -> None:
+    """As the Python API builds it: no flag of its own is needed for what the model carries."""
+    path = models.conv_model(trtexec.folder / "net.onnx")
+    for made in ("fp16", "int8"):
+        data = () if made == "fp16" else ("--data", "random")
+        say("quantize", path, "--precision", made, *data, "-o", f"{made}.onnx")
+    flags = ("-r", "trtexec", "--opt", f"version={version}", "--dry-run")
+    for made in ("fp16", "int8"):
+        [line] = document(say, f"{made}.onnx", *flags)["commands"]
+        wanted = f"--{made}" if version == "8.6" else "--stronglyTyped"
+        assert wanted in line.split()
+        assert "--noTF32" not in line
+    [line] = document(say, "int8.onnx", *flags, "--precision", "fp16", "--device", "cuda")[
+        "commands"
+    ]
+    assert {"--int8", "--fp16"} <= {*line.split()}
+    assert "--device" not in line
+    [line] = document(say, "int8.onnx", *flags, "--device", "cuda:1")["commands"]
+    assert "--device=1" in line.split()
+
+
 @pytest.mark.parametrize("precision", ["int8", "best"])
 def test_scales_that_trtexec_makes_up_are_said(trtexec: Any, say: Say, precision: str) -> None:
     path = models.conv_model(trtexec.folder / "net.onnx")

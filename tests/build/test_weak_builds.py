@@ -48,7 +48,9 @@ class Driver:
 def tensorrt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     trt = fake_tensorrt.module()
     trt.driver = Driver()
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: trt.driver)
+    real = ctypes.CDLL
+    load = lambda name, **mode: real(name, **mode) if mode else trt.driver  # noqa: E731
+    monkeypatch.setattr(ctypes, "CDLL", load)
     monkeypatch.setattr(_python_api.tensorrt, "open_cuda", lambda: trt.driver)
     monkeypatch.setitem(sys.modules, "tensorrt", trt)
     monkeypatch.setitem(sys.modules, "tensorrt_rtx", fake_tensorrt.rtx_module())
@@ -142,7 +144,7 @@ def test_a_precision_chosen_for_no_layer_is_noted(
         ({"workspace_bytes": 1}, "--workspace"),
         ({"targets": ("sm_86",)}, "8.6.1 builds for the GPU of this machine"),
         ({"strip_weights": True}, "cannot leave weights out"),
-        ({"plugins": ("nowhere.so",)}, "there is no plugin library nowhere.so"),
+        ({"plugins": ("/nowhere.so",)}, "there is no plugin library /nowhere.so"),
         ({"plugins": (__file__,)}, "cannot be loaded"),
         ({"options": {"tactic_sources": "all"}}, "--opt tactic_sources=none"),
         ({"options": {"version": "10.9"}}, "8.6.1 is installed here, not 10.9"),

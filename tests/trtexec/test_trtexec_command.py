@@ -96,6 +96,7 @@ def test_everything_a_run_can_say() -> None:
         "--shapes='x:0':1x3x4,y:scalar",
         "--warmUp=500",
         "--iterations=200",
+        "--duration=0",
         "--idleTime=2",
         "--avgRuns=100",
         "--staticPlugins=a.so",

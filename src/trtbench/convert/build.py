@@ -38,6 +38,7 @@ from trtbench.models.open_sizes import settle, shapes_of
 from trtbench.requests.execution import Event, Execution
 from trtbench.requests.fields import File, fields_of, size_bytes, words_from_text
 from trtbench.requests.models import BuildRequest
+from trtbench.requests.run_spec import device_name
 from trtbench.requests.settings import Config
 from trtbench.runtimes._session import check_batch_possible
 from trtbench.store.directory import now
@@ -130,6 +131,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         "prepared": preparation_of_scales(scales, reference) if scales else {},
         "plugins": tuple(str(Path(path).absolute()) for path in request.plugins),
         "targets": words_from_text(request.target or ()),
+        "device": device_name(request.device),
         "task": task,
         "task_settings": own,
         "options": {**config.options_for(name), **request.options},

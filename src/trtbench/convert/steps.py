@@ -252,10 +252,10 @@ def _build_request(spec: RunSpec, python: str | None, build: Mapping[str, str]) 
     if spec.inputs.source is not None:  # they decide the shapes
         tensors = input_specs(load_onnx(Path(spec.model.path), weights=False))
         shapes = {each.name: each.shape for each in resolve_inputs(tensors, spec)[0]}
-    options, words = BUILDERS.load(name).OPTIONS, spec.extra_args
-    if RUNTIMES.load(name).TAKES_ARGUMENTS and spec.device not in (None, "cuda:0"):
-        words = (*words, f"--device={str(spec.device).removeprefix('cuda:')}")
+    options = BUILDERS.load(name).OPTIONS
     settings = {
+        "device": spec.device,
+        "extra_args": spec.extra_args,
         "precision": spec.precision,
         "shapes": shapes,
         "batch": None if shapes else spec.batch,
@@ -263,7 +263,7 @@ def _build_request(spec: RunSpec, python: str | None, build: Mapping[str, str]) 
         "options": {key: value for key, value in spec.options.items() if key in options},
         **given,
     }
-    return BuildRequest(spec.model.path, runtime=name, python=python, extra_args=words, **settings)
+    return BuildRequest(spec.model.path, runtime=name, python=python, **settings)
 
 
 def _engine_name(spec: BuildSpec) -> str:
@@ -284,7 +284,8 @@ def _kept_engine(
 ) -> ModelRef:
     """Return the engine of a build from the store; it is built if it is not there yet."""
     name, stem, (run, python) = _engine_name(spec), Path(spec.model.path).stem, side
-    left = ("model", "output", "timing_cache", "calibration", "calibration_cache", "plugins")
+    left = ("model", "output", "timing_cache", "calibration", "calibration_cache", "plugins",
+            "device")  # fmt: skip
     files = (*filter(None, (spec.calibration, spec.calibration_cache)), *spec.plugins)
     settings = {
         **{key: value for key, value in msgspec.to_builtins(spec).items() if key not in left},

@@ -171,6 +171,7 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     refit: bool = False
     plugins: tuple[str, ...] = ()
     dla_core: int | None = None
+    device: str | None = None
     targets: tuple[str, ...] = ()
     detailed_layers: bool = True
     verbose: bool = False

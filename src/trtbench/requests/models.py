@@ -142,6 +142,9 @@ class BuildRequest(
     output: File | None = output_path(
         None, "The engine to write.", trtexec="--saveEngine --skipInference --buildOnly"
     )
+    device: str | None = option(
+        None, "The GPU to build on: cuda:0, cuda:1, ...", metavar="NAME", group=fields.BUILDING
+    )
 
 
 def build_settings(pairs: fields.Pairs) -> dict[str, Any]:

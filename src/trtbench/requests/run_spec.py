@@ -175,7 +175,7 @@ def run_spec(
         warmup=warmup,
         stop=stop,
         launches=asked.launches or 1,
-        device=_device(asked.device),
+        device=device_name(asked.device),
         options=options,
         protocol=protocol,
         cuda_graph=asked.cuda_graph or ("on" if on_device else "off"),
@@ -269,10 +269,10 @@ def _inputs(asked: BenchRequest, model: core.ModelRef) -> core.InputSpec:
     return core.InputSpec(source=source, seed=asked.seed, task=task, settings=settings)
 
 
-def _device(name: str | None) -> str | None:
-    """Return a device name; an invalid one is refused here, because CPU runtimes ignore it."""
+def device_name(name: str | None) -> str | None:
+    """Return a device's one name; CPU runtimes ignore it, so an invalid one is refused here."""
     if name is None or re.fullmatch(r"[a-z_]+(:\d+)?", name):
-        return name and re.sub(r"^gpu\b", "cuda", name)
+        return name and re.sub(r"^cuda$", "cuda:0", re.sub(r"^gpu\b", "cuda", name))
     number = re.search(r"\d+", name)
     fix = f"--device cuda:{number[0] if number else 0}, or cpu"
     raise UsageError(f"{name!r} is not a device", fix=fix)

@@ -285,6 +285,7 @@ class SweepPlan:
             ],
             **self._calibration_inputs(case, case.precision == "int8" and not is_typed),
             "options": case.prefixed("build."),
+            **{key: value for key, value in case.settings.items() if key == "device"},
             "tools": builder_tools(
                 case.runtime,
                 device=str(case.settings.get("device") or "cuda:0"),

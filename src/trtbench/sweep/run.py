@@ -278,6 +278,7 @@ class Sweep:
             precision=settings["precision"],
             data=calibration,
             options={"typing": "strong"} if settings["typed"] else {},
+            device=settings.get("device"),
             **settings["prepared"],
             **shapes,
             **models.build_settings(options),

@@ -119,7 +119,7 @@ def bench_command(
         # Minimums, as in the spec; the defaults of trtexec are 10 iterations and 3 s.
         f"--warmUp={_ms(floor.seconds or 0)}",
         *([] if stop.iterations is None else [f"--iterations={stop.iterations}"]),
-        *([] if stop.seconds is None else [f"--duration={stop.seconds:g}"]),
+        f"--duration={stop.seconds or 0:g}",
         *([f"--idleTime={_ms(spec.gap_s)}"] if spec.gap_s else []),
         *option_flags,
         *_export_flags(spec, abilities=abilities, folder=PurePath(folder)),
@@ -252,6 +252,7 @@ def build_command(
         (spec.strip_weights, "--stripWeights", None, "an engine without weights"),
         (spec.refit, "--refit", None, "a refittable engine"),
         (spec.dla_core is not None, "--useDLACore", spec.dla_core, "DLA"),
+        (spec.device not in (None, "cuda:0"), "--device", str(spec.device)[5:], "another GPU"),
     )  # fmt: skip
     for needed, flag, value, what in wanted:
         if needed:

@@ -140,7 +140,9 @@ class Builds:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        return {"precision": self.request.precision, **build_settings(self.request.build)}
+        device = value_of_side(self.request.device, 0, 1, what="--device")
+        built = build_settings(self.request.build)
+        return {"precision": self.request.precision, "device": device, **built}
 
     def _given(self, given: str, place: int) -> str | None:
         """Return the runtime or interpreter that the request gives for a model, if any."""

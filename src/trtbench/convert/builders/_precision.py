@@ -43,7 +43,11 @@ def precision_plan(
     quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision {wanted}"
     quantize = f"first: {quantize} --data DATA"
     newer = {"needs": "TensorRT 10 or later, or TensorRT-RTX"}
-    if wanted and carried and wanted not in carried and wanted not in ("best", *QUANTIZED):
+    forced = spec.options.get("typing") == "strong"
+    # What is not quantized may be computed in a smaller type where the builder chooses types.
+    mixed = wanted in HALF and carried <= {*QUANTIZED} and abilities.supports_weakly_typed
+    mixed = mixed and not forced
+    if carried and wanted and wanted not in (*carried, "best", *QUANTIZED) and not mixed:
         shown = "+".join(sorted(carried))
         raise UsageError(
             f"{wanted} was requested, and the model carries {shown} in its own types",
@@ -54,11 +58,10 @@ def precision_plan(
         raise UsageError(
             "FP8 is built from a model that was quantized to it", facts=facts, fix=quantize
         )
-    forced = spec.options.get("typing") == "strong"
     if forced and not abilities.supports_strongly_typed:
         message = f"{title} cannot be held to the types of a model"
         raise UsageError(message, facts=newer, fix="leave --opt typing=strong out")
-    keeps_types = carried and abilities.supports_strongly_typed
+    keeps_types = carried and abilities.supports_strongly_typed and not mixed and wanted != "best"
     strong = not abilities.supports_weakly_typed or forced or keeps_types
     int8 = scales and abilities.supports_calibration
     found = {*carried, *([wanted] if wanted in FLAGS and wanted else [])}

@@ -31,6 +31,7 @@ from trtbench.core.run import Fact, Scalar
 from trtbench.core.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host import tensorrt
+from trtbench.host.cuda import open_cuda
 from trtbench.host.files import cache_folder
 from trtbench.host.machine import distribution_versions
 from trtbench.models.identity import model_ref
@@ -151,6 +152,7 @@ def repeat_command(spec: BuildSpec) -> str:
         "--calibration-cache": spec.calibration_cache,
         "--task": spec.task,
         "--dla-core": spec.dla_core,
+        "--device": spec.device,
         "--target": ",".join(spec.targets) or None,
         **{
             f"--shape-{end}": [f"{name}:{text_from_shape(getattr(x, end))}" for name, x in spans]
@@ -210,7 +212,7 @@ class EngineBuild:
         )
         if not abilities.builds_for_other_gpus:
             trt.init_libnvinfer_plugins(logger, "")
-            tensorrt.load_plugins(trt, [str(Path(path).resolve()) for path in spec.plugins])
+            tensorrt.load_plugins(trt, spec.plugins)
         builder = trt.Builder(logger)
         for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
             known = flag in plan.flags and abilities.has(f"Builder.{name}")
@@ -518,6 +520,8 @@ def build(
             facts={"here": missing},
             fix="build where a GPU is, or -r tensorrt-rtx",
         )
+    if spec.device not in (None, "cuda:0") and not abilities.builds_for_other_gpus:
+        open_cuda(spec.device)  # TensorRT builds on this process's current device
     if missing is not None and (spec.refit or spec.strip_weights):
         flag = "--refit" if spec.refit else "--strip-weights"
         raise errors.UnavailableError(

@@ -29,7 +29,7 @@ class Builder(Protocol):
         """Return the command that installs it."""
 
     def device(self, spec: BuildSpec) -> str:
-        """Return the device to lock during a build: ``cpu`` or ``cuda:0``."""
+        """Return the device to lock during a build: ``cpu`` or a GPU."""
         ...
 
     def tools(self) -> dict[str, str]:

@@ -18,4 +18,4 @@ build = partial(_python_api.build, flavour="tensorrt")
 
 
 def device(spec: BuildSpec) -> str:
-    return "cuda:0"  # locked, because the build times kernels
+    return spec.device or "cuda:0"  # locked, because the build times kernels

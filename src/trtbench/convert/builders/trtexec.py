@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def _abilities(binary: str) -> versions.TrtexecAbilities:
 def device(spec: BuildSpec) -> str:
     """Return the device to lock, because the build times kernels."""
     given = [each for each in spec.extra_args if each.startswith("--device=")]
-    return f"cuda:{given[-1].partition('=')[2]}" if given else "cuda:0"
+    return f"cuda:{given[-1].partition('=')[2]}" if given else spec.device or "cuda:0"
 
 
 def command_lines(spec: BuildSpec) -> list[str]:
@@ -186,19 +187,29 @@ def _types_plan(
 ) -> precision.PrecisionPlan | None:
     """Return the plan for a precision that needs typed models; ``None`` if a flag is enough."""
     typed = abilities.has_inverted_defaults or spec.options.get("typing") == "strong"
-    if spec.precision not in (*precision.FLAGS, "best") or not (typed or spec.precision == "fp8"):
+    typed = typed or spec.precision == "fp8"
+    if spec.precision not in (None, *precision.FLAGS, "best") or (typed and not spec.precision):
         return None
-    known = abilities_of_version(abilities.version or "11.0", flavour="tensorrt")
-    carried = outline_of(Path(spec.model.path)).carried
-    return precision.precision_plan(spec, carried, abilities=known)
+    carried = frozenset[str]()
+    with suppress(*(() if typed else (InputError,))):  # trtexec reports what is wrong with the file
+        carried = outline_of(Path(spec.model.path)).carried
+    version = abilities.version or ("11.0" if typed else "8.6")
+    known = abilities_of_version(version, flavour="tensorrt")
+    # Scales that trtexec makes up are for --int8 on a model without any.
+    made_up = spec.precision in precision.QUANTIZED and spec.precision not in carried
+    needed = typed or (carried and not made_up)
+    return precision.precision_plan(spec, carried, abilities=known) if needed else None
 
 
 def _typed_spec(
     spec: BuildSpec, plan: precision.PrecisionPlan | None, *, model: Path | None
 ) -> BuildSpec:
     """Return the spec for trtexec, without settings that the typed model already includes."""
-    strong = plan is not None and plan.typing == "strong"
-    quantized = plan is not None and (plan.step is None or spec.precision in precision.QUANTIZED)
+    strong, more = plan is not None and plan.typing == "strong", tuple[str, ...]()
+    if plan is not None and not strong and spec.precision != "best":  # the types of the model
+        more = tuple(f"--{each.lower()}" for each in plan.flags if each.lower() != spec.precision)
+    typed = plan is not None and (plan.step is None or spec.precision in precision.QUANTIZED)
+    quantized = typed and plan is not None and not plan.calibrate
     calibration = None if quantized else spec.calibration
     refused = {
         "several optimization profiles": spec.more_profiles,
@@ -220,7 +231,8 @@ def _typed_spec(
     reference = spec.model.having(path=str(model)) if model else spec.model
     return spec.having(
         model=reference,
-        precision=None if strong else spec.precision,
+        precision=None if strong else spec.precision or ("tf32" if more else None),
+        extra_args=(*(each for each in more if each not in spec.extra_args), *spec.extra_args),
         calibration=calibration,
         options={**options, "typing": "strong"} if strong else options,
     )
