@@ -183,6 +183,18 @@ def test_the_second_gpu_is_told_to_the_provider(
     assert package.asked == [("CUDAExecutionProvider", {"device_id": "1"}), "CPUExecutionProvider"]
     opened(spec, package, monkeypatch, device="cuda:0")
     assert package.asked == ["CUDAExecutionProvider"], "a device alone asks for its provider"
+    monkeypatch.setenv("ORT_TENSORRT_FP16_ENABLE", "1")
+    given = {"providers": "tensorrt,cuda", "cuda.use_tf32": "0"}
+    opened(spec, package, monkeypatch, options=given, device="cuda:1")
+    assert package.asked == [
+        ("TensorrtExecutionProvider", {"trt_fp16_enable": "1", "device_id": "1"}),
+        ("CUDAExecutionProvider", {"use_tf32": "0", "device_id": "1"}),
+    ], "TensorRT's environment counts beside settings, too"
+    told = opened(spec, package, monkeypatch, options={"cuda.use_tf32": "0"}, device="cpu")
+    assert "no option 'cuda.use_tf32'" in told.message
+    package = Silent(tmp_path, problem=RuntimeError("Unknown provider option: \"tf32\"."))
+    told = opened(spec, package, monkeypatch, options={"cuda.tf32": "0"}, device="cuda:0")
+    assert told.message == 'Unknown provider option: "tf32".'
 
 
 class Pretended(Silent):

@@ -61,6 +61,7 @@ OPTIONS = {
     "while a query runs; shared: on, in one pool for all sessions of the process",
     "optimization": "disable, basic, extended or all (default: all)",
     "io_binding": "on or off: tensors live on the device (default: on with cuda and tensorrt)",
+    "PROVIDER.KEY": "a setting of an execution provider, such as cuda.use_tf32=0",
 }
 CONDITIONS = tuple(OPTIONS)
 
@@ -86,6 +87,7 @@ _NO_DEVICE = re.compile(
     re.IGNORECASE,
 )
 """Messages of ONNX Runtime that are caused by the provider, not by the model."""
+_NO_SETTING = re.compile(r"Unknown provider option: [^\n]*|Failed to parse provider option[^\n]*")
 _TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
@@ -150,7 +152,9 @@ def _make_shared_pool(threads: int) -> None:
 
 def check(spec: RunSpec) -> None:
     """Raise if ONNX Runtime does not support a setting, or the value of an option."""
-    errors.refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
+    own = tuple(f"{name}." for name in _requested_providers(spec))
+    common = {key: value for key, value in spec.options.items() if not key.startswith(own)}
+    errors.refuse_unknown_options("runtime onnxruntime", common, OPTIONS)
     for key, choices in _CHOICES.items():
         if key in spec.options:
             errors.refuse_other_choice(key, spec.options[key], choices)
@@ -213,8 +217,8 @@ def open_session(spec: RunSpec) -> OrtSession:
                 facts={"available": ", ".join(known)},
                 fix="pip install onnxruntime-gpu" if name in ON_GPU else None,
             )
-        index = index_of(spec.device) if name in ON_GPU else 0
-        requested.append((known[name], {"device_id": str(index)}) if index else known[name])
+        settings = _provider_settings(spec, name)
+        requested.append((known[name], settings) if settings else known[name])
     make = partial(open_onnx, spec.model.path, providers=requested)
     try:
         session = make(options, enable_fallback=0)
@@ -223,6 +227,8 @@ def open_session(spec: RunSpec) -> OrtSession:
         if on_gpu and _NO_DEVICE.search(str(problem)):
             name = next(name for name in _requested_providers(spec) if name in ON_GPU)
             raise _provider_error(onnxruntime, name, errors.first_line(problem)) from None
+        if refused := _NO_SETTING.search(str(problem)):
+            raise errors.UsageError(refused[0], fix="leave out that --opt PROVIDER.KEY") from None
         raise explain_load_failure(spec.model.path, str(problem)) from None
     started = [_short_name(name) for name in session.get_providers()]
     for name in map(_short_name, requested):
@@ -309,6 +315,24 @@ def _requested_providers(spec: RunSpec) -> list[str]:
     return names
 
 
+def _provider_settings(spec: RunSpec, name: str) -> dict[str, str]:
+    """Return what is passed to a provider; with it, TensorRT does not read its environment."""
+    found = {
+        k.removeprefix(f"{name}."): v for k, v in spec.options.items() if k.startswith(f"{name}.")
+    }
+    if name in ON_GPU and (index := index_of(spec.device)):
+        found.setdefault("device_id", str(index))
+    return {**_tensorrt_settings(os.environ), **found} if found and name == "tensorrt" else found
+
+
+def _tensorrt_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that TensorRT's provider has in the environment, as options."""
+    begin = "ORT_TENSORRT_"
+    found = {k.removeprefix(begin): v for k, v in environment.items() if k.startswith(begin)}
+    named = {"CACHE_PATH": "engine_cache_path"}
+    return {f"trt_{named.get(key, key.lower())}": value for key, value in found.items()}
+
+
 def _on_gpu(spec: RunSpec) -> bool:
     return any(name in ON_GPU for name in _requested_providers(spec))
 
@@ -336,17 +360,15 @@ def precision_conditions(
 ) -> dict[str, Fact]:
     """Return the precision of the first provider, if it can differ from the types of the file.
 
-    TensorRT reads its settings from the environment only if none are passed. It rounds FP32 to
-    TF32 unless that is switched off, and so does CUDA.
+    TensorRT rounds FP32 to TF32 unless that is switched off, and so does CUDA.
     """
     facts: dict[str, Fact] = {}
     if _short_name(requested[0]) == "tensorrt":
-        settings = environment if isinstance(requested[0], str) else {}
-        allowed = {  # switches in the format of ONNX Runtime: an integer other than 0 means on
-            each
-            for each in ("fp16", "int8", "bf16")
-            if settings.get(f"ORT_TENSORRT_{each.upper()}_ENABLE", "").strip().lstrip("+-0")
-        }
+        given = requested[0]
+        settings = _tensorrt_settings(environment) if isinstance(given, str) else given[1]
+        words = {x: settings.get(f"trt_{x}_enable", "") for x in ("fp16", "int8", "bf16")}
+        # Switches in the format of ONNX Runtime: an integer other than 0 means on.
+        allowed = {x for x in words if words[x].strip().lstrip("+-0").lower() not in ("", "false")}
         if allowed:
             return {"precision": Fact(value=name_from_types(held | allowed), source="implied")}
         facts["tf32"] = Fact(value=True, source="implied")

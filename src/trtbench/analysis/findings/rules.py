@@ -865,7 +865,8 @@ def tf32_on_one_side(e: PairFacts, at: Limits) -> Iterator[Hit]:
     """TF32 allowed on one side only (TensorRT on by default; PyTorch off for matmul, on for
     cuDNN).
     Source: TensorRT and PyTorch documentation. Means: one side computes with fewer bits."""
-    remedy = "build with --precision fp32, which leaves TF32 out, or --accept tf32"
+    remedy = "build with --precision fp32, which leaves TF32 out; for ONNX Runtime "
+    remedy += "--opt cuda.use_tf32=0, or NVIDIA_TF32_OVERRIDE=0 for all; or --accept tf32"
     yield from _hits(e, "H27", remedy=remedy)
 
 
