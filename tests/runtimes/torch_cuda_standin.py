@@ -82,12 +82,15 @@ class Torch(ModuleType):
         self.filled: list[int] = []
         self.device = Device
         self.cuda = SimpleNamespace(
-            is_available=lambda: True, device_count=lambda: 1, synchronize=lambda *_: None,
+            is_available=lambda: True, device_count=lambda: 1, set_device=self._set_device,
             Stream=lambda device: object(), stream=lambda stream: contextlib.nullcontext(),
             set_stream=lambda stream: None, Event=Event, CUDAGraph=CUDAGraph, graph=capturing,
             get_device_name=lambda device: "Stand-in",
             get_device_properties=lambda device: SimpleNamespace(L2_cache_size=L2_BYTES),
         )  # fmt: skip
+
+    def _set_device(self, device: Device) -> None:
+        self.cuda.synchronize = lambda: None  # which waits for the current device only
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)

@@ -317,6 +317,8 @@ class TorchSession(_session.Session):
     ) -> None:
         self._torch, self._spec, self._settings = torch, spec, settings
         self._device = torch.device(device(spec))
+        if self._device.type != "cpu":  # what synchronize waits for
+            torch.cuda.set_device(self._device)
         torch.set_grad_enabled(False)
         if spec.threads:
             torch.set_num_threads(spec.threads)
