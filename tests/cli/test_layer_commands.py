@@ -1,6 +1,7 @@
 """Layers of files: ``profile``, ``diff`` and ``diff --why``, with and without the ONNX model."""
 
 import csv
+import io
 import re
 import shlex
 from pathlib import Path
@@ -46,7 +47,9 @@ def test_bad_files_are_refused_with_a_reason(say: Say, name: str, content: str) 
     assert (said.status, said.err.startswith("error: ")) == (1, True)
 
 
-def test_the_slowest_layers_are_drawn_and_the_tail_is_told(say: Say) -> None:
+def test_the_slowest_layers_are_drawn_and_the_tail_is_told(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
     net = "net (float[2, 4] x) => (float[2, 4] y) { a = Relu(x) b = Tanh(a) y = Add(b, x) }"
     save_text(Path("m.onnx"), net)
     said = say("bench", "m.onnx", "--iterations", "60", "--top", "2", "-o", "run", "-v")
@@ -68,6 +71,9 @@ def test_the_slowest_layers_are_drawn_and_the_tail_is_told(say: Say) -> None:
     assert sum(each) == pytest.approx(2.5)
     drawn = say("profile", "run", "--draw", "bars.png", "--top", "1", "--expect", "tail>=1%")
     assert (drawn.status, Path("bars.png").read_bytes()[:4]) == (0, b"\x89PNG"), drawn.err
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    unsure = say("runs", "rm", "last")
+    assert (unsure.status, "nobody answered" in unsure.err) == (2, True)
     assert say("runs", "rm", "last", "--yes").status == 0
     assert not Path("run").exists()
 

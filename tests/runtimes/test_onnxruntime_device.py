@@ -192,7 +192,7 @@ def test_the_second_gpu_is_told_to_the_provider(
     ], "TensorRT's environment counts beside settings, too"
     told = opened(spec, package, monkeypatch, options={"cuda.use_tf32": "0"}, device="cpu")
     assert "no option 'cuda.use_tf32'" in told.message
-    package = Silent(tmp_path, problem=RuntimeError("Unknown provider option: \"tf32\"."))
+    package = Silent(tmp_path, problem=RuntimeError('Unknown provider option: "tf32".'))
     told = opened(spec, package, monkeypatch, options={"cuda.tf32": "0"}, device="cuda:0")
     assert told.message == 'Unknown provider option: "tf32".'
 

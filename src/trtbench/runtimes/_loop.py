@@ -119,7 +119,7 @@ def check_protocol(spec: RunSpec) -> None:
     if (spec.rate_hz or not poisson) and spec.protocol != "server":
         raise UsageError(
             f"--rate and --arrivals need --protocol server, not {spec.protocol}",
-            fix="--protocol server" + (f" --rate {spec.rate_hz:g}/s" if poisson else ""),
+            fix="--protocol server" + (f" --rate {spec.rate_hz:.15g}/s" if poisson else ""),
         )
     if spec.rate_hz:
         seconds = spec.stop.seconds or 0.0

@@ -13,6 +13,7 @@ Examples:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from pathlib import Path
@@ -114,7 +115,13 @@ def run_remove(request: RemoveRequest, caller: Caller) -> None:
         import click
 
         what = ", ".join(f"{e.id} ({e.model}, in {e.path})" for e in entries.values())
-        if not click.confirm(f"delete {what}?", err=True):
+        try:
+            confirmed = click.confirm(f"delete {what}?", err=True)
+        except click.Abort:
+            if sys.stdin.isatty():
+                raise
+            raise UsageError("nobody answered: nothing was deleted", fix="--yes") from None
+        if not confirmed:
             caller.say("nothing was deleted")
             return
     for run_id in entries:

@@ -436,7 +436,8 @@ def overloaded(e: Evidence, at: Limits) -> Iterator[Hit]:
     if grows or (grows is None and achieved / offered < at["achieved"]):
         message = f"overloaded: {achieved / offered:.1%} of the offered rate was served"
         evidence = {"offered_hz": offered, "achieved_hz": achieved}
-        yield Hit(f"{message}; latency has no meaning", evidence, f"--rate {0.8 * achieved:.3g}/s")
+        bearable = float(f"{0.8 * achieved:.2g}")
+        yield Hit(f"{message}; latency has no meaning", evidence, f"--rate {bearable:.15g}/s")
 
 
 @rule("H38", "energy window too short or in doubt", "warning", "energy", updates=100, apart=0.05)

@@ -192,7 +192,7 @@ def _settings(spec: RunSpec) -> list[str]:
     ]
     given += [("--batch", spec.batch), ("--threads", spec.threads), ("--precision", spec.precision)]
     given += [("--protocol", spec.protocol)] if spec.protocol != "serve" else []
-    given += [("--rate", f"{spec.rate_hz:g}/s")] if spec.rate_hz else []
+    given += [("--rate", f"{spec.rate_hz:.15g}/s")] if spec.rate_hz else []
     given += [("--streams", spec.streams)] if spec.streams > 1 else []
     given += [("--cuda-graph", spec.cuda_graph)] if spec.cuda_graph != "off" else []
     return [str(word) for flag, value in given if value is not None for word in (flag, value)]
