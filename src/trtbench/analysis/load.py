@@ -81,7 +81,9 @@ def point_from_queries(
     grows = [too_slow[n] if each is None else bool(each) for n, each in enumerate(told)]
     overloaded = all(grows) or (any(grows) and served.mean() < MIN_SERVED * offered.mean())
     decision: Decision = "unclear"
-    if overloaded or (interval and interval.low > slo.limit_s):
+    # Too few queries for an interval of a percentile may all be above the bound.
+    least_s = interval.low if interval else float(np.quantile(pooled, slo.q / 2))
+    if overloaded or least_s > slo.limit_s:
         decision = "refused"
     elif interval and interval.high < slo.limit_s:
         decision = "accepted"

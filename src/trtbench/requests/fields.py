@@ -438,8 +438,6 @@ def read_scalar(field: RequestField, value: Scalar) -> Any:
         word = value = "on" if value else "off"
     if field.type is bool and word in SWITCHES:
         return SWITCHES[word]
-    if field.about.kind in (TIME, RATE):  # a number lacks its unit, as for the flag
-        return str(value)
     if field.type is int and re.fullmatch(r"-?\d+", word, re.ASCII):
         return int(word)
     if field.type in (bool, int):
@@ -447,7 +445,8 @@ def read_scalar(field: RequestField, value: Scalar) -> Any:
         raise UsageError(f"{field.name}={value} is {what}", fix=f"{field.name}={fix}")
     bare = field.about.bare if isinstance(field.about, Option) else None
     if word in field.choices or bare is None or word not in ("on", "off"):
-        return str(value) if field.type is str else value
+        # A number lacks the unit of a time or a rate, as for the flag.
+        return str(value) if field.type is str or field.about.kind in (TIME, RATE) else value
     return bare if word == "on" else None  # such as --telemetry without a time
 
 
