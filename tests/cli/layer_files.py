@@ -1,10 +1,7 @@
 """Files as trtexec writes them, of a small network of our own: an FP16 engine and an INT8 one."""
 
 import json
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 from layer_sets import conv, other
 
