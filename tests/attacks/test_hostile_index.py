@@ -127,8 +127,7 @@ def test_a_record_whose_id_is_a_path_is_no_run(tmp_path: Path, run_id: str) -> N
     (folder / "run.json").write_text(text.replace('"r1"', json.dumps(run_id)))
     with pytest.raises(InputError, match="run id"):
         store.load(str(folder))
-    made = typed("site", "--store", store.root, "-o", tmp_path / "site")
-    assert made.returncode != 0
+    assert typed("site", "--store", store.root, "-o", tmp_path / "site").returncode != 0
     outside = [p for p in tmp_path.rglob("*evil*") if p.is_file()]
     assert outside == []
 

@@ -119,8 +119,7 @@ def test_engines_of_a_sweep_are_built_named_and_planned(say: Say, trtexec: Any) 
     words = ("--preset", "classification", "-r", "torch,trtexec", "--precision", "fp32")
     words += ("--input-shape", "-1x3xMxM", "--axis", "shape.M=8,16", "--batch", "1,2", "--dry-run")
     words += ("--axis", "protocol=pipeline")
-    plan = say("sweep", "torchvision:resnet18", *words)
-    assert "shape.M=16" in plan.words
+    assert "shape.M=16" in say("sweep", "torchvision:resnet18", *words).words
     python = f'python = "{sys.executable}"\n'
     Path("trtbench.toml").write_text(f"[runtimes.torch]\n{python}[runtimes.trtexec]\n{python}")
     steps = say("sweep", "torchvision:resnet18", *words, "--json").json["steps"]
@@ -141,8 +140,7 @@ def test_one_file_gates_several_models_and_one_command_compares_them(say: Say) -
         (("compare", "net.onnx"), "needs a candidate"),
     ):
         assert expected in say(*words, status=2).words
-    kept = say("bench", "net.onnx", "--batch", "1", *QUICK, "--keep-model")
-    assert "model kept as" in kept.words
+    assert "model kept as" in say("bench", "net.onnx", "--batch", "1", *QUICK, "--keep-model").words
     tiny_model(Path("net.onnx"), batch="rows")  # the baseline is measured from the kept copy
     Path("gates.toml").write_text(
         '[models."bad.onnx"]\nmedian = "<10s"\n'
