@@ -24,6 +24,8 @@ from waiting import wait_for
 
 ABOVE = [each / "shared" for each in Path(__file__).resolve().parents[1:4]]
 BESIDE = next((each for each in ABOVE if (each / "artefacts").is_dir()), ABOVE[0])
+for _name in ("analysis", "executors", "host", "report", "standin", "store", "tasks", "trtexec"):
+    sys.path.append(str(Path(__file__).parent / _name))  # helpers of theirs that others use too
 collect_ignore_glob = [] if BESIDE.is_dir() else ["*/test_beside*.py"]
 
 

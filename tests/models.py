@@ -169,11 +169,14 @@ def unsupported_operator_model(path: Path) -> Path:
     return save_text(path, f"net {ends} {{[strange] y = {CUSTOM_DOMAIN}.Unheard(x)}}")
 
 
-def save_graph(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
-    """Write a graph as a model of the opset and IR that every model here has, once checked."""
+def save_graph(
+    graph: onnx.GraphProto, path: Path, *, check: bool = True, opset: int = OPSET
+) -> Path:
+    """Write a graph as a model of an opset and of the least IR for it, once checked."""
     others = sorted({node.domain for node in graph.node} - {""})
-    opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(each, 1) for each in others)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(each, 1) for each in others)]
+    ir_version = IR_VERSION if opset <= OPSET else IR_VERSION + 1
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=ir_version)
     if check:
         onnx.checker.check_model(model)
     onnx.save(model, path)

@@ -1,6 +1,7 @@
 """What comes from outside is refused in words, or made harmless, before anything uses it."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,23 @@ import pytest
 from trtbench.core import safety as boundary
 from trtbench.core.errors import InputError
 
+TAKEN = {
+    boundary.check_id: ("20261115-101112-abcdef", "a", "run.7_b-1", "A" * 128),
+    boundary.check_tag: ("nightly", "sweep:a b-1f", "größe", "team/x=1", "v1.2, late"),
+    boundary.check_title: ("My model, 2×: ok",),
+}
+REFUSED = {
+    boundary.check_tag: ("", " x", "-x", "a\nb", "a\x1b[2J", "a\u202eb", "x" * 201),
+    boundary.check_title: ("", "  ", "a\nb", "\x1b]0;x\x07", "t" * 201),
+}
 
-@pytest.mark.parametrize("text", ["20261115-101112-abcdef", "a", "run.7_b-1", "A" * 128])
-def test_ids_that_are_one_folder_are_taken(text: str) -> None:
-    assert boundary.check_id(text) == text
+
+@pytest.mark.parametrize("check", TAKEN)
+def test_one_printable_line_is_an_id_a_tag_or_a_title(check: Callable[[str], str]) -> None:
+    assert [check(text) for text in TAKEN[check]] == [*TAKEN[check]]
+    for text in REFUSED.get(check, ()):
+        with pytest.raises(InputError):
+            check(text)
 
 
 @pytest.mark.parametrize(
@@ -24,24 +38,6 @@ def test_ids_that_could_lead_elsewhere_are_refused_without_repeating_escapes(tex
         boundary.check_id(text, where="run.json")
     assert "\x1b" not in str(found.value)
     assert found.value.fix
-
-
-@pytest.mark.parametrize("text", ["nightly", "sweep:a b-1f", "größe", "team/x=1", "v1.2, late"])
-def test_tags_of_people_are_taken(text: str) -> None:
-    assert boundary.check_tag(text) == text
-
-
-@pytest.mark.parametrize("text", ["", " x", "-x", "a\nb", "a\x1b[2J", "a\u202eb", "x" * 201])
-def test_tags_that_are_no_line_of_text_are_refused(text: str) -> None:
-    with pytest.raises(InputError):
-        boundary.check_tag(text)
-
-
-def test_a_title_is_one_printable_line() -> None:
-    assert boundary.check_title("My model, 2×: ok") == "My model, 2×: ok"
-    for text in ("", "  ", "a\nb", "\x1b]0;x\x07", "t" * 201):
-        with pytest.raises(InputError):
-            boundary.check_title(text)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """Small ONNX models that carry a precision in their own types, made with onnx.helper alone."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from models import save_graph
 
 
 def typed(path: Path, kind: int, *, opset: int = 17) -> Path:
@@ -32,23 +32,7 @@ def quantized(path: Path, kind: int, *, opset: int = 19) -> Path:
     return _save(path, nodes, [scale, zero, weight], kind=TensorProto.FLOAT, opset=opset)
 
 
-def _save(
-    path: Path,
-    nodes: Sequence[onnx.NodeProto],
-    weights: Sequence[onnx.TensorProto],
-    *,
-    kind: int,
-    opset: int,
-) -> Path:
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", kind, [4, 32])],
-        [helper.make_tensor_value_info("y", kind, [4, 32])],
-        initializer=weights,
-    )
-    opsets = [helper.make_opsetid("", opset)]
-    onnx.save(
-        helper.make_model(graph, opset_imports=opsets, ir_version=8 if opset < 18 else 9), path
-    )
-    return path
+def _save(path: Path, nodes: list, weights: list, *, kind: int, opset: int) -> Path:
+    x, y = (helper.make_tensor_value_info(name, kind, [4, 32]) for name in "xy")
+    graph = helper.make_graph(nodes, "net", [x], [y], initializer=weights)
+    return save_graph(graph, path, check=False, opset=opset)

@@ -93,37 +93,31 @@ def table(layers: Sequence[dict[str, Any]], times_us: Sequence[float]) -> LayerT
     return join_layers(profile([each["Name"] for each in layers], times_us), graph(layers))
 
 
+REFORMAT, MIXED = "Reformatting CopyNode for Input Tensor 0 to", "int8 to fp16"
+FP16 = [
+    (conv("/a/Conv", ("input", "fp16"), ("a", "fp16"), nodes=["/a/Conv"]), 10.0),
+    (conv("/b/Conv", ("a", "fp16"), ("b", "fp16"), nodes=["/b/Conv"]), 20.0),
+    (other("/act/Gelu", "PointWiseV2", ("b", "fp16"), ("act", "fp16"), nodes=["/act/Gelu"]), 4.0),
+    (conv("/c/Conv", ("act", "fp16"), ("output", "fp16"), nodes=["/c/Conv"]), 20.0),
+]
+INT8 = [
+    (other(f"{REFORMAT} /a/Conv", "Reformat", ("input", "fp32"), ("q", "int8"), origin="QDQ"), 6.0),
+    (conv("/a/Conv", ("q", "int8"), ("a", "int8"), nodes=["/a/Conv"]), 5.0),
+    (conv("/b/Conv", ("a", "int8"), ("b", "fp16"), tactic=MIXED, nodes=["/b/Conv"]), 10.0),
+    (other("/act/Gelu", "PointWiseV2", ("b", "fp16"), ("act", "fp16"), nodes=["/act/Gelu"]), 5.0),
+    (other(f"{REFORMAT} /c/Conv", "Reformat", ("act", "fp16"), ("cq", "int8"), origin="QDQ"), 7.0),
+    (conv("/c/Conv", ("cq", "int8"), ("output", "fp16"), tactic=MIXED, nodes=["/c/Conv"]), 10.0),
+]
+
+
 def fp16_chain() -> LayerTable:
     """Three convolutions and a Gelu, all in FP16: 10 + 20 + 4 + 20 µs."""
-    return table(
-        [
-            conv("/a/Conv", ("input", "fp16"), ("a", "fp16"), nodes=["/a/Conv"]),
-            conv("/b/Conv", ("a", "fp16"), ("b", "fp16"), nodes=["/b/Conv"]),
-            other("/act/Gelu", "PointWiseV2", ("b", "fp16"), ("act", "fp16"), nodes=["/act/Gelu"]),
-            conv("/c/Conv", ("act", "fp16"), ("output", "fp16"), nodes=["/c/Conv"]),
-        ],
-        [10, 20, 4, 20],
-    )
+    return table(*zip(*FP16, strict=True))
 
 
 def int8_chain() -> LayerTable:
     """The same network in INT8, but for the Gelu, with conversions at every border: 43 µs."""
-    quantize = "Reformatting CopyNode for Input Tensor 0 to"
-    return table(
-        [
-            other(f"{quantize} /a/Conv", "Reformat", ("input", "fp32"), ("q", "int8"),
-                  origin="QDQ"),
-            conv("/a/Conv", ("q", "int8"), ("a", "int8"), nodes=["/a/Conv"]),
-            conv("/b/Conv", ("a", "int8"), ("b", "fp16"), tactic="int8 to fp16",
-                 nodes=["/b/Conv"]),
-            other("/act/Gelu", "PointWiseV2", ("b", "fp16"), ("act", "fp16"), nodes=["/act/Gelu"]),
-            other(f"{quantize} /c/Conv", "Reformat", ("act", "fp16"), ("cq", "int8"),
-                  origin="QDQ"),
-            conv("/c/Conv", ("cq", "int8"), ("output", "fp16"), tactic="int8 to fp16",
-                 nodes=["/c/Conv"]),
-        ],
-        [6, 5, 10, 5, 7, 10],
-    )  # fmt: skip
+    return table(*zip(*INT8, strict=True))
 
 
 Op = tuple[str, list[int], int]  # name, the operations it reads, channels

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from layer_sets import (
+    FP16,
+    INT8,
     Op,
     bottlenecks,
     conv,
@@ -383,16 +385,8 @@ def test_causes_never_explain_more_than_there_is() -> None:
 
 
 def test_layers_left_in_a_wider_type_are_a_cause_in_seconds() -> None:
-    half = table(
-        [
-            conv("/a/Conv", ("input", "int8"), ("a", "int8"), nodes=["/a/Conv"]),
-            conv("/b/Conv", ("a", "int8"), ("b", "fp16"), tactic="int8 to fp16",
-                 nodes=["/b/Conv"]),
-            other("/act/Gelu", "PointWiseV2", ("b", "fp16"), ("act", "fp16"), nodes=["/act/Gelu"]),
-            conv("/c/Conv", ("act", "fp16"), ("output", "fp16"), nodes=["/c/Conv"]),
-        ],
-        [5, 10, 4, 20],
-    )  # fmt: skip
+    first = conv("/a/Conv", ("input", "int8"), ("a", "int8"), nodes=["/a/Conv"])
+    half = table([first, INT8[2][0], FP16[2][0], FP16[3][0]], [5, 10, 4, 20])
     found = diff.why(fp16_chain(), half, candidate=tables.EngineFacts(asked="int8"))
     cause = found.causes[0]
     assert (cause.code, cause.layers) == ("precision", ("/c/Conv",))

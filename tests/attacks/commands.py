@@ -22,17 +22,23 @@ def trtbench(
     folder: Path | None = None,
     text: bool = True,
     plain: bool = False,
+    status: int | None = None,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end; ``plain``: the modes of files count for root too."""
+    """Run one command to its end; ``plain``: the modes of files count for root too.
+
+    With ``status``, a command that ends otherwise fails the test.
+    """
     named = [os.fspath(word) if isinstance(word, Path) else str(word) for word in words]
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "trtbench", *named],
         capture_output=True, text=text, check=False, cwd=folder,
         preexec_fn=_without_privileges if plain else None,
         errors="surrogateescape" if text else None,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables},
     )  # fmt: skip
+    assert status in (None, done.returncode), done
+    return done
 
 
 def files(folder: Path) -> set[str]:
@@ -49,8 +55,8 @@ class Done:
     stderr: str
 
 
-def typed(*words: object) -> Done:
-    """Run one command in this process, which takes a tenth of the time."""
+def typed(*words: object, status: int | None = None) -> Done:
+    """Run one command in this process, which takes a tenth of the time, as ``trtbench`` does."""
     from trtbench import cli
 
     named = [os.fspath(word) if isinstance(word, Path) else str(word) for word in words]
@@ -58,12 +64,14 @@ def typed(*words: object) -> Done:
     sys.argv = ["trtbench", *named]
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            status = cli.run(named)
+            ended = cli.run(named)
     except SystemExit as end:
-        status = int(end.code or 0)
+        ended = int(end.code or 0)
     finally:
         sys.argv = before
-    return Done(status, out.getvalue(), err.getvalue())
+    done = Done(ended, out.getvalue(), err.getvalue())
+    assert status in (None, ended), done
+    return done
 
 
 def as_another_user(*words: object, folder: Path) -> None:

@@ -1,12 +1,8 @@
-"""A home of the test's own, and the helpers of other folders within reach."""
+"""A home of the test's own, and a folder of somebody else's."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-for name in ("report", "store"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / name))
 
 
 @pytest.fixture

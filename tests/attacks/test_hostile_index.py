@@ -110,8 +110,7 @@ def test_own_files_in_the_folder_of_a_run_stay(tmp_path: Path) -> None:
     (folder / "more").mkdir()
     (folder / "more" / "figure.png").write_bytes(b"mine")
     (folder / "elsewhere").symlink_to(tmp_path)
-    said = typed("runs", "--store", store.root, "rm", "-y", "r1")
-    assert said.returncode == 0, said.stderr
+    said = typed("runs", "--store", store.root, "rm", "-y", "r1", status=0)
     assert str(folder) in said.stderr
     assert "notes.md" in said.stderr
     left = sorted(str(each.relative_to(folder)) for each in folder.rglob("*"))
@@ -128,8 +127,7 @@ def test_a_record_whose_id_is_a_path_is_no_run(tmp_path: Path, run_id: str) -> N
     (folder / "run.json").write_text(text.replace('"r1"', json.dumps(run_id)))
     with pytest.raises(InputError, match="run id"):
         store.load(str(folder))
-    made = typed("site", "--store", store.root, "-o", tmp_path / "site")
-    assert made.returncode != 0
+    assert typed("site", "--store", store.root, "-o", tmp_path / "site").returncode != 0
     outside = [p for p in tmp_path.rglob("*evil*") if p.is_file()]
     assert outside == []
 
@@ -141,8 +139,7 @@ def test_a_title_of_a_sweep_is_one_folder(world: Path) -> None:
         "models = ['m.onnx']\nbatch = 1\ntitle = '../../../escaped/now'\n"
         "[options]\nduration = '10ms'\nwarmup = '1ms'\nuntil_steady = false\n"
     )
-    done = typed("sweep", "s.toml", "--store", tmp_path / "store", "--format", "none")
-    assert done.returncode == 0, done.stderr
+    typed("sweep", "s.toml", "--store", tmp_path / "store", "--format", "none", status=0)
     (folder,) = (tmp_path / "store" / "sweeps").iterdir()
     assert folder.name.startswith("escaped-now-")
     assert list(tmp_path.parent.glob("escaped*")) == []

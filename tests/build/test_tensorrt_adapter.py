@@ -74,12 +74,16 @@ def missing(probed: dict[str, Any]) -> list[str]:
     ]
 
 
-def test_every_name_the_adapter_touches_is_there(probed: dict[str, Any]) -> None:
-    assert missing(probed) == []
+def check_bindings(told: dict[str, Any]) -> None:
+    """The adapter's names are there, the table of versions is right, places hear of outputs."""
+    assert missing(told) == []
+    assert told["table"] == told["abilities"]
+    assert told["room"] == [True, [4096, 0, 4096], [2, 3]]
 
 
-def test_the_table_of_versions_says_what_the_bindings_have(probed: dict[str, Any]) -> None:
-    assert probed["table"] == probed["abilities"]
+def test_every_name_the_adapter_touches_is_there_and_in_the_table(probed: dict[str, Any]) -> None:
+    check_bindings(probed)
+    assert probed["builder"] == "TypeError", "without TensorRT itself, refused and not crashed"
 
 
 def test_typing_is_weak_up_to_10_and_strong_from_10_on(probed: dict[str, Any]) -> None:
@@ -105,10 +109,6 @@ def test_a_monitor_of_ours_tells_progress_and_cancels(probed: dict[str, Any]) ->
     assert [done for done, _ in told] == [0.5, 1.0, 1.0]
 
 
-def test_places_of_ours_give_outputs_room_and_hear_their_shape(probed: dict[str, Any]) -> None:
-    assert probed["room"] == [True, [4096, 0, 4096], [2, 3]]
-
-
 def test_calibrators_of_ours_are_of_the_right_kind(probed: dict[str, Any]) -> None:
     if probed["calibrators"] is None:
         assert version_numbers(probed["version"]) >= (11,)
@@ -122,18 +122,11 @@ def test_calibrators_of_ours_are_of_the_right_kind(probed: dict[str, Any]) -> No
         assert facts["batch"] is None
 
 
-def test_without_tensorrt_itself_a_builder_is_refused_not_crashed(probed: dict[str, Any]) -> None:
-    assert probed["builder"] == "TypeError"
-
-
 @pytest.mark.usefixtures("tensorrt_rtx")
 def test_tensorrt_rtx_has_every_name_too(tmp_path: Path) -> None:
     names = ",".join(sorted(touched_names(SOURCE)))
     command = [sys.executable, str(PROBE), str(SOURCE), str(tmp_path), "tensorrt_rtx", names]
-    told = answer(command, dict(os.environ))
-    assert told["table"] == told["abilities"]
-    assert told["room"] == [True, [4096, 0, 4096], [2, 3]]
-    assert missing(told) == []
+    check_bindings(answer(command, dict(os.environ)))
 
 
 def test_the_source_of_the_adapter_is_read_for_names() -> None:

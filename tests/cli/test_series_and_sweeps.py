@@ -41,8 +41,8 @@ def test_a_sweep_fills_dimensions_of_inputs_by_name(say: Say) -> None:
     assert sorted((row["batch"], row["shape.T"]) for row in rows) == [
         (1, 4), (1, 8), (2, 4), (2, 8),
     ]  # fmt: skip
-    whole = say("sweep", "net.onnx", "--axis", "shape.x=2x3x4", "-o", "whole", "--duration", "10ms")
-    assert whole.status == 0, whole.err
+    words = ("--axis", "shape.x=2x3x4", "-o", "whole", "--duration", "10ms")
+    say("sweep", "net.onnx", *words, status=0)
     [tensor] = say("runs", "show", "last", "--json").json["run"]["inputs"]
     assert tensor["shape"] == [2, 3, 4]
 
@@ -68,7 +68,5 @@ def test_a_sweep_that_cannot_be_meant_is_refused_before_it_begins(
     identity(Path("net.onnx"), ("x", TensorProto.FLOAT, ["N", 3, "T"]))
     Path("m.toml").write_text('models = ["net.onnx"]\n')
     Path("m.yaml").write_text("- net.onnx\n")
-    said = say("sweep", "net.onnx", *words, "-o", "swept")
-    assert said.status == 2
-    assert expected in said.words
+    assert expected in say("sweep", "net.onnx", *words, "-o", "swept", status=2).words
     assert not Path("swept").exists()

@@ -74,10 +74,10 @@ def test_cases_runs_and_comparisons_go_to_another_machine(say: Say, away: tuple[
     assert "random data" not in good["remark"], "calibrated on the data that are evaluated"
     assert bad["reason"].startswith("bench: quantize: ")
     assert not Path("store/steps").exists(), "quantized here"
-    none = say("sweep", "--resume", "out", *away, "--where", "top1>100%", "--format", "none")
-    assert (none.status, "where top1>100%: 0 of 1" in none.words) == (3, True)
-    failed = say("sweep", "odd.onnx", *SHORT, *away)
-    assert (failed.status, "no case of the sweep could be measured" in failed.words) == (1, True)
+    words = (*away, "--where", "top1>100%", "--format", "none")
+    assert "where top1>100%: 0 of 1" in say("sweep", "--resume", "out", *words, status=3).words
+    failed = say("sweep", "odd.onnx", *SHORT, *away, status=1)
+    assert "no case of the sweep could be measured" in failed.words
     assert "measured on" in say("bench", "net.onnx", "--batch", "1", *QUICK, *away).words
     words = ("compare", "net.onnx", "net.onnx", *TURNS, "--max-launches", "3", *away)
     found = say(*words, "--json").json["comparison"]
@@ -98,8 +98,7 @@ def test_engines_of_a_sweep_are_built_named_and_planned(say: Say, trtexec: Any) 
         '[[exclude]]\nengine = "dynamic"\nbatch = 1\n'
         '[options]\nduration = "20ms"\nwarmup = "10ms"\n'
     )
-    said = say("sweep", "sweep.toml", "-o", "out", "--format", "none")
-    assert said.status == 0, said.err
+    said = say("sweep", "sweep.toml", "-o", "out", "--format", "none", status=0)
     rows = rows_of("out")
     names = [(row["engine"], row["batch"]) for row in rows if row["model"] == "open/net"]
     assert names == [("static", 1), ("static", 2), ("dynamic", 2)]
@@ -120,8 +119,7 @@ def test_engines_of_a_sweep_are_built_named_and_planned(say: Say, trtexec: Any) 
     words = ("--preset", "classification", "-r", "torch,trtexec", "--precision", "fp32")
     words += ("--input-shape", "-1x3xMxM", "--axis", "shape.M=8,16", "--batch", "1,2", "--dry-run")
     words += ("--axis", "protocol=pipeline")
-    plan = say("sweep", "torchvision:resnet18", *words)
-    assert "shape.M=16" in plan.words
+    assert "shape.M=16" in say("sweep", "torchvision:resnet18", *words).words
     python = f'python = "{sys.executable}"\n'
     Path("trtbench.toml").write_text(f"[runtimes.torch]\n{python}[runtimes.trtexec]\n{python}")
     steps = say("sweep", "torchvision:resnet18", *words, "--json").json["steps"]
@@ -141,10 +139,8 @@ def test_one_file_gates_several_models_and_one_command_compares_them(say: Say) -
         (("gate", "none.toml"), "[models."),
         (("compare", "net.onnx"), "needs a candidate"),
     ):
-        said = say(*words)
-        assert (said.status, expected in said.words) == (2, True), said.err
-    kept = say("bench", "net.onnx", "--batch", "1", *QUICK, "--keep-model")
-    assert "model kept as" in kept.words
+        assert expected in say(*words, status=2).words
+    assert "model kept as" in say("bench", "net.onnx", "--batch", "1", *QUICK, "--keep-model").words
     tiny_model(Path("net.onnx"), batch="rows")  # the baseline is measured from the kept copy
     Path("gates.toml").write_text(
         '[models."bad.onnx"]\nmedian = "<10s"\n'
@@ -152,8 +148,8 @@ def test_one_file_gates_several_models_and_one_command_compares_them(say: Say) -
         '[models."slow.onnx"]\nbatch = 2\nagainst = "net.onnx"\nmax_slowdown = "3%"\n'
         'median = "<1ns"\n'
     )
-    said = say("gate", "gates.toml", *TURNS, "-o", "gate")
-    assert (said.status, "FAIL: 2 of 3 models: slow.onnx, bad.onnx" in said.words) == (3, True)
+    said = say("gate", "gates.toml", *TURNS, "-o", "gate", status=3)
+    assert "FAIL: 2 of 3 models: slow.onnx, bad.onnx" in said.words
     net, slow, bad = json.loads(Path("gate/gate.json").read_text())
     assert [each["open"] for each in (net, slow, bad)] == [True, False, False]
     assert net["comparison"]["design"] == "duet"
@@ -201,11 +197,9 @@ def test_a_rate_is_searched_for_and_kept(
     assert say("report", name, "--format", "md", "-o", "report").status == 0
     assert "400/s or more meets" in Path("report/report.md").read_text()
     assert list(Path("report").glob("latency_vs_rate*.png"))
-    said = say("diff", name, name)
-    assert (said.status, "fix: trtbench profile" in said.words) == (2, True)
+    assert "fix: trtbench profile" in say("diff", name, name, status=2).words
     assert "the newest 1; --limit 0 shows all" in say("runs", "--limit", "1").words
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     say("runs", "rm", name)
     Path("store/runs", name, "run.json").write_text("{}")
-    said = say("runs", "reindex")
-    assert (said.status, f"{name}: " in said.words) == (1, True)
+    assert f"{name}: " in say("runs", "reindex", status=1).words

@@ -20,8 +20,6 @@ from trtbench.core.jobs import Job, JobEnd, ReportedError
 from trtbench.host.cuda import cuda_problem
 from trtbench.measure import bench
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))  # detectors of our own
-
 CHANNELS = 64
 IMAGE = (CHANNELS, 112, 112)
 LAYERS = 16

@@ -1,6 +1,5 @@
 """A command line to start for real, and a runtime that misbehaves on demand."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import psutil
 import pytest
 
 import models
+from command import Said
 from trtbench.core.run import Environment, FailedRun, RunRecord
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef, RunSpec
@@ -36,16 +36,6 @@ def plugin_folder(tmp_path_factory) -> Path:
 
 
 @dataclass
-class Result:
-    status: int
-    out: str
-    err: str
-
-    def json(self) -> dict:
-        return json.loads(self.out)
-
-
-@dataclass
 class Started:
     """A command that runs; its talk goes to a file, so that nobody has to read it."""
 
@@ -59,13 +49,16 @@ class Started:
     def said(self, text: str) -> bool:
         return text in self.log.read_text()
 
-    def send(self, number: int) -> Result:
+    def send(self, number: int) -> Said:
         self.process.send_signal(number)
         return self.result()
 
-    def result(self) -> Result:
+    def result(self, status: int | None = None) -> Said:
+        """Wait for the end; with ``status``, a command that ends otherwise fails the test."""
         out, _ = self.process.communicate()
-        return Result(status=self.process.returncode, out=out, err=self.log.read_text())
+        said = Said(self.process.returncode, out, self.log.read_text())
+        assert status in (None, said.status), said
+        return said
 
 
 @dataclass
@@ -105,13 +98,13 @@ class Bench:
         self.started.append(Started(process, log))
         return self.started[-1]
 
-    def run(self, *arguments: object, **popen: object) -> Result:
-        return self.start(*arguments, **popen).result()
+    def run(self, *arguments: object, status: int | None = None, **popen: object) -> Said:
+        return self.start(*arguments, **popen).result(status)
 
-    def bench(self, behaviour: str | None, *flags: object, **popen: object) -> Result:
+    def bench(self, behaviour: str | None, *flags: object, **popen: object) -> Said:
         return self.run(*self.bench_arguments(behaviour, *flags), **popen)
 
-    def bench_out_of_time(self, behaviour: str, *flags: object) -> Result:
+    def bench_out_of_time(self, behaviour: str, *flags: object) -> Said:
         """Let a measurement run out of time after it began; a busy machine begins late."""
         ready = self.model.with_suffix(".ready")
         for seconds in (0.4, 4, 25, 125):

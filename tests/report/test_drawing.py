@@ -1,15 +1,10 @@
 """Drawings of engines: every layer once, no box on another, well-formed, searchable."""
 
 import re
-import sys
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
-
 from layer_sets import conv, fp16_chain, int8_chain, other, table
 
 from trtbench.core.samples import LayerProfile, LayerTime

@@ -1,13 +1,8 @@
 """A drawing of a thousand layers in a real browser: search, rows, zoom and colours."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
-
 from layer_sets import conv, table
 
 from trtbench.report.engine_svg import svg_from_engine

@@ -5,13 +5,13 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 Run = Callable[[list[object]], None]
 
@@ -48,7 +48,7 @@ def _started(folder: Path, programs: Path, run: Run) -> Iterator[str]:
     data, log = folder / "data", folder / "server.log"
     run([programs / "initdb", "-D", data, "-U", "team", "-A", "trust", "--no-sync",
          "--locale=C.UTF-8"])  # fmt: skip
-    port = _free_port()
+    port = free_port()
     options = f"-h 127.0.0.1 -p {port} -k '' -c fsync=off -c max_connections=60"
     run([programs / "pg_ctl", "-D", data, "-l", log, "-w", "-t", "60", "-o", options, "start"])
     try:
@@ -93,9 +93,3 @@ def _runner(account: pwd.struct_passwd | None) -> Run:
             pytest.skip(f"PostgreSQL does not start here: {done.stderr.decode()[-300:]}")
 
     return run
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -58,10 +58,7 @@ def test_tactics_tried_and_chosen_with_their_times() -> None:
     assert (trace.tactics_tried, trace.tactics_skipped) == (2, 1)
     assert trace.fusions == (("ConvReluFusion", "conv1", "relu1"),)
     assert trace.phases_s == {"Graph construction": 0.25, "Tactic selection": 2.5}
-
-
-def test_without_a_list_of_layers_the_last_choice_counts() -> None:
-    (layer,) = trace_of(TUNING_10).layers
+    (layer,) = trace_of(TUNING_10).layers  # without a list of layers, the last choice counts
     assert layer.chosen.name == "kernel_b"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import samples
@@ -55,19 +55,13 @@ def test_a_7_1_file_with_the_pairs_in_place_is_not_swapped() -> None:
     assert not one(samples.times_text(rows)).swapped
 
 
-def test_a_stated_warmup_is_used_instead_of_the_default() -> None:
+def test_warmup_is_as_stated_or_assumed_and_ends_at_the_first_measured_row() -> None:
     data = samples.times_file("8.4")
     assert one(data, warmup_ms=50).warmup_rows == 5
     assert one(data, warmup_ms=0).warmup_rows == 0
     assert one(data, warmup_ms=0).variant == "8.5"
-
-
-def test_rows_that_all_lie_within_the_assumed_warmup_are_kept() -> None:
-    array = one(samples.times_file("8.4", rows=5))
+    array = one(samples.times_file("8.4", rows=5))  # all within the assumed one
     assert (len(array), array.warmup_rows, array.warmup_ms) == (5, 0, None)
-
-
-def test_warmup_ends_at_the_first_measured_row_as_in_trtexec() -> None:
     rows = samples.times_rows("8.4", rows=30)
     late = rows.pop(2)
     assert one(samples.times_text([*rows, late])).warmup_rows == 19
@@ -178,7 +172,6 @@ def test_enqueue_resolution_grows_with_the_run() -> None:
     assert one(samples.times_file("7.0")).enqueue_resolution_s is None
 
 
-@settings(deadline=None)
 @given(
     values=st.lists(st.floats(allow_nan=False, width=32) | st.floats(0, 1e4), min_size=2),
     digits=st.sampled_from([".6g", ".3f", ".9g", ".17g", ".8f"]),

@@ -1,14 +1,10 @@
 """PyTorch against trtexec: GPU time is judged, what callers see is not, and ratios are marked."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 from analysis_values import record, spec, stated
 from trtbench.analysis.stored_comparison import comparison_rows

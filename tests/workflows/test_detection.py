@@ -1,15 +1,10 @@
 """Detection end to end: every family's layout through ONNX Runtime, by the command line."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
 from made_detectors import (
     OBJECTS,
     coco,
@@ -22,6 +17,7 @@ from made_detectors import (
     yolov5,
     yolov8,
 )
+from PIL import Image
 
 from command import Say
 

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
 from made_detectors import SIZE, square_finder, squares
+from PIL import Image, ImageDraw
 
 from command import Say
 from gpu_standin import plan_bytes

@@ -4,13 +4,10 @@ import json
 import sys
 from pathlib import Path
 
+import made_data
 import numpy as np
 import pytest
 from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
-import made_data
 
 from command import Say
 from models import save_text

@@ -45,19 +45,23 @@ def made(
     )
 
 
-def test_copies_that_one_side_leaves_out_are_counted_exactly() -> None:
-    ladder = ladder_from_runs(made(), made(transfers=False))
-    (rung,) = [each for each in ladder.rungs if each.key == "transfers"]
-    assert (rung.seconds, rung.evidence) == (pytest.approx(-20e-6), "measured")
-    assert ladder.unexplained_s == pytest.approx(0, abs=1e-12)
-
-
-def test_numbers_that_count_different_things_are_told_apart() -> None:
-    ladder = ladder_from_runs(made(host_us=150), made())
-    (rung,) = [each for each in ladder.rungs if each.key == "metric"]
-    assert (rung.a, rung.b) == ("host", "latency")
-    assert rung.seconds == pytest.approx(-30e-6)
-    assert ladder.unexplained_s == pytest.approx(0, abs=1e-12)
+@pytest.mark.parametrize(
+    ("a", "b", "key", "seconds", "told", "rest"),
+    [
+        (made(), made(transfers=False), "transfers", -20e-6, "measured", 0),
+        (made(host_us=150), made(), "metric", -30e-6, ("host", "latency"), 0),
+        (made(clock_hz=2e9), made(gpu_us=150, clock_hz=1e9), "clock", 100e-6, "at most", 50e-6),
+    ],
+    ids=["copies that one side leaves out", "numbers of different things", "clocks bound"],
+)
+def test_every_difference_is_a_rung(
+    a: Run, b: Run, key: str, seconds: float, told: object, rest: float
+) -> None:
+    ladder = ladder_from_runs(a, b)
+    (rung,) = [each for each in ladder.rungs if each.key == key]
+    assert rung.seconds == pytest.approx(seconds)
+    assert told in (rung.evidence, (rung.a, rung.b))
+    assert ladder.unexplained_s == pytest.approx(rest, abs=1e-12)
 
 
 def test_the_only_difference_gets_what_is_left_and_says_so() -> None:
@@ -91,13 +95,6 @@ def test_two_differences_of_unknown_size_leave_the_rest_unexplained() -> None:
     assert ladder.unexplained_s == pytest.approx(-30e-6)
     versions = next(each for each in ladder.rungs if each.key == "versions")
     assert "TensorRT 11" in versions.because
-
-
-def test_clocks_bound_what_they_can_do() -> None:
-    ladder = ladder_from_runs(made(clock_hz=2e9), made(gpu_us=150, clock_hz=1e9))
-    (rung,) = [each for each in ladder.rungs if each.key == "clock"]
-    assert (rung.seconds, rung.evidence) == (pytest.approx(100e-6), "at most")
-    assert ladder.unexplained_s == pytest.approx(50e-6)
 
 
 def test_warm_ups_that_differ_are_a_rung() -> None:

@@ -1,23 +1,18 @@
 """What a number is of: all bytes of a model, which must stay the same while it is measured."""
 
 import os
-import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from made_data import colour_folder, colour_network
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 from sweeps import matrix
 
 import models
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
-from made_data import colour_folder, colour_network
-
 from trtbench.compare.turns import Duet, Sides
 from trtbench.core.errors import InputError, JobError
 from trtbench.core.jobs import JobEnd

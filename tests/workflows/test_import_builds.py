@@ -2,13 +2,14 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from imports import bring, only, record, stored, toolkit_files
+from test_log_build import FINAL, TUNING_10
 
+import logs
 from command import Say
 from trtbench.report.compose import document_from_runs
 from trtbench.store.store import Store
@@ -16,12 +17,6 @@ from trtbench.trtexec.conditions import build_metadata_from_log
 from trtbench.trtexec.log import read_log
 from trtbench.workflows.inspect import inspect
 from trtbench.workflows.report import with_known_files
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trtexec"))
-
-from test_log_build import FINAL, TUNING_10
-
-import logs
 
 
 def whole_log(lines: list[str], **banner: str) -> str:

@@ -11,9 +11,6 @@ import msgspec
 import numpy as np
 import onnx
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
 from made_detectors import squares
 
 import trtbench

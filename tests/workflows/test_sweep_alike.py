@@ -1,18 +1,14 @@
 """Axes mean what they say, presets give way to files and runtimes, like is compared with like."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
 from made_data import colour_folder, colour_network
+from onnx import helper
 from sweeps import rows_of
 
 import analysis_values as values

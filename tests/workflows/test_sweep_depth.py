@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "host"))
-
 from made_data import depth_data, depth_network
+from PIL import Image
 from test_watched_runs import NVML
 
 from gpu_standin import plan_bytes

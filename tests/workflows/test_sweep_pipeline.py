@@ -1,14 +1,10 @@
 """Several models through trtexec in one command: a folder of results for each, by known names."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from test_sweep_torch import HUB, NETS
 
 from models import conv_model

@@ -2,14 +2,10 @@
 
 import json
 import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
 from made_data import colour_folder
 from sweeps import rows_of
 

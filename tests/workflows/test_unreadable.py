@@ -1,13 +1,9 @@
 """Images that cannot be read: a row with its reason, in every task, and never the end of it all."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
-
 from made_data import colour_folder, colour_network, depth_data, depth_network
 from made_detectors import network, yolo_data, yolov8
 
