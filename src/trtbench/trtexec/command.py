@@ -158,10 +158,8 @@ def check_run(spec: RunSpec) -> None:
         raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
     _with_extra_args([""], spec.extra_args, TrtexecAbilities(), (*MODEL_FLAGS, "--device"))
     if spec.inputs.source is not None:
-        what, facts = (
-            "trtexec reads raw binary inputs only, one file per input",
-            {"inputs": spec.inputs.source},
-        )
+        what = "trtexec reads raw binary inputs only, one file per input"
+        facts = {"inputs": spec.inputs.source}
         raise UsageError(what, facts=facts, fix="--opt load_inputs=NAME:FILE")
 
 
