@@ -30,10 +30,7 @@ NEW_SLOTS_S = 2.0  # seconds between two looks for new slots, while a job waits 
 def run_node(
     job: contract.RemoteJob, *, folder: Path, environment: Mapping[str, str | None] | None = None
 ) -> str:
-    """Run a job in a fresh process, which leaves its results in the folder; returns how it ended.
-
-    A variable of the environment whose value is ``None`` is removed.
-    """
+    """Run a job in a fresh process, without variables that are ``None``; returns how it ended."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_bytes(json_from_value(job))
     here = str(Path(__file__).resolve().parents[2])  # this copy of the package comes first
@@ -146,10 +143,7 @@ class SlotExecutor(contract.Executor):
     def run_in_slot(
         self, needs: Needs, work: Callable[[Slot], None], *, notify: Notify, retries: int = 0
     ) -> None:
-        """Call ``work`` with a fitting slot; if its machine is lost or unusable, with another.
-
-        Errors of the job itself are raised: they would occur on every machine.
-        """
+        """Call ``work`` with a slot; if the machine fails, not the job itself, with another one."""
         unable: dict[str, TrtbenchError] = {}
         while True:
             with self.hold_slot(needs, unable, notify=notify) as slot:

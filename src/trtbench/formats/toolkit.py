@@ -291,8 +291,9 @@ def write_toolkit_files(run: Run, folder: Path, *, leave: Collection[Path] = ())
     from trtbench.report.renderers import md, png  # slow imports, only for plots
 
     document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
-    document = document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
-    document = png.drawable(document)
+    document = png.drawable(
+        document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
+    )
     files = data_files(run) | {"report.json": json_from_value(report(run))}
     if "output_comparison" in run.extra:
         files["output_diff.json"] = json_from_value(run.extra["output_comparison"])
@@ -359,10 +360,8 @@ def _block(run: Run, name: str) -> StatisticsBlock | None:
 
 
 def _printed_block(run: Run, column: str) -> StatisticsBlock:
-    values = {
-        name: value * 1e3
-        for name, value in summaries.reported_statistics(run.record, column).items()
-    }
+    printed = summaries.reported_statistics(run.record, column)
+    values = {name: value * 1e3 for name, value in printed.items()}
     tails = {f"p{name[1:].replace('.', '_')}": v for name, v in values.items() if name[0] == "p"}
     named = {f"{k}_ms": values.get(k) for k in ("min", "max", "mean", "median", "std")}
     count = run.record.reported.get("queries")
