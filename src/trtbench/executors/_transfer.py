@@ -41,7 +41,7 @@ _placed = partial(boundary.inside, what="name of a file", where="the request")
 
 
 def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
-    """Return a job with paths in the folder for file marks, also several with commas in a text."""
+    """Return a job with paths in the folder for file marks, also joined ones; refuses ``..``."""
 
     def rewrite(text: str) -> str:
         head, *names = text.split(FILE_MARK)
@@ -228,8 +228,7 @@ def place_upload(upload: Upload, *, cache: Path, folder: Path) -> RemoteJob:
 def _files_of_group(group: FileGroup) -> Iterator[tuple[Path, str]]:
     """Yield the path and name of all files and empty folders of a group.
 
-    The file that the job names may be a link; files that this one refers to may not be links, nor
-    lead out of its folder.
+    The file that the job names may be a link; files that it refers to may not, nor lead elsewhere.
     """
     folder = Path(group.folder)
     for number, name in enumerate(group.names):
@@ -263,9 +262,8 @@ def main(arguments: list[str]) -> int:
     FOLDER`` writes a folder to standard output, and ``remove FOLDER`` deletes one.
     """
     service, *names = arguments
-    here = Path.cwd()
+    folder = here = Path.cwd()
     standard_input = sys.stdin.buffer
-    folder = here
     if service in ("place", "pack", "remove"):
         folder = boundary.inside(here, names[0], what="folder", where="the request")
     if service == "missing":

@@ -291,9 +291,8 @@ def write_toolkit_files(run: Run, folder: Path, *, leave: Collection[Path] = ())
     from trtbench.report.renderers import md, png  # slow imports, only for plots
 
     document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
-    document = png.drawable(
-        document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
-    )
+    document = document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
+    document = png.drawable(document)
     files = data_files(run) | {"report.json": json_from_value(report(run))}
     if "output_comparison" in run.extra:
         files["output_diff.json"] = json_from_value(run.extra["output_comparison"])

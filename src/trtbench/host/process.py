@@ -285,8 +285,7 @@ def run_together(
 def run_on_death(command: Sequence[str]) -> Iterator[None]:
     """Run a command if this process dies during the block, even by SIGKILL.
 
-    A shell in its own session waits for a line that says that the block has ended; if this process
-    dies, the pipe closes without one.
+    A shell in its own session waits for a line at the end of the block, or the end of the pipe.
     """
     script = 'trap "" INT TERM HUP; read -r over || exec "$@"'
     waiting = subprocess.Popen(

@@ -86,7 +86,7 @@ def why_unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
 def run_spec(
     request: BenchRequest, config: Config, reference: core.ModelRef | None = None
 ) -> core.RunSpec:
-    """Return a run's spec: flags, then settings, then defaults; ``reference``: not made yet."""
+    """Return a run's spec, by flags, settings, defaults; ``reference``: a model not made yet."""
     if reference is None and is_library_model(str(request.model)):
         reference = core.ModelRef(path=str(request.model), format="torch")
     elif reference is None:

@@ -744,8 +744,7 @@ class _LogReader:
             self._assign_title()
         if self.waiting:
             self._keep_waiting()
-        current.add(line, raw)
-        current.last_line = at
+        current.add(line, raw, at)
         self.opened = self.bare = False
         text_above = self.text_start or self.title or current.has_summary_heading
         older = current.summary.is_legacy
@@ -756,8 +755,7 @@ class _LogReader:
         """Add lines that wait, or those before a line, to the current run."""
         kept = [each for each in self.waiting if until is None or each[2] < until]
         for line, raw, at in kept:
-            self.current.add(line, raw)
-            self.current.last_line = at
+            self.current.add(line, raw, at)
         del self.waiting[: len(kept)]
 
     def _waiting_start(self) -> int | None:
@@ -796,7 +794,6 @@ class _LogReader:
 
     def _look_for_device(self, text: str, heading: re.Match[str] | None) -> None:
         """Remember the device that a heading, or the text above all numbers, names."""
-        above = not self.runs and not self.current.is_finished
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
         if names and not _GPU.search(text):
             names -= {"P4"} if heading or _title_in(text, heading=False) else {"T4", "L4", "P4"}
@@ -805,7 +802,7 @@ class _LogReader:
             level = len(heading[1])
             above_it = {k: name for k, name in self.devices.items() if k < level}
             self.devices = above_it | ({level: names.pop()} if len(names) == 1 else {})
-        elif above:
+        elif not self.runs and not self.current.is_finished:
             self.devices_above |= set() if _ADVICE.search(text) else names
         elif len(names) == 1 and _title_in(text, heading=False):
             self.devices[_LABEL] = names.pop()
@@ -997,9 +994,9 @@ class _RunReader:
             return log_values.alone(text)[1]
         return summary.repeats(text)
 
-    def add(self, line: LogLine, raw: str) -> None:
+    def add(self, line: LogLine, raw: str, at: int) -> None:
         """Add one line that is not a banner."""
-        level = line.level
+        level, self.last_line = line.level, at
         if level or raw.strip():
             self.last.append(raw[: log_values.LONGEST_KEPT])
         if self.outcome is not None:
