@@ -15,16 +15,9 @@ from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import JobError, StoreError, TrtbenchError, UnavailableError
 from trtbench.core.jobs import ReportedError
 from trtbench.core.safety import read_bytes
+from trtbench.executors import contract
 from trtbench.executors._transfer import ERROR, LOG, RUN, unpack
-from trtbench.executors.contract import (
-    AGAIN,
-    WAITING,
-    Executor,
-    Needs,
-    Notify,
-    RemoteJob,
-    text_of_resource,
-)
+from trtbench.executors.contract import Needs, Notify
 from trtbench.host.process import run_process, tail
 
 RECORD, ANSWER = "run.json", "answer.msgpack"
@@ -35,12 +28,9 @@ NEW_SLOTS_S = 2.0  # seconds between two looks for new slots, while a job waits 
 
 
 def run_node(
-    job: RemoteJob, *, folder: Path, environment: Mapping[str, str | None] | None = None
+    job: contract.RemoteJob, *, folder: Path, environment: Mapping[str, str | None] | None = None
 ) -> str:
-    """Run a job in a fresh process, which leaves its results in the folder; returns how it ended.
-
-    A variable of the environment whose value is ``None`` is removed.
-    """
+    """Run a job in a fresh process, without variables that are ``None``; returns how it ended."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_bytes(json_from_value(job))
     here = str(Path(__file__).resolve().parents[2])  # this copy of the package comes first
@@ -113,7 +103,7 @@ class Slot:
             return f"its GPU is {self.gpu_type or 'of unknown type'}"
         for name, amount in needs.resources.items():
             if self.resources.get(name, 0.0) < amount:
-                return f"has no {text_of_resource(name, amount)}"
+                return f"has no {contract.text_of_resource(name, amount)}"
         return None
 
     def matches_name(self, name: str) -> bool:
@@ -130,7 +120,7 @@ class MachineLost(Exception):
         self.problem = problem
 
 
-class SlotExecutor(Executor):
+class SlotExecutor(contract.Executor):
     """An executor that gives each job a slot of its own; may be used by several threads."""
 
     def __init__(
@@ -153,10 +143,7 @@ class SlotExecutor(Executor):
     def run_in_slot(
         self, needs: Needs, work: Callable[[Slot], None], *, notify: Notify, retries: int = 0
     ) -> None:
-        """Call ``work`` with a fitting slot; if its machine is lost or unusable, with another.
-
-        Errors of the job itself are raised: they would occur on every machine.
-        """
+        """Call ``work`` with a slot; if the machine fails, not the job itself, with another one."""
         unable: dict[str, TrtbenchError] = {}
         while True:
             with self.hold_slot(needs, unable, notify=notify) as slot:
@@ -167,7 +154,7 @@ class SlotExecutor(Executor):
                     if retries < 0:
                         raise lost.problem from None
                     reason = lost.problem.facts.get("reason", lost.problem.message)
-                    notify(f"{slot.title} was lost ({reason}); {AGAIN}")
+                    notify(f"{slot.title} was lost ({reason}); {contract.AGAIN}")
                 except UnavailableError as problem:
                     unable[slot.machine] = problem
 
@@ -208,7 +195,7 @@ class SlotExecutor(Executor):
                 if time.monotonic() >= deadline:
                     raise
                 if waits != "to join":
-                    notify(f"{WAITING} to join that has {needs}")
+                    notify(f"{contract.WAITING} to join that has {needs}")
                     waits = "to join"
                 time.sleep(min(NEW_SLOTS_S, max(0.0, deadline - time.monotonic())))
                 continue
@@ -224,7 +211,7 @@ class SlotExecutor(Executor):
                     self._taken.add(slot)
                     break
             if not waits:
-                notify(WAITING)
+                notify(contract.WAITING)
                 waits = "for its turn"
             with self._changed:
                 self._changed.wait(NEW_SLOTS_S)

@@ -37,21 +37,16 @@ RUN, ERROR, LOG = "run", "error.json", "node.log"  # what a job leaves in its fo
 MOST_FILES = 2_000_000  # the most files of one job; a larger folder is probably a mistake
 MOST_RETURNED = 100_000  # the most files that a machine may send back; a run has a few dozen
 _CHUNK = 1 << 20
+_placed = partial(boundary.inside, what="name of a file", where="the request")
 
 
 def with_files_in(job: RemoteJob, folder: Path) -> RemoteJob:
-    """Return a job with paths in the folder in place of file marks; refuses ``..`` in names.
-
-    A text may hold several marks, separated by commas.
-    """
-
-    def place(name: str) -> str:
-        return str(boundary.inside(folder, name, what="name of a file", where="the request"))
+    """Return a job with paths in the folder for file marks, also joined ones; refuses ``..``."""
 
     def rewrite(text: str) -> str:
         head, *names = text.split(FILE_MARK)
         parts = [*(name.rpartition(",") for name in names[:-1]), *((n, "", "") for n in names[-1:])]
-        return head + "".join(f"{place(name)}{comma}{rest}" for name, comma, rest in parts)
+        return head + "".join(f"{_placed(folder, x)}{comma}{rest}" for x, comma, rest in parts)
 
     tree = codec.map_texts(msgspec.to_builtins(job), rewrite)
     return msgspec.convert(tree, type=codec.prepared_for_decoding(RemoteJob)).having(
@@ -67,10 +62,7 @@ def with_marks(tree: object, *, files: Path, output: Path) -> object:
 
 
 def with_local_paths(tree: object, *, files: Mapping[str, FileGroup], output: Path) -> object:
-    """Return a tree that a machine sent back, with local paths in place of marks.
-
-    Refuses outputs that are not inside their folder.
-    """
+    """Return an answer with local paths for marks; refuses outputs that leave their folder."""
 
     def path_of(text: str) -> str:
         if text.startswith(OUTPUT_MARK):
@@ -152,8 +144,7 @@ def store_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
     temporary = target.with_name(f".{sha256[:16]}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
+            file.writelines(chunks)
         if sha256_of(temporary) != sha256:
             raise StoreError("a file was damaged during transfer", facts={"sha256": sha256})
         temporary.chmod(0o444)  # jobs share it by hard links and must not change it
@@ -163,12 +154,10 @@ def store_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
 
 
 def link_blob(cache: Path, sha256: str, target: Path) -> None:
-    """Put cached content under a path: as a hard link if no other job has one, else as a copy.
-
-    A second link would change the file's times, and the other job would take it for replaced.
-    """
+    """Put cached content under a path: as a hard link if no other job has one, else as a copy."""
     source = blob_path(cache, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
+    # A second link would change the file's times, and the other job would take it for replaced.
     if source.stat().st_nlink == 1:
         with contextlib.suppress(OSError):  # another file system, or one without links
             os.link(source, target)
@@ -228,22 +217,18 @@ def text_of_files(paths: Sequence[Path]) -> str:
 def place_upload(upload: Upload, *, cache: Path, folder: Path) -> RemoteJob:
     """Put the files of an upload into the folder; returns the job with their paths there."""
 
-    def target(name: str) -> Path:
-        return boundary.inside(folder, name, what="name of a file", where="the request")
-
     folder.mkdir(parents=True, exist_ok=True)
     for file in upload.files:
-        link_blob(cache, file.sha256, target(file.name))
+        link_blob(cache, file.sha256, _placed(folder, file.name))
     for name in upload.folders:
-        target(name).mkdir(parents=True, exist_ok=True)
+        _placed(folder, name).mkdir(parents=True, exist_ok=True)
     return with_files_in(upload.job, folder / FILES)
 
 
 def _files_of_group(group: FileGroup) -> Iterator[tuple[Path, str]]:
     """Yield the path and name of all files and empty folders of a group.
 
-    The file that the job names may be a link; files that this one refers to may not be links, nor
-    lead out of its folder.
+    The file that the job names may be a link; files that it refers to may not, nor lead elsewhere.
     """
     folder = Path(group.folder)
     for number, name in enumerate(group.names):
@@ -277,9 +262,8 @@ def main(arguments: list[str]) -> int:
     FOLDER`` writes a folder to standard output, and ``remove FOLDER`` deletes one.
     """
     service, *names = arguments
-    here = Path.cwd()
+    folder = here = Path.cwd()
     standard_input = sys.stdin.buffer
-    folder = here
     if service in ("place", "pack", "remove"):
         folder = boundary.inside(here, names[0], what="folder", where="the request")
     if service == "missing":

@@ -160,10 +160,7 @@ class Executor:
 
 
 class Here(Executor):
-    """Does work from this process, one item after the other; nothing is sent.
-
-    Measurements still run in fresh processes.
-    """
+    """Does work from this process, one item at a time; measurements still run in fresh ones."""
 
     elsewhere = False
 

@@ -254,10 +254,7 @@ open_executor = RayExecutor
 def run_on_node(
     upload: bytes, contents: Mapping[str, Sequence[object]], slot: int
 ) -> tuple[bytes, str]:
-    """Run a job on this node; returns its packed results, and how it ended.
-
-    ``contents`` are references to chunks of files, by hash.
-    """
+    """Run a job, with references to chunks of its files by hash; returns packed results and end."""
     found, how = value_from_json(upload, _transfer.Upload, where="the request"), "not started"
     environment: dict[str, str | None] = {"TRTBENCH_CPU_SLOT": str(slot)}
     with temporary_folder() as folder:

@@ -359,10 +359,8 @@ def _block(run: Run, name: str) -> StatisticsBlock | None:
 
 
 def _printed_block(run: Run, column: str) -> StatisticsBlock:
-    values = {
-        name: value * 1e3
-        for name, value in summaries.reported_statistics(run.record, column).items()
-    }
+    printed = summaries.reported_statistics(run.record, column)
+    values = {name: value * 1e3 for name, value in printed.items()}
     tails = {f"p{name[1:].replace('.', '_')}": v for name, v in values.items() if name[0] == "p"}
     named = {f"{k}_ms": values.get(k) for k in ("min", "max", "mean", "median", "std")}
     count = run.record.reported.get("queries")

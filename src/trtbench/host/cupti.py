@@ -45,10 +45,7 @@ class Recorder:
     def record(
         self, run: Callable[[], object], *, events: bool = False, calls: bool = False
     ) -> tuple[list[Work], list[Call]]:
-        """Return the work of a call, which must wait for it, and calls in their order, if wanted.
-
-        They are those that record a CUDA event (``events``), or all.
-        """
+        """Return the work of a call, which must wait for it, and calls: of ``events``, or all."""
         kinds = [*self._names, *self._kinds_of_calls[: 2 if calls else events]]
         self._work, self._calls, self._every = [], [], calls
         for kind in kinds:

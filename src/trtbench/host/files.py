@@ -207,10 +207,7 @@ def fields_of(path: Path, *, separator: str | None = None) -> dict[str, str]:
 
 
 def scratch_directory(parent: Path) -> contextlib.AbstractContextManager[Path]:
-    """Create a hidden folder in ``parent``, which is made, for the block, and remove it after it.
-
-    Folders that killed processes left there are removed, too.
-    """
+    """Create a hidden folder in ``parent`` for the block; folders of killed processes go, too."""
     remove_abandoned(make_folder(parent))
     return new_directory(partial_name(parent))
 
@@ -223,10 +220,7 @@ def temporary_folder() -> contextlib.AbstractContextManager[Path]:
 
 @contextlib.contextmanager
 def new_directory(name: Path, *, trusted: bool | None = None) -> Iterator[Path]:
-    """Create a private folder for the block, and remove it at the end unless it was published.
-
-    Where others could rename it (not ``trusted``), the path goes through an open descriptor.
-    """
+    """Create a private folder for the block, and remove it at the end unless it was published."""
     with writing(name):
         name.mkdir(mode=0o700)
         lock = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -234,6 +228,7 @@ def new_directory(name: Path, *, trusted: bool | None = None) -> Iterator[Path]:
         with contextlib.suppress(NoLocksError):
             try_lock(lock)
         opened = Path(f"/proc/{os.getpid()}/fd/{lock}")
+        # Where others could rename the folder, the path goes through the open descriptor.
         trusted = safety.why_untrusted(name) is None if trusted is None else trusted
         yield name if trusted or not opened.exists() else opened
     finally:
@@ -275,10 +270,7 @@ def remove_abandoned(root: Path) -> int:
 
 @cache
 def remove_temporary() -> None:
-    """Remove temporary files of killed processes of this user; works once per process.
-
-    Files of other users are never touched, whatever their names are.
-    """
+    """Remove temporary files of killed processes of this user alone; works once per process."""
     for path in _partial(Path(tempfile.gettempdir()), TEMPORARY):
         with contextlib.suppress(OSError):
             facts = path.lstat()
@@ -345,16 +337,13 @@ def _is_abandoned(path: Path, prefix: str) -> bool:
 
 
 def _is_locked(folder: Path) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        return not try_lock(descriptor)
-    except NoLocksError:
-        return False
-    finally:
-        os.close(descriptor)
+        try:
+            return not try_lock(descriptor)
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def yaml_from_text(text: str, *, where: str) -> object:

@@ -1,7 +1,6 @@
 """Reads images, and maps such as depth or disparity, from files.
 
-Images are decoded and resized with Pillow, as arrays of bytes. Maps are NumPy, PNG, TIFF or PFM
-files.
+Images are decoded and resized with Pillow, as arrays of bytes; maps are NumPy, PNG, TIFF or PFM.
 """
 
 from __future__ import annotations

@@ -264,8 +264,7 @@ def counters_between(before: CpuCounters, after: CpuCounters) -> dict[str, Scala
 def library_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:
     """Return the versions of installed libraries, from their metadata, without importing them.
 
-    Each is listed under the given name. If another distribution provides it (``onnxruntime-gpu``,
-    ``tensorrt-cu12``), that is listed too, under its own name.
+    Another distribution that provides one (``onnxruntime-gpu``) is listed too, by its own name.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -284,14 +283,10 @@ def distribution_versions(library: str) -> dict[str, str]:
         return {plain: __version__}
     found = {}
     for name in DISTRIBUTIONS.get(plain, (plain,)):
-        try:
-            # Partly removed packages have no version: None, or KeyError in newer Pythons.
-            version = metadata.version(name)
-        except (metadata.PackageNotFoundError, KeyError, OSError, ValueError):
-            continue
-        if version:
-            found[name] = version
-    return found
+        with suppress(metadata.PackageNotFoundError, KeyError, OSError, ValueError):
+            found[name] = metadata.version(name)
+    # Partly removed packages have no version: None, or KeyError in newer Pythons.
+    return {name: version for name, version in found.items() if version}
 
 
 def version_elsewhere(library: str, python: str) -> str | None:

@@ -111,12 +111,10 @@ class Child:
         finally:
             os.close(write_end)
         self._pipe_open = True
-        try:
-            handle = os.pidfd_open(self._process.pid)  # readable when it ends (Linux 5.3)
-        except (AttributeError, OSError):
-            handle = None
-        self.handles = [] if handle is None else [handle]
+        self.handles: list[int] = []
         """Become readable when it ends; if there are none, the caller must poll."""
+        with contextlib.suppress(AttributeError, OSError):  # needs Linux 5.3
+            self.handles.append(os.pidfd_open(self._process.pid))
 
     def descriptors(self) -> list[int]:
         """Return descriptors that become readable when the child writes a line or ends."""
@@ -140,12 +138,9 @@ class Child:
 
     def has_ended(self) -> bool:
         """Return whether the process has ended; it is not reaped yet."""
-        if self._process.returncode is not None:
-            return True
-        try:
-            return self._poll() is not None
-        except ChildProcessError:
-            return True
+        with contextlib.suppress(ChildProcessError):
+            return self._process.returncode is not None or self._poll() is not None
+        return True
 
     def failed(self) -> bool:
         """Return whether it ended with another status than 0, and without its results."""
@@ -246,8 +241,7 @@ def run_together(
 ) -> list[Exit]:
     """Start several processes at once and wait until all have ended or the time is up.
 
-    They depend on each other: if one fails, the others get ``GRACE_S`` to notice it, and are then
-    ended.
+    If one fails, the others, which depend on it, get ``GRACE_S`` to notice that, and are ended.
     """
     deadline = time.monotonic() + timeout_s if timeout_s is not None else None
     last_moment = None
@@ -291,8 +285,7 @@ def run_together(
 def run_on_death(command: Sequence[str]) -> Iterator[None]:
     """Run a command if this process dies during the block, even by SIGKILL.
 
-    A shell in its own session waits for a line that says that the block has ended; if this process
-    dies, the pipe closes without one.
+    A shell in its own session waits for a line at the end of the block, or the end of the pipe.
     """
     script = 'trap "" INT TERM HUP; read -r over || exec "$@"'
     waiting = subprocess.Popen(
@@ -385,11 +378,8 @@ def program_output(program: str, *arguments: str) -> str:
 
 def find_trtexec(*, folders: Sequence[Path] = TRTEXEC_FOLDERS) -> Path | None:
     """Return the path of trtexec: on the search path, or where NVIDIA's packages install it."""
-    for path in (None, *map(str, folders)):
-        found = shutil.which("trtexec", path=path)
-        if found:
-            return Path(found)
-    return None
+    paths = (shutil.which("trtexec", path=path) for path in (None, *map(str, folders)))
+    return next((Path(found) for found in paths if found), None)
 
 
 def trtexec_binary(given: str | None) -> str:

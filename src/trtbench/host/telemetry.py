@@ -220,11 +220,12 @@ class Sampler:
 @contextmanager
 def source_of(index: int) -> Iterator[TelemetrySource | None]:
     """Open the telemetry of a GPU: NVML, or tegrastats on a Jetson; yields ``None`` without."""
-    if is_jetson():
-        program = shutil.which("tegrastats")
-        if program is None:
-            yield None
-            return
+    if not is_jetson():
+        with nvml.opened(index, part=nvml.slice_in_use(index)) as device:
+            yield None if device is None else NvmlSource(device)
+    elif (program := shutil.which("tegrastats")) is None:
+        yield None
+    else:
         with temporary_folder() as folder:
             log = folder / "lines.txt"
             log.touch()
@@ -234,9 +235,6 @@ def source_of(index: int) -> Iterator[TelemetrySource | None]:
             finally:
                 child.end()
                 child.close()
-        return
-    with nvml.opened(index, part=nvml.slice_in_use(index)) as device:
-        yield None if device is None else NvmlSource(device)
 
 
 def growth(before: Counters, after: Counters) -> Counters:

@@ -293,10 +293,7 @@ def make_logger(trt: ModuleType, *, path: Path, logged: LoggedErrors, verbose: b
 def make_monitor(
     trt: ModuleType, *, report: Callable[[float, str], None], cancelled: Callable[[], bool]
 ) -> IProgressMonitor:
-    """Return a progress monitor, which can also cancel the build; for versions that have one.
-
-    It reports one progress, which never decreases, from nested phases and their steps.
-    """
+    """Return a monitor, which can cancel the build; its one progress of all phases never falls."""
 
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -347,8 +344,7 @@ def make_output_allocator(trt: ModuleType, *, address: int, size_bytes: int) -> 
         def notify_shape(self, name: str, shape: Iterable[int]) -> None:
             self.shape = tuple(int(dim) for dim in shape)
 
-    allocator: OutputAllocator = Allocator()
-    return allocator
+    return Allocator()
 
 
 class OutputAllocator(Protocol):

@@ -158,10 +158,7 @@ def run_jobs(
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> list[JobEnd]:
-    """Run jobs at the same time, each in a fresh process that writes files to its folder.
-
-    ``on_done`` is called when all have reported that their results are complete, before they end.
-    """
+    """Run jobs at once, each in a fresh process; ``on_done``: the results of all are complete."""
     stages = ["start"] * len(assignments)
     errors: list[ReportedError | None] = [None] * len(assignments)
 

@@ -57,10 +57,7 @@ class Unpacking:
         self._bytes, self._members, self._archives = MAX_BYTES, MOST_MEMBERS, 0
 
     def members(self, path: Path, shown: str) -> Iterator[Member]:
-        """Extract the files of an archive, which may be compressed as a whole.
-
-        A damaged or too large archive raises an ``InputError`` after its first files.
-        """
+        """Extract an archive's files; of a damaged or too large one the first, before the error."""
         self._archives += 1
 
         def unpack() -> tuple[list[Member], InputError | None, int, int]:

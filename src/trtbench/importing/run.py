@@ -23,23 +23,10 @@ from trtbench.core.safety import mask, read_bytes
 from trtbench.core.units import counted
 from trtbench.formats.toolkit import SERIES_ROWS, write_toolkit_files
 from trtbench.host.files import write_bytes
+from trtbench.importing import files as finding
 from trtbench.importing import make as making
 from trtbench.importing.archives import Unpacking
-from trtbench.importing.files import (
-    KINDS,
-    Draft,
-    FilePart,
-    FoundFile,
-    TimesReader,
-    Unused,
-    broken_file,
-    drafts_from_parts,
-    files_from_paths,
-    found_from_path,
-    parts_from_file,
-    plain,
-    times_reader,
-)
+from trtbench.importing.files import Draft, FilePart, Unused, broken_file, plain
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import cache_summary, summary_of
 from trtbench.requests.execution import Event, Listener, silent
@@ -317,35 +304,35 @@ def _drafts(
     request: ImportRequest, listen: Listener, unpacking: Unpacking
 ) -> tuple[list[Draft], list[Unused]]:
     """Read every file and group the parts by run; a damaged file does not stop the import."""
-    files, unused = files_from_paths([str(path) for path in request.paths])
-    rows = times_reader()
+    files, unused = finding.files_from_paths([str(path) for path in request.paths])
+    rows = finding.times_reader()
     parts: list[FilePart] = []
     for number, (path, named) in enumerate(files):
         done = LOOKING * number / len(files)
         listen(Event(kind="stage", text=f"looking at {plain(path.name)}", done=done))
         kind = "unknown"
         try:
-            file = found_from_path(path, named=named)
+            file = finding.found_from_path(path, named=named)
             kind = file.kind
             if kind == "archive":
                 found, left = _in_archive(file, unpacking, rows)
                 parts += found
                 unused += left
                 continue
-            found = parts_from_file(file, rows)
+            found = finding.parts_from_file(file, rows)
         except (InputError, OSError) as problem:
             unused.append(broken_file(plain(path), kind, problem, named=named))
             continue
         parts += found
         if not found:
-            reason = KINDS.get(kind, KINDS["unknown"])
+            reason = finding.KINDS.get(kind, finding.KINDS["unknown"])
             unused.append(Unused(path=plain(path), kind=kind, reason=reason, named=named))
     listen(Event(kind="stage", text="grouping files by run", done=LOOKING))
-    return drafts_from_parts(parts), unused
+    return finding.drafts_from_parts(parts), unused
 
 
 def _in_archive(
-    archive: FoundFile, unpacking: Unpacking, rows: TimesReader
+    archive: finding.FoundFile, unpacking: Unpacking, rows: finding.TimesReader
 ) -> tuple[list[FilePart], list[Unused]]:
     """Read the files of an archive; unknown ones are counted, other unused ones listed."""
     parts: list[FilePart] = []
@@ -358,14 +345,14 @@ def _in_archive(
             found = list[FilePart]()
             try:
                 if path is not None:
-                    file = found_from_path(path, named=False, inside=place)
-                    kind, found = file.kind, parts_from_file(file, rows)
+                    file = finding.found_from_path(path, named=False, inside=place)
+                    kind, found = file.kind, finding.parts_from_file(file, rows)
             except (InputError, OSError) as problem:
                 unused.append(broken_file(plain(place), kind, problem, named=False))
                 continue
             others += not found and not reason and kind in ("unknown", "empty")
             if not found and (reason or kind not in ("unknown", "empty")):
-                reason = reason or KINDS.get(kind, KINDS["unknown"])
+                reason = reason or finding.KINDS.get(kind, finding.KINDS["unknown"])
                 unused.append(Unused(path=plain(place), kind=kind, reason=reason))
             for part in found:
                 run = part.value
@@ -383,7 +370,7 @@ def _in_archive(
         unused.append(broken_file(archive.shown, "archive", problem, named=archive.named))
     is_empty = not parts and not unused
     if others or is_empty:
-        what = f"{counted(others, 'other file')} in it: {KINDS['unknown']}"
+        what = f"{counted(others, 'other file')} in it: {finding.KINDS['unknown']}"
         named = archive.named and is_empty
         unused.append(Unused(path=archive.shown, kind="archive", reason=what, named=named))
     return parts, unused

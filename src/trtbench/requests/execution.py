@@ -114,10 +114,7 @@ def execution_from_request(
     command: str | None = None,
     listen: Listener = silent,
 ) -> Execution:
-    """Return how the job of a request is executed.
-
-    Without a ``python`` in the request, the interpreter is the one configured for ``runtime``.
-    """
+    """Return how a request's job is executed: by its ``python``, else by that of ``runtime``."""
     asked = fields.with_settings(request, config.defaults)
     if isinstance(asked, fields.ExecutorFields) and asked.executor is not None:
         config = config.for_other_machine()

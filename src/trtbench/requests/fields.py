@@ -262,10 +262,7 @@ _KNOWN: dict[type[VerbRequest], tuple[RequestField, ...]] = {}
 
 
 def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
-    """Return the fields of a request: positional ones, its own options, then group by group.
-
-    Groups come in the order of the request's base classes; the store is last.
-    """
+    """Return a request's fields: positional ones, own options, those of its bases, the store."""
     if request in _KNOWN:
         return _KNOWN[request]
     hints: dict[str, Any] = {}
@@ -389,10 +386,7 @@ def fraction(value: Fraction) -> float:
 
 
 def shapes_from_flags(flags: Iterable[str], dim: str = r"\d+") -> dict[str, tuple[Any, ...]]:
-    """Read ``name:1x3x224x224``; a comma joins several, as in trtexec.
-
-    ``dim`` is the pattern of a dimension; one that is not a number is kept as text.
-    """
+    """Read ``name:1x3x224x224``, several with commas; ``dim`` may allow text as a dimension."""
     shapes: dict[str, tuple[Any, ...]] = {}
     for flag in flags:
         for part in re.split(r",(?=[^,]*:)", flag):

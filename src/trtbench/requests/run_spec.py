@@ -36,10 +36,7 @@ COMPUTED_FIELDS = (
 def default_runtime(
     reference: core.ModelRef, config: Config, *, with_outputs: bool = False
 ) -> str | None:
-    """Return the first runtime for a model that works here, else the first one.
-
-    ``with_outputs`` skips programs, which return no outputs.
-    """
+    """Return the first runtime for a model that works here (and has outputs), else the first."""
     flavour = None
     if reference.format == "engine":
         with open(reference.path, "rb") as file:
@@ -48,7 +45,7 @@ def default_runtime(
         (name, runtime)
         for name, runtime in runtimes_for_format(reference.format)
         if (flavour is None or runtime.FLAVOUR in ("", flavour))
-        and (runtime.open_session is not None or not with_outputs)
+        and (runtime.open_session is not None or not with_outputs)  # programs return none
     ]
     for name, runtime in ranked:  # here, or in the interpreter configured for it
         if config.python_for(name) is not None or runtime.available() is None:
@@ -89,15 +86,10 @@ def why_unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
 def run_spec(
     request: BenchRequest, config: Config, reference: core.ModelRef | None = None
 ) -> core.RunSpec:
-    """Return the spec of a run: flags first, then settings, then defaults.
-
-    ``reference`` stands for a model that is not made yet.
-    """
-    if reference is not None:
-        pass
-    elif is_library_model(str(request.model)):
+    """Return a run's spec, by flags, settings, defaults; ``reference``: a model not made yet."""
+    if reference is None and is_library_model(str(request.model)):
         reference = core.ModelRef(path=str(request.model), format="torch")
-    else:
+    elif reference is None:
         formats = RUNTIMES.load(request.runtime).FORMATS if request.runtime else ()
         reference = model_ref(Path(request.model), folders="folder" in formats)
     asked = fields.with_settings(request, config.defaults)
@@ -167,6 +159,7 @@ def run_spec(
         stop = core.Length(seconds=length, iterations=asked.iterations or MIN_QUERIES)
     if asked.values and module.open_session is None:
         raise UsageError(f"{name} makes its inputs itself", fix="leave out --input")
+    usual_profile = bool(asked.top or module.DEFAULT_PROFILE)
     spec = core.RunSpec(
         model=reference,
         runtime=name,
@@ -184,9 +177,7 @@ def run_spec(
         rate_hz=None if asked.rate is None else fields.hertz(asked.rate),
         telemetry_s=telemetry_s,
         lock_clocks=clock,
-        profile=bool(asked.top or module.DEFAULT_PROFILE)
-        if asked.profile is None
-        else asked.profile,
+        profile=usual_profile if asked.profile is None else asked.profile,
     )
     same = {
         field.name: getattr(asked, field.name)
@@ -209,10 +200,7 @@ def side_spec(
     launches: int | None = None,
     place: tuple[int, int] = (0, 1),
 ) -> core.RunSpec:
-    """Return the spec of one side of several, without layer times.
-
-    ``place`` is the index of the side and the number of sides, for flags given once per side.
-    """
+    """Return a side's spec, without layer times; ``place``: its index, and the number of sides."""
     own: dict[str, object] = {
         "model": model,
         "runtime": runtime,

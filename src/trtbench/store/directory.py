@@ -102,9 +102,8 @@ def partial_directory(target: Path, *, trusted: bool | None = None) -> Iterator[
 def _complete(folder: Path, name: Path, target: Path) -> None:
     with writing(target):
         with contextlib.suppress(OSError):  # on a full disk, the run matters more than its list
-            host_files.write_bytes(
-                f"{folder}/{LIST}", msgspec.json.encode(sorted(_all_files(folder)))
-            )
+            names = msgspec.json.encode(sorted(_all_files(folder)))
+            host_files.write_bytes(f"{folder}/{LIST}", names)
         for path in (folder / RECORD, folder / SAMPLES):
             if path.is_file():
                 with open(path, "rb") as file:

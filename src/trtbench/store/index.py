@@ -137,16 +137,15 @@ class Index:
             return
         with self._transaction(write=True) as connection:
             lock_name(connection, "migration")
-            if (version := _version(connection)) == 0:  # else another process was faster
-                _TABLES.create_all(connection)
-                connection.execute(_VERSION.insert().values(version=SCHEMA))
-            elif version < SCHEMA:
+            version, entries = _version(connection), list[Entry]()
+            self.was_earlier = 0 < version < SCHEMA
+            if self.was_earlier:
                 entries = _entries(connection, sa.text("SELECT * FROM runs ORDER BY created"))
                 _TABLES.drop_all(connection)
+            if version < SCHEMA:  # else another process was faster
                 _TABLES.create_all(connection)
                 connection.execute(_VERSION.insert().values(version=SCHEMA))
                 _put_all(connection, entries)
-                self.was_earlier = True
 
     def put_all(self, entries: Iterable[Entry]) -> None:
         """Add or replace entries, all or none; new ones are numbered in this order."""

@@ -247,12 +247,10 @@ def _read_value(name: str, value: Any, where: str) -> Scalar:
 
 def _read_table(path: Path) -> Mapping[str, object]:
     try:
-        is_yaml = path.suffix in (".yaml", ".yml")
-        table = (
-            yaml_from_text(safety.read_text(path), where=str(path))
-            if is_yaml
-            else safety.read_settings(path)
-        )
+        if path.suffix in (".yaml", ".yml"):
+            table = yaml_from_text(safety.read_text(path), where=str(path))
+        else:
+            table = safety.read_settings(path)
     except (OSError, UnicodeDecodeError) as problem:
         raise errors.UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     if not isinstance(table, Mapping):

@@ -109,10 +109,7 @@ class JournalLine(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Journal:
-    """An append-only log; each line is on disk before work continues.
-
-    An incomplete last line, as after a crash, is ignored.
-    """
+    """An append-only log; each line is on disk before work continues."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

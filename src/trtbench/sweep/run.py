@@ -330,11 +330,10 @@ class Sweep:
             remark = self.remarks.get(place) if self.plan.elsewhere else None
             self.journal.add("done", key, number, run=run.id, reason=remark)
             cached = cached_from_run(run)
-            median_s = cached.median_s if cached else None
+            median = text_from_seconds(cached.median_s if cached else None)
             with self._watching:
                 self._measured += 1
                 self.case_s = (time.monotonic() - self._measuring_since) / self._measured
-                median = "–" if median_s is None else text_from_seconds(median_s)
                 text = f"done: {self.plan.cases[place].case.name}: {median} ({run.id})"
                 self._execution.listen(Event(kind="note", text=text))
         finally:
@@ -408,10 +407,7 @@ class Sweep:
         self._report("")
 
     def _evaluate_step(self, step: Step, groups: list[list[int]]) -> list[tuple[list[int], str]]:
-        """Do one evaluation step; each group has the indices of cases that share a model.
-
-        Returns remarks on groups, such as why one has no scores.
-        """
+        """Evaluate groups of cases that share a model, by index; returns remarks on groups."""
         plan, cases = self.plan, self.plan.cases
         plan.refuse_changed(plan.matrix.data, cases[groups[0][0]].case.model)
         runs = [self.runs_of(*places) for places in groups]
@@ -444,10 +440,7 @@ class Sweep:
         return remarks + [(each, f"no accuracy: {reason}") for each, reason in problems if reason]
 
     def _eval_side(self, place: int, runs: list[Run], firsts: Sequence[int]) -> EvalSide:
-        """Return a model to evaluate, with the latency of its smallest batch.
-
-        Its label is the model or the case, with the batch size if several are equal.
-        """
+        """Return a model to evaluate, with the latency of its smallest batch and its own label."""
         plan, case = self.plan, self.plan.cases[place].case
         smallest = min(runs, key=lambda run: run.record.items_per_query, default=None)
         same = [run for run in runs if smallest and run.record.spec == smallest.record.spec]
@@ -502,10 +495,7 @@ class Sweep:
 
 
 def merge_rounds(runs: Sequence[Run], *, drop: str = "") -> Run:
-    """Merge the rounds of a case as launches of one run, without the tag ``drop``.
-
-    Rules check the facts of each round on the samples of all.
-    """
+    """Merge the rounds of a case as launches of one run, without the tag ``drop``."""
     parts: list[IterationTimes] = []
     for times in (run.times for run in runs):
         which = np.zeros(len(times)) if times.launch is None else times.launch
@@ -516,6 +506,7 @@ def merge_rounds(runs: Sequence[Run], *, drop: str = "") -> Run:
     whole, first = join_launches(parts), runs[0].record
     launches = tuple(facts for run in runs for facts in run.record.launches)
     worst: dict[tuple[str, str | None], Finding] = {}
+    # Rules check the facts of each round on the samples of all.
     pools = (replace(x, record=x.record.having(launches=launches), times=whole) for x in runs)
     found = (finding for pool in pools for finding in findings_from_run(pool))
     for finding in sorted(found, key=lambda each: SEVERITIES.index(each.severity)):

@@ -128,8 +128,7 @@ def bench_command(
     # An engine keeps the precision it was built with, so these two need no flag.
     kept = spec.model.format == "engine" and spec.precision in ("fp32", "tf32")
     if spec.precision is not None and spec.options.get("typing") != "strong" and not kept:
-        path = spec.model.path
-        arguments += _precision_flags(spec.precision, model=path, abilities=abilities)
+        arguments += _precision_flags(spec.precision, model=spec.model.path, abilities=abilities)
     if spec.device is not None:
         arguments.append(f"--device={spec.device.removeprefix('cuda:')}")
     return _with_extra_args(arguments, spec.extra_args, abilities, (*MODEL_FLAGS, "--device"))
@@ -158,10 +157,8 @@ def check_run(spec: RunSpec) -> None:
         raise UsageError(f"{spec.device!r} is not a CUDA device", fix="--device cuda:0")
     _with_extra_args([""], spec.extra_args, TrtexecAbilities(), (*MODEL_FLAGS, "--device"))
     if spec.inputs.source is not None:
-        what, facts = (
-            "trtexec reads raw binary inputs only, one file per input",
-            {"inputs": spec.inputs.source},
-        )
+        what = "trtexec reads raw binary inputs only, one file per input"
+        facts = {"inputs": spec.inputs.source}
         raise UsageError(what, facts=facts, fix="--opt load_inputs=NAME:FILE")
 
 
@@ -232,8 +229,7 @@ def build_command(
     if is_strong and not abilities.has_inverted_defaults:
         arguments.append(abilities.require("--stronglyTyped", what="a strongly typed network"))
     if not is_strong or spec.precision == "fp32":
-        precision = spec.precision or "fp32"
-        arguments += _precision_flags(precision, model=model, abilities=abilities)
+        arguments += _precision_flags(spec.precision or "fp32", model=model, abilities=abilities)
     if spec.calibration_cache:
         fix = f"trtbench quantize {shlex.quote(model)} --precision int8"
         flag = abilities.require("--calib", what="a calibration cache", fix=fix)

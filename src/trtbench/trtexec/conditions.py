@@ -157,12 +157,9 @@ def batch_from_log(run: LogRun) -> Fact:
 
 
 def shapes_from_command(run: LogRun) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that a command asks for; without ``--shapes``, the optimum ones.
-
-    None are known if a part belongs to no name: ``x:16,3,8,8`` is no shape of ``x``.
-    """
+    """Return the shapes that a command asks for; without ``--shapes``, the optimum ones."""
     given = run.flags.get("--shapes") or run.flags.get("--optShapes") or ""
-    parts = given.rstrip(",").split(",")
+    parts = given.rstrip(",").split(",")  # one without a name: `x:16,3,8,8` is no shape of x
     found = map(_SHAPE.fullmatch, parts if all(re.search("[=:]", x) for x in parts) else ())
     return {match[1]: tuple(map(int, match[2].split("x"))) for match in found if match}
 

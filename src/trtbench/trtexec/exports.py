@@ -49,12 +49,6 @@ def parse_error(
     return ParseError(f"{where} {what}", facts={**known, **(facts or {})}, fix=fix)
 
 
-def quoted(data: bytes | str) -> str:
-    """Return the start of a text, to show in an error."""
-    text = data if isinstance(data, str) else bytes(data[:40]).decode("utf-8", "replace")
-    return repr(text[:40]) if text else "the end of the file"
-
-
 def text_from_bytes(data: bytes | str, *, where: str, expected: str) -> str:
     """Return the text of a file; empty and binary files are refused."""
     encoding = "" if isinstance(data, str) else encoding_of(data[:HEAD])
@@ -93,15 +87,9 @@ def value_from_text(text: str, *, where: str, offset: int = 0) -> tuple[object, 
         problem, at = "is not valid JSON", found.pos
     except ValueError:
         problem, at = "has a number that cannot be read", offset
-    place = place_in_text(text, at)
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)  # both from 1
+    place = f"line {line}, column {column} (character {at})"
     raise parse_error(where, what=problem, place=place, expected="a JSON value")
-
-
-def place_in_text(text: str, offset: int) -> str:
-    """Return an offset as text with line and column, both counted from 1."""
-    line = text.count("\n", 0, offset) + 1
-    column = offset - text.rfind("\n", 0, offset)
-    return f"line {line}, column {column} (character {offset})"
 
 
 def with_json_constants(text: str) -> str:

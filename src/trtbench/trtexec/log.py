@@ -87,12 +87,9 @@ _EVIDENCE = re.compile(
 
 def holds_log(data: bytes | bytearray | memoryview) -> bool:
     """Whether bytes contain a line that only trtexec prints, in any encoding."""
-    found = bytes(data)
-    if b"\0" in found:
-        found = found.replace(b"\0", b"")  # what is left of UTF-16 is ASCII
+    found = bytes(data).replace(b"\0", b"")  # what is left of UTF-16 is ASCII
     for blank in (b"\xc2\xa0", b"\xa0"):  # no-break spaces of web pages
-        if blank in found:
-            found = found.replace(blank, b" ")
+        found = found.replace(blank, b" ")
     return _EVIDENCE.search(found) is not None
 
 
@@ -156,7 +153,7 @@ def read_text(source: BinaryIO | bytes | str) -> tuple[Iterator[str], bool, bool
         whole = head + stream.read(LARGEST_DOCUMENT)
         found = _text_in_json(whole.decode(encoding, "replace").lstrip("\ufeff"))
         if found is not None:
-            return _split_lines(found), False, True
+            return iter(_split_lines(found)), False, True
 
     def reread() -> Iterator[str]:
         stream.seek(start)
@@ -182,8 +179,7 @@ def _decoded_lines(stream: BinaryIO, encoding: str) -> Iterator[str]:
         text = rest + decoder.decode(chunk)
         if first:
             text, first = text.lstrip("\ufeff"), False
-        if "\0" in text:  # a hole after a crash, or two encodings in one file
-            text = text.replace("\0", "")
+        text = text.replace("\0", "")  # a hole after a crash, or two encodings in one file
         if "\x1b" in text:
             text = _COLOUR.sub("", text)
         cut = text.rfind("\n") + 1
@@ -192,13 +188,9 @@ def _decoded_lines(stream: BinaryIO, encoding: str) -> Iterator[str]:
     yield from _split_lines(rest + decoder.decode(b"", True))
 
 
-def _split_lines(text: str) -> Iterator[str]:
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    yield from lines
+def _split_lines(text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.Pattern[str]] | None:
@@ -445,7 +437,7 @@ def clean(line: str) -> str:
 class Prefixes:
     """Strips prefixes of other tools, learned from lines with a time stamp of trtexec."""
 
-    _pattern: re.Pattern[str] | None = None
+    _pattern = re.compile("")
 
     def line(self, text: str) -> LogLine:
         """Return a line split into level, time stamp and text."""
@@ -474,15 +466,14 @@ class Prefixes:
         if begin and not (text.lstrip()[:1] == "|" and text.rstrip()[-1:] == "|"):
             self._learn_prefix(text, begin)
             return text[begin:]
-        match = self._pattern.match(text) if self._pattern is not None else None
+        match = self._pattern.match(text)
         return text[match.end() :] if match else text
 
     def _learn_prefix(self, text: str, end: int) -> None:
-        match = self._pattern.match(text) if self._pattern is not None else None
-        if match is not None and match.end() == end:
-            return
-        body = text[:end].rstrip()
-        self._pattern = _compiled(rf"{_prefix_pattern(body)}\s{{0,{end - len(body)}}}")
+        match = self._pattern.match(text)
+        if match is None or match.end() != end:
+            body = text[:end].rstrip()
+            self._pattern = _compiled(rf"{_prefix_pattern(body)}\s{{0,{end - len(body)}}}")
 
 
 def _prefix_pattern(prefix: str) -> str:
@@ -736,10 +727,7 @@ class _LogReader:
         if current.starts_new_run(line) or (own and self._waiting_start() is not None):
             # Lines that wait, from a text on or from what is printed first, are of the next run.
             begin = min(self.text_start or at, self._waiting_start() or at)
-            self._keep_waiting(begin)
-            moved, self.waiting = self.waiting, []
-            self.next_run(begin)
-            self.waiting = moved
+            self.next_run(begin, keep_until=begin)
             self._keep_waiting()
         elif not own and not line.level and self._add_unmarked(text, at):
             return
@@ -756,8 +744,7 @@ class _LogReader:
             self._assign_title()
         if self.waiting:
             self._keep_waiting()
-        current.add(line, raw)
-        current.last_line = at
+        current.add(line, raw, at)
         self.opened = self.bare = False
         text_above = self.text_start or self.title or current.has_summary_heading
         older = current.summary.is_legacy
@@ -768,8 +755,7 @@ class _LogReader:
         """Add lines that wait, or those before a line, to the current run."""
         kept = [each for each in self.waiting if until is None or each[2] < until]
         for line, raw, at in kept:
-            self.current.add(line, raw)
-            self.current.last_line = at
+            self.current.add(line, raw, at)
         del self.waiting[: len(kept)]
 
     def _waiting_start(self) -> int | None:
@@ -789,8 +775,8 @@ class _LogReader:
             self.runs[-1] = self.runs[-1].having(command=self.current.command, pasted_command=True)
             self.current.command, self.below = None, False
 
-    def next_run(self, line: int) -> None:
-        self._keep_waiting()
+    def next_run(self, line: int, *, keep_until: int | None = None) -> None:
+        self._keep_waiting(keep_until)
         self._take_command_below()
         # Maximum number of runs in one log, to bound the memory for a file full of banners.
         if self.current.is_of_trtexec and len(self.runs) < 10_000:
@@ -808,7 +794,6 @@ class _LogReader:
 
     def _look_for_device(self, text: str, heading: re.Match[str] | None) -> None:
         """Remember the device that a heading, or the text above all numbers, names."""
-        above = not self.runs and not self.current.is_finished
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
         if names and not _GPU.search(text):
             names -= {"P4"} if heading or _title_in(text, heading=False) else {"T4", "L4", "P4"}
@@ -817,7 +802,7 @@ class _LogReader:
             level = len(heading[1])
             above_it = {k: name for k, name in self.devices.items() if k < level}
             self.devices = above_it | ({level: names.pop()} if len(names) == 1 else {})
-        elif above:
+        elif not self.runs and not self.current.is_finished:
             self.devices_above |= set() if _ADVICE.search(text) else names
         elif len(names) == 1 and _title_in(text, heading=False):
             self.devices[_LABEL] = names.pop()
@@ -853,7 +838,6 @@ class _LogReader:
         self._look_for_device(text, heading)
         if current.is_finished and self.text_start is None and not blank:
             self.text_start = at
-        continued = self.commands.incomplete is not None
         command = self.commands.add(text)
         running = current.banner and current.outcome is None and not current.summary.printed
         if command is not None and not running:  # a run may print a command
@@ -866,7 +850,7 @@ class _LogReader:
             self.current.command, self.told = command, False
         opened, self.opened = self.opened, self.opened and blank
         bare, self.bare = self.bare, bool(heading) or (self.bare and blank)
-        if command is not None or continued or self.commands.incomplete is not None:
+        if command is not None or self.commands.incomplete is not None:
             return False
         fence = _FENCE.match(text)
         if (fence or heading) and not current.banner:
@@ -984,20 +968,16 @@ class _RunReader:
         text, summary, ended = line.text, self.summary, self.outcome is not None
         word = text.split(" ", 1)[0]
         if word not in _MAY_START_RUN:
-            if line.level and not summary.averages:
-                return False
-            done = ended and self.banner is None and not line.level
+            done = ended and self.banner is None and not line.level and text.strip() != ""
             # TensorRT 3 to 6 list options first, before averages.
-            again = summary.is_legacy and text.partition(":")[0].strip() in _LEGACY_FIRST
-            return bool(done and text.strip()) or again
+            return done or (summary.is_legacy and text.partition(":")[0].strip() in _LEGACY_FIRST)
         over = ended or self.closed or self.has_summary_heading
         if word == "===":
             header = _HEADER.match(text)
             name = header[1] if header else ""
-            if name == "Performance summary":
-                return over or summary.printed
-            if name == "Trace details":
-                return over or summary.printed or bool(summary.averages)
+            if name in ("Performance summary", "Trace details"):
+                averaged = name == "Trace details" and bool(summary.averages)
+                return over or summary.printed or averaged
             if name.endswith(" Options") or name == "Device Information":
                 listed = any(name == each for each, _ in self.sections)
                 return (over or summary.printed or listed) and self.mode != "help"
@@ -1014,9 +994,9 @@ class _RunReader:
             return log_values.alone(text)[1]
         return summary.repeats(text)
 
-    def add(self, line: LogLine, raw: str) -> None:
+    def add(self, line: LogLine, raw: str, at: int) -> None:
         """Add one line that is not a banner."""
-        level = line.level
+        level, self.last_line = line.level, at
         if level or raw.strip():
             self.last.append(raw[: log_values.LONGEST_KEPT])
         if self.outcome is not None:
@@ -1025,20 +1005,18 @@ class _RunReader:
             self.evidence = self.evidence or not line.library
             self.first_stamp = self.first_stamp or line.stamp
             self.last_stamp = line.stamp
-        if level == "V":
-            if line.library:
-                self.trace.add(line.text)
-            return
-        if level in ("W", "E", "F"):
-            self.messages.add(line.level, line.text)
-            return
         if level == "I":
             self.messages.last_key = None  # the next line does not continue a message
-        if line.library and line.text.strip():
+        if level in ("W", "E", "F"):
+            self.messages.add(level, line.text)
+        elif level == "V":
+            if line.library:
+                self.trace.add(line.text)
+        elif line.library and line.text.strip():
             self.trace.add_phase(line.text)
             self.facts.add(line.text, library=True)
-            return
-        self.add_text(line.text, has_level=bool(level))
+        else:
+            self.add_text(line.text, has_level=bool(level))
 
     def add_text(self, text: str, *, has_level: bool) -> None:
         """Add what trtexec itself printed."""

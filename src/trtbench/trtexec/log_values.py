@@ -396,8 +396,7 @@ class MessageCollector:
         # Maximum number of different messages; repeated ones are still counted.
         elif len(self.found) < 1000:
             code, meaning = _code_and_meaning(text)
-            new = LogMessage(level=level, text=text, code=code, meaning=meaning)
-            self.found[self.last_key] = new
+            self.found[level, text] = LogMessage(level=level, text=text, code=code, meaning=meaning)
 
 
 METRICS = (
@@ -711,18 +710,12 @@ class TraceCollector:
         )
 
     def _layer_tuning(self, name: str) -> LayerTuning:
-        runner, id = self.final.get(name, (None, None))
-        found = self.layers.get(name)
-        if found is None:
-            return LayerTuning(name=name, runner=runner, chosen=Tactic(id=id) if id else None)
-        runner, id = runner or found.runner, id or found.chosen
-        tactics = sorted(
-            (
-                Tactic(id=each, name=name, time_ms=ms, runner=kind)
-                for (kind, each), (name, ms) in found.tactics.items()
-            ),
-            key=lambda each: each.time_ms or 0.0,
-        )
+        found = self.layers.get(name, _Layer(""))
+        runner, id = self.final.get(name, (found.runner, found.chosen))
+        tactics = [
+            Tactic(id=each, name=name, time_ms=ms, runner=kind)
+            for (kind, each), (name, ms) in sorted(found.tactics.items(), key=lambda x: x[1][1])
+        ]
         same = [each for each in tactics if each.id == id]
         named = [each for each in same if each.runner == runner]  # two runners may use the same id
         return LayerTuning(

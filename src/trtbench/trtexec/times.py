@@ -268,13 +268,14 @@ class ArrayReader:
 
     def _error(self, expected: str) -> ParseError:
         at = self._buffer[self._position : self._position + 40]
+        found = repr(at.decode("utf-8", "replace")) if at else "the end of the file"
         rows = sum(table.rows for table in self.tables)
         return exports.parse_error(
             self._where,
             what="is cut off" if not at else _NOT_TIMES,
             place=f"byte {self._consumed + self._position}, after row {rows}",
             expected=expected,
-            facts={"found": exports.quoted(at), "rows read": rows},
+            facts={"found": found, "rows read": rows},
             fix="let trtexec write it again with --exportTimes" if not at else None,
         )
 
@@ -362,11 +363,10 @@ class TimesArray:
         """Whether the Enq and In stamps are swapped, as TensorRT 7.1 and 7.2 write them."""
         if self.variant != "7.1" or "inMs" not in self.columns:
             return False
-        columns, errors = self.columns, []
-        for name in ("EnqMs", "InMs"):
-            span = columns[f"end{name}"] - columns[f"start{name}"]
-            errors.append(float(np.median(np.abs(span - columns["inMs"]))))
-        return errors[0] <= errors[1]
+        columns = self.columns
+        spans = (columns[f"end{name}"] - columns[f"start{name}"] for name in ("EnqMs", "InMs"))
+        enqueue, h2d = (float(np.median(np.abs(span - columns["inMs"]))) for span in spans)
+        return enqueue <= h2d
 
     @cached_property
     def stamps_ms(self) -> dict[str, Column]:
@@ -546,7 +546,5 @@ def times_json(times: IterationTimes) -> bytes:
         [None] * len(times) if column is None else np.round(column * 1e3, exports.DECIMALS).tolist()
         for column in columns.values()
     ]
-    keys = list(columns)
-    return exports.json_from_rows(
-        dict(zip(keys, row, strict=True)) for row in zip(*lists, strict=True)
-    )
+    rows = zip(*lists, strict=True)
+    return exports.json_from_rows(dict(zip(columns, row, strict=True)) for row in rows)

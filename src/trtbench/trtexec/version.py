@@ -169,10 +169,9 @@ def target_from_options(
     try:
         found = find(binary)
     except UnavailableError:
-        named = binary or "trtexec"
         note = f"# trtexec is not installed here: for TensorRT {version or ASSUMED}"
         hint = "" if version else " (another: --opt version=11.1)"
-        return Target(abilities_of_version(version or ASSUMED), named, note + hint)
+        return Target(abilities_of_version(version or ASSUMED), binary or "trtexec", note + hint)
     if version is not None:
         return Target(abilities_of_version(version), found, f"# for TensorRT {version}")
     return Target(abilities_from_help(ask(found), where=f"{found} --help"), found)
@@ -224,7 +223,6 @@ def plan_from_bytes(head: bytes, *, where: str) -> PlanHeader:
     header = PlanHeader(flavour=flavour, version=version)
     if flavour == "tensorrt":
         return header
-    plan_bytes, mask, weight_bytes = struct.unpack_from("<16xQ8xI20xQ", head)
+    plan_bytes, mask, weights = struct.unpack_from("<16xQ8xI20xQ", head)
     names = tuple(name for bit, name in enumerate(_RTX_CAPABILITIES) if mask >> bit & 1)
-    header = header.having(plan_bytes=plan_bytes, weight_bytes=weight_bytes)
-    return header.having(compute_capabilities=names)
+    return header.having(plan_bytes=plan_bytes, weight_bytes=weights, compute_capabilities=names)
