@@ -357,4 +357,4 @@ def average_precision(
     """Compute AP, AP50, AP75 and AR over images, with a weight per image."""
     people = BoxTally(matches).by_class(weights=weights)
     values = {name.removeprefix("m"): each for name, each in mean_precisions(people).items()}
-    return {**values, "AR": (float(people[0].recall.mean()) if people else float("nan"))}
+    return {**values, "AR": float(people[0].recall.mean()) if people else float("nan")}

@@ -112,7 +112,7 @@ def differences(
 
 def blocking_reasons(found: Differences, *, metric: str) -> str | None:
     """Return in one line why a ratio of this metric is refused; ``None`` if it is not."""
-    return "; ".join(dict.fromkeys([each.message for each in found if each.blocks(metric)])) or None
+    return "; ".join(dict.fromkeys(each.message for each in found if each.blocks(metric))) or None
 
 
 def across_devices(baseline: RunRecord, candidate: RunRecord) -> str | None:

@@ -68,8 +68,9 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
         return 1.0
     if x > (a + 1) / (a + b + 2):
         return 1.0 - incomplete_beta(1 - x, b, a)
-    powers = a * math.log(x) + b * math.log1p(-x)
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + powers
+    log_front = (
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
     tiny = 1e-300
     c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
     d = 1.0 / (d if abs(d) > tiny else tiny)
