@@ -220,9 +220,7 @@ def _check_candidate(
     same = first.outcome.inputs_sha256 == other.outcome.inputs_sha256
     if not same and first.feed.kind == "task":
         notes.append("the sides saw different inputs: their preprocessing or its libraries differ")
-    ours, theirs = (
-        {tensor.name: tensor for tensor in ran.outcome.outputs} for ran in (first, other)
-    )
+    ours, theirs = ({x.name: x for x in ran.outcome.outputs} for ran in (first, other))
     pairs = checking.pair_outputs(ours, theirs)
     # PyTorch has no names of outputs, so those of its sides mean nothing.
     named = not any("torch" in RUNTIMES.load(ran.side.runtime).FORMATS for ran in (first, other))
@@ -258,12 +256,8 @@ def _compare_outputs(
     first: SideRun, other: SideRun, request: CheckRequest, pairs: Mapping[str, str]
 ) -> tuple[checking.OutputCheck, ...]:
     """Compare outputs chunk by chunk, so that memory does not grow with the number of inputs."""
-    tallies = {
-        name: checking.OutputTally(
-            name, rtol=request.rtol, atol=request.atol, classes=request.classes
-        )
-        for name in pairs
-    }
+    rtol, atol, classes = request.rtol, request.atol, request.classes
+    tallies = {x: checking.OutputTally(x, rtol=rtol, atol=atol, classes=classes) for x in pairs}
     for start, wanted in first.chunks:
         found = other.chunks.rows(start, start + len(next(iter(wanted.values()))))
         for name, tally in tallies.items():
@@ -280,8 +274,7 @@ def preparation_findings(
 
 def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Finding, ...]:
     """Return findings about items that no model could read; refuse if models differ in them."""
-    places = {tuple(each.place for each in outcome.unreadable) for _, outcome in passes}
-    if len(places) > 1:
+    if len({tuple(each.place for each in outcome.unreadable) for _, outcome in passes}) > 1:
         raise InputError(
             "the models could not all read the same items",
             facts={

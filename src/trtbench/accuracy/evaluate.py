@@ -47,8 +47,7 @@ def run_evaluation(
 ) -> Evaluation:
     """Run every model over the data and score it.
 
-    ``open_batch`` is the batch of models with a dynamic one if the request sets none. ``sides``
-    replace the models of the request.
+    ``open_batch`` is that of dynamic models if the request sets none; ``sides`` replace its models.
     """
     execution = execution or Execution()
     output = Path(str(request.output))
@@ -84,9 +83,8 @@ def _evaluate(
     execution: Execution,
 ) -> Evaluation:
     files = [model_ref(path) for path in map(Path, names) if path.is_file()]
-    told = [side.spec.model for side in sides] or files
     given = {**request.settings, "data": str(request.data)}
-    name, settings = settled_task(request.task, given, told)
+    name, settings = settled_task(request.task, given, [side.spec.model for side in sides] or files)
     if name is None:
         fix = f"--task {' or --task '.join(TASKS.names())}"
         raise UsageError("the models do not state their task", fix=fix)

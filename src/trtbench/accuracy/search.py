@@ -313,8 +313,7 @@ def restore_parts(pair: GraphPair, chosen: Collection[Part]) -> ModelProto:
         if match is None or tensor in matches:
             return output_name(tensor)
         wanted = reference.types.get(tensor, casts.FLOAT)
-        same = candidate.types.get(match) == wanted
-        return match if same else cast(match, match + KEPT, wanted)
+        return match if candidate.types.get(match) == wanted else cast(match, match + KEPT, wanted)
 
     ours = {node.name: node for part in chosen for node in part.nodes}
     nodes, weights = _copied(ours.values(), reference, KEPT, input_name, output_name)
@@ -355,9 +354,8 @@ def switched_model(pair: GraphPair, groups: Sequence[Sequence[Part]]) -> ModelPr
     """
     from onnx import TensorProto, helper
 
-    reference, candidate = (
-        Graph(casts.stand_in(g.model)) for g in (pair.reference, pair.candidate)
-    )
+    graphs = pair.reference, pair.candidate
+    reference, candidate = (Graph(casts.stand_in(graph.model)) for graph in graphs)
     low = {match: pair.candidate.types.get(match, 0) for match in pair.matches.values()}
     low = {match: kind for match, kind in low.items() if kind in casts.LOW}
 
@@ -551,10 +549,7 @@ class Comparison:
         return judge.scores() if judge is not None else {}
 
     def numbers(self, session: InferenceSession, **more: AnyArray) -> dict[str, float]:
-        """Run a model over all items; return the worst metrics of its outputs and the scores.
-
-        It is given ``more`` inputs with every batch.
-        """
+        """Run a model with ``more`` inputs over all items; return its worst metrics and scores."""
         tallies = {name: OutputTally(name) for name in self._outputs}
 
         def compare(batch: Batch, rows: FeedArrays) -> None:
@@ -874,8 +869,7 @@ def _range_misfit(pair: GraphPair, batches: Batches) -> str | None:
 def _group_parts(pair: GraphPair, drifts: Mapping[str, Drift]) -> list[list[Part]]:
     """Return the parts in a low type, grouped where restoring one alone would not help.
 
-    These share a tensor that overflows the low type, or one with outliers, which every reader
-    quantizes again.
+    They share a tensor that overflows the type, or one with outliers that every reader quantizes.
     """
     parts = [part for part in pair.parts if part.type is not None]
     if not parts:
@@ -908,10 +902,7 @@ def _group_parts(pair: GraphPair, drifts: Mapping[str, Drift]) -> list[list[Part
 
 
 def _added_drift(group: Sequence[Part], drifts: Mapping[str, Drift]) -> tuple[float | None, bool]:
-    """Return the drift that a group adds, and whether it is the first with non-finite values.
-
-    That is, its inputs are finite and its outputs are not.
-    """
+    """Return the drift that a group adds, and whether it makes non-finite values of finite ones."""
     inside = {part.tensor for part in group}
     before = [drifts[n] for part in group for n in part.reads if n in drifts and n not in inside]
     after = [drifts[part.tensor] for part in group]

@@ -197,9 +197,8 @@ def verdict_over_builds(
         effects = [math.log(new / old) for old, new in both if old and new]
         if len(effects) > 1:
             return verdict_from_effects(effects, metric=metric, design="builds", margin=margin)
-    estimate = distributions.difference(
-        *([math.log(each) for each in side if each] for side in (before, after))
-    )
+    logs = ([math.log(each) for each in side if each] for side in (before, after))
+    estimate = distributions.difference(*logs)
     if estimate is None or paired:
         return incomparable(metric, reason="fewer than two builds of each side were measured")
     meaning = "99 % for the ratio over builds on this machine"

@@ -178,9 +178,7 @@ class OutputTally:
 
     def _add(self, reference: AnyArray, candidate: AnyArray, *, start: int) -> None:
         rows, shape = len(reference), reference.shape[1:]
-        wanted, found = (
-            each.reshape(rows, -1).astype(np.float64) for each in (reference, candidate)
-        )
+        wanted, found = (x.reshape(rows, -1).astype(np.float64) for x in (reference, candidate))
         known = np.isfinite(wanted)
         usable = known & np.isfinite(found)
         self._items += rows
@@ -315,8 +313,7 @@ def tensor_diffs(
     same = ("close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "bias", "note")
     for name in dict.fromkeys((*reference, *test)):
         tally = OutputTally(name, rtol=rtol, atol=atol, classes=False)
-        rows = (side.get(name, np.zeros(0))[None] for side in (reference, test))
-        tally.add(*rows, start=0)
+        tally.add(*(side.get(name, np.zeros(0))[None] for side in (reference, test)), start=0)
         check = tally.result()
         diff = TensorDiff(
             name=name,
@@ -366,8 +363,7 @@ class ClassTally:
             there = (np.take_along_axis(each, other, 1) for each in (a, b))
             self._errors.append(np.abs(np.subtract(*there)))
         if a.shape[1] > TOP:
-            pairs = own[:, :TOP, None] == other[:, None, :TOP]
-            shared = pairs.any(axis=2).sum(axis=1)
+            shared = (own[:, :TOP, None] == other[:, None, :TOP]).any(axis=2).sum(axis=1)
             self._jaccard += float((shared / (2 * TOP - shared)).sum())
         logs = []  # logarithms of probabilities, limited so that KL stays finite
         for side, scores in enumerate((a, b)):
@@ -419,8 +415,7 @@ def are_probabilities(scores: AnyArray) -> bool:
 
 def ranking(scores: AnyArray, count: int) -> NDArray[np.int64]:
     """Return the best classes in order; of equal scores, the lower class first."""
-    order = np.argsort(-scores, axis=1, kind="stable")
-    return np.asarray(order[:, :count], np.int64)
+    return np.asarray(np.argsort(-scores, axis=1, kind="stable")[:, :count], np.int64)
 
 
 def pair_outputs(
@@ -480,8 +475,7 @@ def judge_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> tu
 
     for rule in rules:
         names = list(rule.condition.names)
-        own = [check for check in every if rule.output in (None, check.output)]
-        rows = [(check, worst_numbers([check])) for check in own]
+        rows = [(x, worst_numbers([x])) for x in every if rule.output in (None, x.output)]
         rows = [(check, row) for check, row in rows if check.note or {*names} <= {*row}]
         for check, row in rows:
             unknown = unknown_names(rule.condition, row)
@@ -523,8 +517,7 @@ def judge_outputs(
         sqnr = worst_numbers([check])["sqnr_db"]
         close = check.close == 1.0 or (sqnr is not None and sqnr >= least)
         seen = "unknown" if sqnr is None else f"{sqnr:.1f} dB".replace("-", "−")
-        rule = f"SQNR {seen}, "
-        rule = "identical" if check.identical else rule + f"at least {least:.3g} dB for {why}"
+        rule = "identical" if check.identical else f"SQNR {seen}, at least {least:.3g} dB for {why}"
         if check.note or check.misshapen:
             differ = f"{check.misshapen} of {check.items} inputs give another shape"
             rule, close = check.note or differ, False

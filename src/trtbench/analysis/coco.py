@@ -222,9 +222,7 @@ def match_boxes(found: Objects, truth: Objects) -> BoxMatches:
 
 def _outside_sizes(areas: Floats) -> Bools:
     """Return which objects do not have a size: [sizes, objects]."""
-    return np.array([(areas < low) | (areas > high) for low, high in SIZES.values()]).reshape(
-        len(SIZES), len(areas)
-    )
+    return np.array([(areas < low) | (areas > high) for low, high in SIZES.values()])
 
 
 class BoxTally:
@@ -267,10 +265,8 @@ class BoxTally:
             reached = good / (good + bad + np.spacing(1))
             envelope = np.maximum.accumulate(reached[:, ::-1], axis=1)[:, ::-1]
             precision = np.zeros((len(right), len(RECALLS)))
-            for level, (own_recall, highest) in enumerate(
-                zip(good / truths, envelope, strict=True)
-            ):
-                places = np.searchsorted(own_recall, RECALLS, side="left")
+            for level, (recalls, highest) in enumerate(zip(good / truths, envelope, strict=True)):
+                places = np.searchsorted(recalls, RECALLS, side="left")
                 inside = places < len(highest)
                 precision[level, inside] = highest[places[inside]]
             recall = right.sum(axis=1) / truths
@@ -361,5 +357,4 @@ def average_precision(
     """Compute AP, AP50, AP75 and AR over images, with a weight per image."""
     people = BoxTally(matches).by_class(weights=weights)
     values = {name.removeprefix("m"): each for name, each in mean_precisions(people).items()}
-    recall = float(people[0].recall.mean()) if people else float("nan")
-    return {**values, "AR": recall}
+    return {**values, "AR": float(people[0].recall.mean()) if people else float("nan")}

@@ -112,8 +112,7 @@ def differences(
 
 def blocking_reasons(found: Differences, *, metric: str) -> str | None:
     """Return in one line why a ratio of this metric is refused; ``None`` if it is not."""
-    messages = [each.message for each in found if each.blocks(metric)]
-    return "; ".join(dict.fromkeys(messages)) or None
+    return "; ".join(dict.fromkeys(each.message for each in found if each.blocks(metric))) or None
 
 
 def across_devices(baseline: RunRecord, candidate: RunRecord) -> str | None:
@@ -183,8 +182,7 @@ def _batches(a: RunRecord, b: RunRecord) -> _Found:
 def _protocol(a: RunRecord, b: RunRecord) -> _Found:
     facts = [record.conditions.get("protocol") for record in (a, b)]
     if any(fact is not None and fact.source == "unknown" for fact in facts):
-        message = "the protocol was not recorded on one side"
-        return _text(facts[0]), _text(facts[1]), message, False
+        return _text(facts[0]), _text(facts[1]), "the protocol was not recorded on one side", False
     return _unequal("different protocols:", protocol_of(a), protocol_of(b), blocks=True)
 
 

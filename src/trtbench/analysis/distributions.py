@@ -172,8 +172,7 @@ def trimmed(values: Sequence[float], *, trim: float = TRIM) -> Trimmed | None:
     cut = trimmed_count(k, trim=trim)
     winsorised = np.clip(ordered, ordered[cut], ordered[k - cut - 1])
     error = float(winsorised.std(ddof=1)) / ((1 - 2 * trim if cut else 1.0) * math.sqrt(k))
-    middle = float(ordered[cut : k - cut].mean())
-    return Trimmed(middle, error, k - 2 * cut - 1, k)
+    return Trimmed(float(ordered[cut : k - cut].mean()), error, k - 2 * cut - 1, k)
 
 
 def trimmed_count(k: int, *, trim: float = TRIM) -> int:
@@ -186,10 +185,9 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Trimmed | Non
     a, b = trimmed(before), trimmed(after)
     if a is None or b is None:
         return None
-    error = math.hypot(a.error, b.error)
-    if error == 0:
-        return Trimmed(b.mean - a.mean, 0.0, a.df + b.df, a.count + b.count)
-    df = error**4 / (a.error**4 / a.df + b.error**4 / b.df)
+    error, df = math.hypot(a.error, b.error), a.df + b.df
+    if error:
+        df = error**4 / (a.error**4 / a.df + b.error**4 / b.df)
     return Trimmed(b.mean - a.mean, error, df, a.count + b.count)
 
 

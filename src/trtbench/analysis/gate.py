@@ -143,9 +143,8 @@ def _evaluate(
     rule: GateRule, summary: Summary | None, verdicts: Mapping[str, Verdict], run: Run | None
 ) -> GateResult:
     if rule.relation == "expect" and run is not None:
-        return judge_expectation(
-            rule, join_layers(run.layers, run.graph), tables.facts_from_run(run)
-        )
+        table = join_layers(run.layers, run.graph)
+        return judge_expectation(rule, table, tables.facts_from_run(run))
     if rule.relation == "slowdown":
         first = next(iter(verdicts.values()), None)
         headline = verdicts.get(summary.headline, first) if summary else first
@@ -251,15 +250,13 @@ def standing_results(
     sides: Mapping[str, Run], verdict: Verdict | None, rules: Sequence[GateRule]
 ) -> tuple[GateResult, ...]:
     """Return what fails a gate whatever its rules are: errors of a run, and other conditions."""
-    wrong = [side for side, run in sides.items() if run.record.facts.get("outputs_finite") is False]
-    found = [
-        ("finite outputs", f"the outputs of the {side} hold NaN or infinity") for side in wrong
-    ]
+    bad = [side for side, run in sides.items() if run.record.facts.get("outputs_finite") is False]
+    found = [("finite outputs", f"the outputs of the {side} hold NaN or infinity") for side in bad]
     found += [
         (f"no error {each.code}", f"{side}: {each.message}")
         for side, run in sides.items()
         for each in run.findings
-        if each.severity == "error" and (each.code != "H03" or side not in wrong)
+        if each.severity == "error" and (each.code != "H03" or side not in bad)
     ]
     judged = any(rule.relation == "slowdown" for rule in rules)
     if verdict is not None and verdict.kind == "incomparable" and not judged:
@@ -276,9 +273,8 @@ def gate_answer(results: Sequence[GateResult], *, passed: bool) -> str:
     if passed:
         unclear = f", {count['unclear']} unclear" if count["unclear"] else ""
         return f"PASS ({count['pass']} of {len(results)} rules{unclear})"
-    first, *others = sorted(
-        (each for each in results if each.outcome != "pass"), key=lambda each: each.outcome
-    )
+    unmet = (each for each in results if each.outcome != "pass")
+    first, *others = sorted(unmet, key=lambda each: each.outcome)
     is_unclear = " is unclear" if first.outcome == "unclear" else ""
     more = f" (and {len(others)} more)" if others else ""
     return f"FAIL: {first.rule.text}{is_unclear}: {first.message}{more}"
@@ -317,9 +313,8 @@ def expectation_from_text(text: str) -> Condition:
         return condition_from_text(text.strip(), names=kinds, kinds=kinds, functions=FUNCTIONS)
     except UsageError as problem:
         fix = "write it like count(Einsum)>=1, share(precision=int8)>=80% or jitter<5%"
-        reason = {"reason": problem.message}
         raise UsageError(
-            f"the expectation {text!r} cannot be read", facts=reason, fix=fix
+            f"the expectation {text!r} cannot be read", facts={"reason": problem.message}, fix=fix
         ) from None
 
 

@@ -42,9 +42,7 @@ _PERCENTILE = re.compile(r"(?:host\.)?(?:median|p(\d+(?:\.\d+)?))", re.I)
 
 def slo_from_text(text: str) -> Slo:
     """Read a bound on a percentile of the caller's waiting time: ``p99<10ms``."""
-    condition = condition_from_text(
-        text.strip(), names=lambda name: True, kinds=lambda name: "time"
-    )
+    condition = condition_from_text(text.strip(), names=lambda _: True, kinds=lambda _: "time")
     limits = limits_of(condition) or []
     match = _PERCENTILE.fullmatch(limits[0].name) if len(limits) == 1 else None
     percent = float(match[1] or 50) if match else 0.0
@@ -102,11 +100,9 @@ def point_from_queries(
 
 def with_capacity(search: LoadSearch, busy: Column, host: Column, *, poisson: bool) -> LoadSearch:
     """Begin a search by what queries one after the other took: the capacity, and a first guess."""
-    search = search.having(
-        capacity_hz=float(1 / busy.mean()), lone_s=float(np.quantile(host, search.slo.q))
-    )
-    row = replay(busy, search, poisson=poisson, seed=0)
-    part = _crossing(np.array(row), search.slo.q)
+    lone_s = float(np.quantile(host, search.slo.q))
+    search = search.having(capacity_hz=float(1 / busy.mean()), lone_s=lone_s)
+    part = _crossing(np.array(replay(busy, search, poisson=poisson, seed=0)), search.slo.q)
     return search.having(likely_hz=min(part * search.capacity_hz, _most(search)))
 
 
@@ -190,13 +186,10 @@ def next_probe(search: LoadSearch, *, left_s: float, tried: int) -> tuple[float,
     limit_s = search.slo.limit_s
     kept = [each for each in points if each.rate_hz >= most and each.percentile_s < limit_s]
     seen = sum(each.samples for each in points) * (1 - search.slo.q)
+    at_lowest = sum(each.rate_hz <= lowest for each in points)
     ended = (
         (tried >= MIN_PROBES and seen >= SEEN and high - low <= 2 * SURE * likely)
-        or (
-            tried >= 3
-            and search.likely_hz is None
-            and sum(each.rate_hz <= lowest for each in points) >= 3
-        )
+        or (tried >= 3 and search.likely_hz is None and at_lowest >= 3)
         or (tried >= 1 and search.at_least and len(kept) >= 2)
         or (tried >= 3 and left_s < 0.6 * seconds)
         or (tried >= 1 and left_s <= 0)
@@ -224,17 +217,14 @@ def with_point(search: LoadSearch, point: RatePoint) -> LoadSearch:
     every, count = np.arange(len(known)), int(near.sum())
     middle, random = crossing(every), np.random.default_rng(len(known))
     parts = [part for part in (every[near], every[~near]) if len(part)]
-    drawn = (
-        np.concatenate([random.choice(part, len(part)) for part in parts]) for _ in range(RESAMPLES)
-    )
-    again = [crossing(each) for each in drawn]
+    drawn = (np.concatenate([random.choice(x, len(x)) for x in parts]) for _ in range(RESAMPLES))
     # Resamples of few probes vary too little.
     wider = (
         t_quantile(LEVEL, df=count - 1) / normal_quantile(LEVEL) * math.sqrt(count / (count - 1))
         if count > 1
         else 1.0
     )
-    low, high = map(float, np.quantile(again, [1 - LEVEL, LEVEL]))
+    low, high = map(float, np.quantile([crossing(each) for each in drawn], [1 - LEVEL, LEVEL]))
     low = min((1 - LEAST_DOUBT) * middle, middle - wider * (middle - low))
     high = max((1 + LEAST_DOUBT) * middle, middle + wider * (high - middle))
     if squares := sum(each.stalled_s2 for each in known):

@@ -219,9 +219,7 @@ def moved_by(nodes: Sequence[OnnxNode], readers: Mapping[str, Set[str]]) -> Coun
 def flops_of(node: OnnxNode) -> Count:
     """Count the operations of one node; ``None`` if its operator or shapes are unknown."""
     op, attributes, inputs = node.op, node.attributes, node.inputs
-    taken, outputs = (
-        tensors[0].elements if tensors else None for tensors in (inputs, node.outputs)
-    )
+    taken, outputs = (x[0].elements if x else None for x in (inputs, node.outputs))
     dims = [each.dims for each in inputs]
     first, second, third = [*dims, None, None, None][:3]
 
@@ -241,8 +239,7 @@ def flops_of(node: OnnxNode) -> Count:
         kernel = attributes.get("kernel_shape")
         each = int(math.prod(kernel)) if isinstance(kernel, tuple) else None
     elif op in ("Resize", "Upsample"):  # linear blends two values per scaled axis, cubic four
-        ways = {"nearest": 0, "linear": 7, "cubic": 35}
-        each = ways.get(str(attributes.get("mode", "nearest")))
+        each = {"nearest": 0, "linear": 7, "cubic": 35}.get(str(attributes.get("mode", "nearest")))
     elif op in ("Conv", "ConvInteger", "QLinearConv", "ConvTranspose"):
         # A dot product over C/g channels and the kernel per output element; transposed
         # convolutions have M/g channels and the kernel per input element.

@@ -44,13 +44,11 @@ class TurnPlan(Value, frozen=True, kw_only=True):
 def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> TurnPlan:
     """Plan a launch by the time of a query of each side; ``pairs`` overrides their number."""
     both = max(sum(pace_s), 1e-9)
-    wanted = pairs or _clamp(TURNS_S / both, MIN_PAIRS, MAX_PAIRS)
+    pairs = pairs or _clamp(TURNS_S / both, MIN_PAIRS, MAX_PAIRS)
     fewest = 1 if min(pace_s) > SHORT_S else 2
     in_block = _clamp(2 * BLOCK_S / both, fewest, MAX_IN_BLOCK)
     blocks = _clamp(ALONE_S / (in_block * both), MIN_BLOCKS, MAX_BLOCKS)
-    return TurnPlan(
-        pairs=wanted, settle=_clamp(wanted / 10, 1, 10), blocks=blocks, in_block=in_block
-    )
+    return TurnPlan(pairs=pairs, settle=_clamp(pairs / 10, 1, 10), blocks=blocks, in_block=in_block)
 
 
 def pairs_for_noise(first_s: Column, second_s: Column) -> int:
@@ -69,8 +67,7 @@ def pairs_for_noise(first_s: Column, second_s: Column) -> int:
 def order_of_turns(count: int, *, seed: int, launch: int) -> NDArray[np.int64]:
     """Return the side of each turn: every pair has both sides in random order.
 
-    Every second launch repeats the order of the one before with the sides swapped, so that
-    effects of the order affect both sides equally.
+    Every second launch swaps the sides of the one before, so that the order affects both equally.
     """
     drawn = np.random.default_rng([seed, launch // 2]).integers(0, 2, size=count)
     first = drawn if launch % 2 == 0 else 1 - drawn
@@ -99,8 +96,7 @@ class BurstPlan(Value, frozen=True, kw_only=True):
 def bursts_from_pace(pace_s: Sequence[float], *, turns: int | None = None) -> BurstPlan:
     """Plan bursts by the query time of the slower side; both sides get the same."""
     size = int(min(max(BURST_S / max(*pace_s, 1e-9), SMALLEST), LARGEST))
-    lead = max(1, size // 8)
-    return BurstPlan(size=size, lead=lead, turns=turns or BURSTS)
+    return BurstPlan(size=size, lead=max(1, size // 8), turns=turns or BURSTS)
 
 
 def _clamp(value: float, least: int, most: int) -> int:

@@ -49,9 +49,8 @@ _Z = 1.959963984540054  # two-sided 95 % of the normal distribution
 def rank_of_label(scores: AnyArray, labels: AnyArray) -> NDArray[np.int64]:
     """Return the rank of each label's score, 1 for the best; of equal scores, the lower class."""
     own = np.take_along_axis(scores, labels[:, None], axis=1)
-    better = scores > own
     earlier = (scores == own) & (np.arange(scores.shape[1]) < labels[:, None])
-    return np.asarray(1 + (better | earlier).sum(axis=1), np.int64)
+    return np.asarray(1 + ((scores > own) | earlier).sum(axis=1), np.int64)
 
 
 def top_k(ranks: AnyArray, *, k: int = 1) -> Score:
@@ -216,16 +215,14 @@ def to_depth(values: AnyArray, kind: DepthKind, scale: float = 1.0) -> Floats:
 def map_differences(reference: AnyArray, candidate: AnyArray) -> dict[str, float] | None:
     """Return differences between two maps, as fractions of the reference's range.
 
-    ``own_*`` normalises each map by its own range, as depth-anything-win does, which hides a
-    wrong scale.
+    ``own_*``: each map by its own range, as in depth-anything-win, which hides a wrong scale.
     """
     a, b = reference.astype(np.float64), candidate.astype(np.float64)
     usable = np.isfinite(a) & np.isfinite(b)
     if not usable.any():
         return None
     a, b = a[usable], b[usable]
-    span = float(np.ptp(a))
-    error = (b - a) / (span or 1.0)
+    error = (b - a) / (float(np.ptp(a)) or 1.0)
     first, second = ((each - each.min()) / (float(np.ptp(each)) + 1e-8) for each in (a, b))
     own = second - first
     norm = float(np.linalg.norm(a))

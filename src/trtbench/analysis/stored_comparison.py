@@ -81,9 +81,8 @@ def compare_apart(
     verdicts: list[Verdict] = []
     values = {name: _values(name, runs) for name in _shared_metrics(baseline, candidate, found)}
     for metric, (statistic, sides) in values.items():
-        reason = comparability.blocking_reasons(found, metric=metric) or coarse_reason(
-            metric, *runs
-        )
+        reason = comparability.blocking_reasons(found, metric=metric)
+        reason = reason or coarse_reason(metric, *runs)
         if reason is not None:
             verdicts.append(judging.incomparable(metric, reason=reason))
             continue
@@ -154,16 +153,13 @@ def coarse_reason(metric: str, *runs: Run) -> str | None:
         return None
     shortest = min(min(_launch_values(run, metric, "median"), default=0.0) for run in runs)
     steps = [statistics.coarse_step_s(run.record, shortest) or 0.0 for run in runs]
-    return (
-        f"enqueue times are only known in steps of {max(steps) * 1e6:g} µs" if any(steps) else None
-    )
+    known = f"enqueue times are only known in steps of {max(steps) * 1e6:g} µs"
+    return known if any(steps) else None
 
 
 def _values(metric: str, runs: tuple[Run, Run]) -> tuple[str, Sides]:
     """Return the statistic and one value per launch of both runs: medians, else means."""
-    printed = [
-        statistics.reported_statistics(run.record, metric) for run in runs if not len(run.times)
-    ]
+    printed = [statistics.reported_statistics(x.record, metric) for x in runs if not len(x.times)]
     lacking = any("median" not in each for each in printed)
     statistic = "mean" if lacking and all("mean" in each for each in printed) else "median"
     first, second = (_launch_values(run, metric, statistic) for run in runs)
@@ -296,9 +292,8 @@ def _metrics(run: Run, column: str) -> tuple[dict[str, float], dict[str, str]]:
         if not printed and column == "host":
             printed = statistics.reported_statistics(run.record, "latency")
         return {statistic: value * 1e3 for statistic, value in printed.items()}, {}
-    known = statistics.quantiles_of(
-        run.times.by_launch(name), [q for q in statistics.QUANTILES if q > 0.5]
-    )
+    upper = [q for q in statistics.QUANTILES if q > 0.5]
+    known = statistics.quantiles_of(run.times.by_launch(name), upper)
     lacking = {
         q.name: f"{q.name}: too few samples ({q.needed} needed)" for q in known if q.value is None
     }
@@ -352,10 +347,9 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
         names = (f"{metric_a}_s", f"{metric_b}_s")
         known = (tuple(getattr(each, name) for name in names) for each in (left, right))
         both = next(((one, other) for one, other in known if one and other), None)
-        counted = (f"{name}: {COUNTED.get(name, name)}" for name in (metric_a, metric_b))
         evidence: Certainty = "measured" if both else "stated"
         seconds = both[1] - both[0] if both else None
-        because = "; ".join(counted)
+        because = "; ".join(f"{name}: {COUNTED.get(name, name)}" for name in (metric_a, metric_b))
         rungs.append(
             Rung("metric", "what is counted", metric_a, metric_b, seconds, evidence, because)
         )
@@ -372,10 +366,7 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
         rungs.append(Rung(each.key, title, *sides, seconds, evidence, because or each.message))
     warmups = [run.record.spec.warmup for run in (a, b)]
     if warmups[0] != warmups[1]:
-        words = [
-            f"{x.floor.seconds or 0:g} s{' until steady' if x.until_steady else ''}"
-            for x in warmups
-        ]
+        words = [f"{x.floor.seconds or 0:g} s{' until steady' * x.until_steady}" for x in warmups]
         because = "a GPU that was idle takes up to seconds to raise its clocks"
         rungs.append(Rung("warmup", "warm-up", words[0], words[1], None, "stated", because))
     total = None if a_s is None or b_s is None else b_s - a_s
@@ -399,9 +390,7 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
 def headline_of(facts: EngineFacts) -> tuple[str, float | None]:
     """Return the name and the value of a run's headline time."""
     known = {"host": facts.host_s, "latency": facts.latency_s, "gpu": facts.gpu_s}
-    return next(
-        ((name, value) for name, value in known.items() if value is not None), ("host", None)
-    )
+    return next((pair for pair in known.items() if pair[1] is not None), ("host", None))
 
 
 def _effect(

@@ -298,8 +298,7 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
 def quantiles_of(launches: Sequence[Column], wanted: Sequence[float]) -> tuple[Quantile, ...]:
     """Return the requested percentiles, with the same rules as in the table of a run."""
     parts = [_Launch(column) for column in launches]
-    every = _quantiles(sorted({*QUANTILES, *wanted}), _pooled(parts), parts)
-    found = {each.q: each for each in every}
+    found = {x.q: x for x in _quantiles(sorted({*QUANTILES, *wanted}), _pooled(parts), parts)}
     return tuple(found[q] for q in wanted)
 
 
@@ -353,9 +352,7 @@ def _effective_at(q: float, parts: Sequence[_Launch]) -> list[float]:
     # With too few samples even if independent, their correlation does not matter.
     if sum(len(part.column) for part in parts) < samples_needed(q):
         return [float(len(part.column)) for part in parts]
-    return [
-        effective_samples_at(part.column, part.at(q)) if len(part.column) else 0.0 for part in parts
-    ]
+    return [effective_samples_at(x.column, x.at(q)) if len(x.column) else 0.0 for x in parts]
 
 
 def _quantile_interval(
@@ -471,8 +468,7 @@ def reported_headline(record: RunRecord) -> Reported | None:
     # Without medians, the column with the most statistics is the headline.
     by_size = sorted(_WHOLE, key=lambda column: -len(printed[column]))
     ways = [*(("median", column) for column in _WHOLE), *(("mean", each) for each in by_size)]
-    found = (Reported(c, s, printed[c][s]) for s, c in ways if s in printed[c])
-    return next(found, None)
+    return next((Reported(c, s, printed[c][s]) for s, c in ways if s in printed[c]), None)
 
 
 def reported_rate(record: RunRecord) -> float | None:
@@ -527,9 +523,8 @@ def summarize(
     ``wall_s`` is the wall time of all measured queries; without it, the throughput of a closed
     loop with one stream is computed from the host times.
     """
-    columns = tuple(
-        summarize_column(name, times.by_launch(name)) for name in times.durations() if len(times)
-    )
+    names = times.durations() if len(times) else ()
+    columns = tuple(summarize_column(name, times.by_launch(name)) for name in names)
     launches = 1 if times.launch is None else max(1, len(np.unique(times.launch)))
     rate, source = throughput(times, wall_s=wall_s, closed_loop=closed_loop)
     return Summary(
@@ -551,9 +546,7 @@ def summary_from_run(run: Run) -> Summary:
     if not len(run.times) and (head is not None or rate is not None):
         found = _reported_columns(record)
         return Summary(
-            columns=tuple(
-                _reported_column(name, found[name], record) for name in DURATIONS if name in found
-            ),
+            columns=tuple(_reported_column(n, found[n], record) for n in DURATIONS if n in found),
             headline=head.column if head else "latency",
             launches=1,
             items_per_query=record.known_items,

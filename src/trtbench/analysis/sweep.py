@@ -133,8 +133,7 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str) -> Chosen
         value = quantities_of(row).get(by)
         return (False, better * value) if isinstance(value, int | float) else (True, 0.0)
 
-    best = tuple(sorted(met, key=order))
-    return Chosen(rows=best, where=condition.text, by=by, unknown=unknown)
+    return Chosen(rows=tuple(sorted(met, key=order)), where=condition.text, by=by, unknown=unknown)
 
 
 def compares_only_models(rows: Sequence[tuple[str, str]]) -> bool:

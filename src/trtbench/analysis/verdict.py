@@ -56,8 +56,7 @@ def verdict_from_effects(
 ) -> Verdict:
     """Return the verdict on a metric from one log-ratio per launch.
 
-    ``alternatives`` are other estimates of the same difference from the same launches; the most
-    precise one is used.
+    The most precise estimate is used: ``alternatives`` are others from the same launches.
     """
     estimate = distributions.trimmed([effect for effect in effects if math.isfinite(effect)])
     if estimate is None:
@@ -95,9 +94,8 @@ def judge(
         goal = max(differs, math.log1p(margin) - effect)
         # More launches do not reduce drift, and the margin may be too small.
         if not widen and goal > 0:
-            level = (
-                STRICT_LEVEL if goal == differs and design in SEQUENTIAL else distributions.LEVEL
-            )
+            is_strict = goal == differs and design in SEQUENTIAL
+            level = STRICT_LEVEL if is_strict else distributions.LEVEL
             half, count = estimate.half_width(level), estimate.count
             needed = launches_to_reach(goal, half=half, count=count, level=level)
         if high - low > WIDEST_SHOWN:
@@ -161,16 +159,15 @@ def duet_comparison(
     # Throughput is the number of queries over the sum of their times.
     rates = [math.log(float(np.mean(a)) / float(np.mean(b))) for a, b in pairs]
     judged = partial(verdict_from_effects, design=design, margin=margin)
-    verdicts = (
-        judged(effects, metric=metric),
-        judged(rates, metric="throughput"),
-        *(tail_verdict(pairs, q, design=design, margin=margin) for q in (0.9, 0.99)),
-    )
     return Comparison(
         baseline=baseline,
         candidate=candidate,
         design=design,
-        verdicts=verdicts,
+        verdicts=(
+            judged(effects, metric=metric),
+            judged(rates, metric="throughput"),
+            *(tail_verdict(pairs, q, design=design, margin=margin) for q in (0.9, 0.99)),
+        ),
         detectable=distributions.detectable_effect(effects),
         effects=tuple(effects),
     )
@@ -232,8 +229,7 @@ def in_cycles(verdict: Verdict) -> Verdict | None:
     if clocks is None or ratio is None or interval is None:
         return None
     ratio, low, high = (value * clocks for value in (ratio, interval.low, interval.high))
-    ends = map(math.log, (ratio, low, high))
-    kind, _ = decide(verdict.metric, *ends, design=verdict.design)
+    kind, _ = decide(verdict.metric, *map(math.log, (ratio, low, high)), design=verdict.design)
     # A 99 % interval does not show whether a difference meets the stricter level.
     doubted = verdict.kind == "unclear" and verdict.design in SEQUENTIAL
     return verdict.having(

@@ -91,9 +91,8 @@ def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> Node
     for node in model.nodes:
         for each in node.inputs:
             readers.setdefault(each.name, set()).add(node.name)
-    nodes = {node.name: node for node in model.nodes}
     producers = {each.name: node for node in model.nodes for each in node.outputs}
-    return NodeCosts(nodes, types, shared, producers, readers)
+    return NodeCosts({node.name: node for node in model.nodes}, types, shared, producers, readers)
 
 
 def flops_of(

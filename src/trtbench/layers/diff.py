@@ -145,8 +145,7 @@ def _likeness(a: _Side, b: _Side) -> tuple[Floats, Floats]:
         known = [[side if x is None else x for x in look] for look in side.looks]
         looks.append(np.array([[codes.setdefault(x, len(codes)) for x in y] for y in known]).T)
     parts = zip((0.4, 0.4, 0.2, 0.2), *looks, strict=True)
-    same = (worth * np.equal.outer(x, y) for worth, x, y in parts)
-    return by_nodes, 2 * by_nodes + sum(same)
+    return by_nodes, 2 * by_nodes + sum(worth * np.equal.outer(x, y) for worth, x, y in parts)
 
 
 def best_path(gain: Floats) -> list[tuple[int, int]]:
@@ -598,8 +597,7 @@ def reconcile(table: LayerTable, facts: EngineFacts) -> Reconciliation | None:
         gaps = Gap("gaps", layers_s - overlaps_s - whole_s, "time at which no kernel ran")
         parts = Gap("overlaps", overlaps_s, "times at which several kernels ran"), gaps
     elif gpu_s is not None and layers_s > gpu_s:
-        why = "the profiler runs layers one by one"
-        parts = (Gap("profiler overhead", layers_s - gpu_s, why),)
+        parts = (Gap("profiler overhead", layers_s - gpu_s, "the profiler runs layers one by one"),)
     elif gpu_s is not None:
         parts = (Gap("gaps", layers_s - gpu_s, "GPU time that belongs to no layer"),)
     return Reconciliation(layers_s=layers_s, gpu_s=gpu_s, host_s=facts.host_s, parts=parts)
@@ -740,12 +738,9 @@ def _layer_causes(
         layers = [b.layers[index] for index in change.b]
         at = next((interrupted[index] for index in change.b if index in interrupted), -1)
         replaceable = change.role in tables.CONVERSIONS or not change.a
+        replaceable = replaceable or not any(map(is_weighted, layers))
         key: tuple[CauseCode, int] = (code_of(change, layers), -1)
-        if (
-            asked in tables.QUANTIZED
-            and at >= 0
-            and (replaceable or not any(map(is_weighted, layers)))
-        ):
+        if asked in tables.QUANTIZED and at >= 0 and replaceable:
             key = ("interruption", at)
         members.setdefault(key, []).append((change, seconds))
     for (code, at), own in members.items():
@@ -812,8 +807,7 @@ def why(
     weighted = {layer.index for layer in a.layers if is_weighted(layer)}
     gains = (1.0 if weighted.isdisjoint(each.a) else gain for each in diff.changes)
     excess = [(x, x.b_s - x.a_s / own) for x, own in zip(diff.changes, gains, strict=True)]
-    by_layer = _layer_causes(excess, b, asked, by_name=bool(diff.lacks))
-    every = [*by_layer] if diff.related else []
+    every = [*_layer_causes(excess, b, asked, by_name=bool(diff.lacks))] if diff.related else []
     if not candidate.built:  # there is no builder to set otherwise
         _, remedy, command = _words_of("rest")
         advice = {"try_": remedy, "command": command}

@@ -350,8 +350,7 @@ Edge = tuple[int, int, str]  # index of the layer that writes, of the one that r
 def edges_of(table: LayerTable) -> list[Edge]:
     """List the edges between layers, one per tensor.
 
-    A tensor that is written several times (Myelin reuses names) is read from its last writer
-    before the reader.
+    A tensor that is written several times (Myelin reuses names) is read from its latest writer.
     """
     writers: dict[str, int] = {}
     found: dict[Edge, None] = {}
@@ -559,7 +558,7 @@ def facts_from_run(run: Run) -> EngineFacts:
         column, said = columns.get(name, ()), reported_statistics(record, name).get("median")
         medians[f"{name}_s"] = float(np.median(column)) if len(column) else said
     busy, unread = record.facts.get("kernel_busy_s"), record.facts.get("counters")
-    facts = EngineFacts(
+    return EngineFacts(
         kernel_busy_s=busy if isinstance(busy, float) else None,
         counters=unread if isinstance(unread, str) else None,
         jitter=std / mean if mean and std is not None else None,
@@ -573,8 +572,7 @@ def facts_from_run(run: Run) -> EngineFacts:
         cuda_graph=graph.value if graph and isinstance(graph.value, bool) else None,
         tensorrt=record.environment.versions.get("tensorrt"),
         built=record.provenance != "measured" or record.spec.model.format == "engine",
-    )
-    return facts.having(**medians)
+    ).having(**medians)
 
 
 BOX_W, BOX_H = 200.0, 34.0

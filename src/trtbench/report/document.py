@@ -177,12 +177,9 @@ class Document(Value, frozen=True, kw_only=True):
                 if not isinstance(each, (Figure, Picture)) or each.id in ids
             )
 
-        sections = ((each, kept(each.blocks)) for each in self.sections)
-        return self.having(
-            sections=tuple(
-                each.having(blocks=blocks) for each, blocks in sections if blocks or not each.blocks
-            )
-        )
+        found = ((each, kept(each.blocks)) for each in self.sections)
+        left = (each.having(blocks=own) for each, own in found if own or not each.blocks)
+        return self.having(sections=tuple(left))
 
     def section(self, id: str) -> Section | None:
         return next((section for section in self.sections if section.id == id), None)
@@ -271,10 +268,8 @@ def column(
         kind = usual if kind is None else kind
     else:
         heading = Heading(key, title, "right" if kind else "left", rank or 0, fit or "whole")
-    read: Read = attrgetter(key)
-    if get is not None:
-        places = {str: attrgetter, int: itemgetter}
-        read = places[type(get)](get) if isinstance(get, (str, int)) else get
+    get, places = key if get is None else get, {str: attrgetter, int: itemgetter}
+    read: Read = places[type(get)](get) if isinstance(get, (str, int)) else get
 
     def cell(row: Any) -> Cell | Scalar | Time:
         value = read(row)
@@ -320,8 +315,7 @@ def table(
 
     def cells(read: Read) -> list[Cell]:
         values = [read(row) for row in rows]
-        times = [each.value_s or 0.0 for each in values if isinstance(each, Time)]
-        scale = unit or units.common_unit(times)
+        scale = unit or units.common_unit(x.value_s or 0.0 for x in values if isinstance(x, Time))
         cells = (each.cell(scale) if isinstance(each, Time) else each for each in values)
         return [each if isinstance(each, Cell) else Cell(each) for each in cells]
 

@@ -314,8 +314,7 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
             more = [key for key in keys if len({facts[index][key] for index in members}) > 1]
             for index in members:
                 names[index] = " · ".join(filter(None, (name, joined(facts[index], more))))
-    pairs = zip(names, records, strict=True)
-    names = [name or properties.model_name(record) for name, record in pairs]
+    names = [n or properties.model_name(x) for n, x in zip(names, records, strict=True)]
     total, taken = Counter(names), set(names)
     result = []
     for index, name in enumerate(names):

@@ -41,9 +41,8 @@ class CocoFile:
         if missing:
             raise InputError(f"{path} is not a COCO file", facts={"missing": ", ".join(missing)})
         try:
-            self.files = {
-                str(each["file_name"]).replace("\\", "/"): each["id"] for each in self.raw["images"]
-            }
+            images = self.raw["images"]
+            self.files = {str(x["file_name"]).replace("\\", "/"): x["id"] for x in images}
             self._ends: dict[str, set[object]] = {}
             for name, id in self.files.items():
                 for end in _path_suffixes(name):
@@ -74,8 +73,7 @@ class CocoFile:
     def keep_annotated(self, root: Path, paths: list[Path]) -> tuple[list[Path], tuple[str, ...]]:
         """Return the annotated images, and notes on missing annotations and missing images.
 
-        Images are sorted by id as in pycocotools, where the order breaks ties between equal
-        scores.
+        Images are sorted by id as in pycocotools, where the order breaks ties of equal scores.
         """
         names = _images.relative_names(root, paths)
         ids = [self.image_id(path) for path in paths]
@@ -162,9 +160,8 @@ class CocoBoxes(CocoFile):
             if not used <= known.keys():
                 raise KeyError(min(used - known.keys()))
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise InputError(
-                f"the categories of {path} are invalid", facts={"reason": repr(problem)}
-            ) from None
+            reason = {"reason": repr(problem)}
+            raise InputError(f"the categories of {path} are invalid", facts=reason) from None
 
     def boxes(self, path: Path) -> Objects:
         """Return the objects of one image, with classes as indices of the sorted categories."""
@@ -314,9 +311,8 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
         for entry in map(str, entries):
             # ``../valid`` may be relative to the file itself.
             places = [root / name for root in roots for name in (entry, entry.removeprefix("../"))]
-            place = next(
-                (p for p in places if p.is_dir() or (p.is_file() and p.suffix == LIST_SUFFIX)), None
-            )
+            usable = (p for p in places if p.is_dir() or (p.is_file() and p.suffix == LIST_SUFFIX))
+            place = next(usable, None)
             if place is None:
                 raise InputError(
                     f"{path} lists images that do not exist",

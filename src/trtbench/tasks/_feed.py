@@ -161,8 +161,7 @@ def items_of_pass(source: DataSource, outcome: InferOutcome) -> DataSource:
 def image_inputs(spec: RunSpec, tensors: Tensors) -> dict[str, Array]:
     """Return the inputs of a run on images: the first ones, repeated to fill the batch."""
     settings = {**spec.inputs.settings, "data": spec.inputs.source, "unlabelled": True}
-    feed = task_feed(str(spec.inputs.task), settings)
-    images = open_feed(feed, tensors, spec=spec)
+    images = open_feed(task_feed(str(spec.inputs.task), settings), tensors, spec=spec)
     items: list[Arrays] = []
     found = {}
     for tensor in tensors:

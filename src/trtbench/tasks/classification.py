@@ -77,9 +77,8 @@ class ImageFolder(_images.ImageFiles):
         if any(missing):
             pad = [(gap // 2, gap - gap // 2) for gap in missing]
             moved = np.pad(moved, (*pad, (0, 0)))
-        top, left = (
-            round((have - want) / 2) for have, want in zip(moved.shape[:2], self._crop, strict=True)
-        )
+        pairs = zip(moved.shape[:2], self._crop, strict=True)
+        top, left = (round((have - want) / 2) for have, want in pairs)
         part = moved[top : top + self._crop[0], left : left + self._crop[1]]
         return {self._input.name: _images.normalized(part, self._normalize, self._input)}
 
@@ -93,9 +92,8 @@ class ImageFolder(_images.ImageFiles):
                 fix="sort the images into folders; tools/arrange_imagenet.py does it for ImageNet",
             )
         # An empty folder counts as a class, so that later classes keep their numbers.
-        self.folders = tuple(
-            sorted(e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith("."))
-        )
+        inside = (e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith("."))
+        self.folders = tuple(sorted(inside))
         empty = [folder for folder in self.folders if folder not in own]
         self.notes += tuple(_images.missing_notes({"classes without an image": empty}))
         numbers = {folder: index for index, folder in enumerate(self.folders)}
@@ -341,8 +339,7 @@ def judge(
                           test.difference, test.interval.low, test.interval.high))  # fmt: skip
         scores.append(tuple(own))
         if count := int((tally.best == NO_CLASS).sum()):
-            lost = f"{model.label}: {count} items with NaN or Inf scores count as wrong"
-            notes = (*notes, lost)
+            notes = (*notes, f"{model.label}: {count} items with NaN or Inf scores count as wrong")
         # The mistakes with the highest confidence.
         wrong = np.flatnonzero(tally.ranks > 1)
         worst = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
@@ -353,10 +350,8 @@ def judge(
         for axis, place in zip(axes, worst, strict=False):
             best, sure = tally.best[place], tally.confidence[place]
             said = "no class" if best == NO_CLASS else f"{best} ({sure:.0%})"
-            name = Path(source.names[place]).name
-            _images.draw_image(
-                axis, source.picture(int(place)), f"{name}\n{said}, is {labels[place]}"
-            )
+            words = f"{Path(source.names[place]).name}\n{said}, is {labels[place]}"
+            _images.draw_image(axis, source.picture(int(place)), words)
         path = _images.save_figure(figure, folder / f"classification_worst_{number}.png")
         pictures.append(PictureValue(path=str(path), title=title, model=number))
     tables = [_top_table(models, source, item), _class_table(models, tallies, labels, source)]
@@ -430,10 +425,7 @@ def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> Ta
 
 
 def _rank_tables(models: Sequence[Predicted]) -> list[TableValue]:
-    """Compare scores and classes by rank with those of the first model.
-
-    Returns one table; models with another number of classes are left out.
-    """
+    """Compare scores and classes by rank with the first model's, of models with as many classes."""
     first, heads, found = models[0], list[str](), list[Sequence[RankRow]]()
     for other in models[1:]:
         tally = ClassTally()

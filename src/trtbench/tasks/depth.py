@@ -173,9 +173,8 @@ def judge(
         for tally, own in zip(tallies, maps, strict=True):
             if truth is not None:
                 shape = (truth.shape[0], truth.shape[1])
-                tally.results[index] = scoring.judge_depth_map(
-                    scoring.resize_map(own, shape), truth, rules
-                )
+                resized = scoring.resize_map(own, shape)
+                tally.results[index] = scoring.judge_depth_map(resized, truth, rules)
             elif reason is not None:
                 tally.results[index] = scoring.DepthResult(metrics=None, reason=reason)
             if tally is not tallies[0]:
@@ -247,8 +246,7 @@ def _draw_comparison(
         valid = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
         with np.errstate(divide="ignore"):
             near = np.where(valid, 1.0 / depth, np.nan)
-        title = "ground truth (near is bright)"
-        _images.draw_image(next(places), near, title, stretch_to=shape)
+        _images.draw_image(next(places), near, "ground truth (near is bright)", stretch_to=shape)
     for tally in tallies:
         own = tally.model.chunks.rows(index, index + 1)["depth"][0].astype(np.float64)
         if rules.output_kind == "depth":

@@ -163,10 +163,7 @@ def _read_rows(batch: DetectorOutputs) -> Candidates | None:
 def _grid_box_counts(batch: DetectorOutputs) -> dict[int, int]:
     """Return the total numbers of boxes of YOLO's grids, mapped to boxes per cell."""
     high, wide = batch.items[0].target
-    cells = [
-        sum((high // s) * (wide // s) for s in strides)
-        for strides in ((8, 16, 32), (8, 16, 32, 64))
-    ]
+    cells = [sum((high // s) * (wide // s) for s in (8, 16, 32, 64)[:n]) for n in (3, 4)]
     return {times * boxes: times for times in (1, 3) for boxes in cells}
 
 
@@ -267,13 +264,10 @@ def _read_custom(batch: DetectorOutputs) -> Candidates | None:
     if ":" not in name:
         return None
     function, (high, wide) = _load_decoder(name), batch.items[0].target
+    sizes = (item.pixels.shape[:2] for item in batch.items)
     pictures = [
-        DecodedImage(
-            width=item.pixels.shape[1], height=item.pixels.shape[0], input_width=wide,
-            input_height=high,
-        )
-        for item in batch.items
-    ]  # fmt: skip
+        DecodedImage(width=w, height=h, input_width=wide, input_height=high) for h, w in sizes
+    ]
     try:
         returned = function(dict(batch.arrays), pictures)
         rows = [np.asarray(each, np.float64).reshape(-1, 6) for each in returned]
@@ -441,9 +435,8 @@ def decode(outputs: Arrays, loaded: Sequence[Loaded], settings: Settings) -> Arr
                 iou=found.iou if iou is None else float(iou), most=most,
             )  # fmt: skip
         x, y = item.undo(boxes[kept][:, [0, 2]], boxes[kept][:, [1, 3]])
-        rows[place, : len(kept)] = np.column_stack(
-            [x[:, 0], y[:, 0], x[:, 1], y[:, 1], scores[kept], classes[kept]]
-        )
+        columns = x[:, 0], y[:, 0], x[:, 1], y[:, 1], scores[kept], classes[kept]
+        rows[place, : len(kept)] = np.column_stack(columns)
     # Without boxes the order is unknown and does not matter.
     some = any(np.size(boxes) for boxes in found.boxes)
     return {
@@ -487,8 +480,7 @@ def class_map(
     """Return the name of the class map, category indices by class number, and a note.
 
     The map is chosen by the number of classes, and by the annotations if several maps fit. ``rows``
-    are the detections of every image, [n, 6]. The note tells that another map would fit equally
-    well.
+    are the detections of every image, [n, 6]. The note tells that another map fits equally well.
     """
     ids = truth.ids
     every = {
@@ -549,10 +541,7 @@ def class_map(
 def _boxes_of_model(
     model: Predicted, truth: _boxes.Truth | None, truths: Sequence[coco.Objects], settings: Settings
 ) -> tuple[list[coco.Objects], str, str | None]:
-    """Return a model's boxes, with classes as indices of the categories.
-
-    Also returns how its outputs and classes were decoded, and an optional note.
-    """
+    """Return a model's boxes with indices of categories, how they were decoded, and a note."""
     arrays = [arrays for _, arrays in model.chunks]
     codes = {
         key: sorted({int(code) for each in arrays for code in np.unique(each[key])} - {NO_ORDER})

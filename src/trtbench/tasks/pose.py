@@ -46,10 +46,8 @@ class PoseImages(_images.ImageFiles):
             self.names = _images.relative_names(path, self.paths)
 
     def prepare(self, loaded: _images.Loaded) -> Arrays:
-        pixels, loaded.geometry = _images.letterboxed(
-            loaded.pixels, self._input.size, how=self._how
-        )
-        return {self._input.name: _images.normalized(pixels, self._normalize, self._input)}
+        moved, loaded.geometry = _images.letterboxed(loaded.pixels, self._input.size, how=self._how)
+        return {self._input.name: _images.normalized(moved, self._normalize, self._input)}
 
 
 open_source = PoseImages
@@ -96,9 +94,8 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
         points[..., 0], points[..., 1] = item.undo(points[..., 0], points[..., 1])
         x, y = item.undo(boxes[:, 0::2], boxes[:, 1::2])
         box = np.stack([x[:, 0], y[:, 0], x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]], axis=1)
-        padded[place, : len(rows)] = np.concatenate(
-            [rows[:, 4:5], box, points.reshape(len(rows), values)], axis=1
-        )
+        parts = [rows[:, 4:5], box, points.reshape(len(rows), values)]
+        padded[place, : len(rows)] = np.concatenate(parts, axis=1)
     return {"people": padded}
 
 
@@ -148,10 +145,7 @@ def judge(
         )  # fmt: skip
     truths = [annotations.people(annotations.image_id(path)) for path in source.paths]
     matches = [
-        [
-            coco.match_people(found, truth, sigmas)
-            for found, truth in zip(people, truths, strict=True)
-        ]
+        [coco.match_people(own, true, sigmas) for own, true in zip(people, truths, strict=True)]
         for people in everyone
     ]
     rows = tuple(
@@ -164,12 +158,10 @@ def judge(
     nobody = "no people are annotated in these images: average precision is undefined"
     shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
     scores = []
+    resamples = 0 if source.scores_only else _boxes.RESAMPLES
     for every, other in zip(matches, alike, strict=True):
-        compute = functools.partial(coco.average_precision, every)
-        resamples = 0 if source.scores_only else _boxes.RESAMPLES
-        own = _boxes.scores_with_intervals(
-            compute(), compute, images=len(every), resamples=resamples
-        )
+        score, count = functools.partial(coco.average_precision, every), len(every)
+        own = _boxes.scores_with_intervals(score(), score, images=count, resamples=resamples)
         scores.append((*own, *other))
     return Judgement(
         scores=tuple(scores),

@@ -83,8 +83,7 @@ class Evidence:
 
     def median(self, column: str) -> float | None:
         """Return the median of a column; ``None`` if it was not measured."""
-        found = (each.median for each in self.summary.columns if each.column == column)
-        return next(found, None)
+        return next((each.median for each in self.summary.columns if each.column == column), None)
 
     @property
     def always_busy(self) -> bool:

@@ -20,15 +20,7 @@ from trtbench.analysis.findings.evidence import (
 from trtbench.analysis.summary import modes, value_step
 from trtbench.core import properties
 from trtbench.core.results import Unreadable
-from trtbench.core.run import (
-    RunRecord,
-    Scalar,
-    Severity,
-    gpu_number,
-    known_value,
-    precision_of,
-    types_of,
-)
+from trtbench.core.run import RunRecord, Scalar, gpu_number, known_value, precision_of, types_of
 from trtbench.core.safety import mask_values
 from trtbench.core.units import instant_from_text, text_from_seconds
 from trtbench.layers.join import count_layer_types
@@ -70,8 +62,7 @@ def missing_sync(e: Evidence | Batches, at: Limits) -> Iterator[Hit]:
         if flat and share > at["peak"]:
             message = f"batch {most} takes as long as batch {least}"
             message += ": probably only the launch was timed"
-            evidence = {"batch": most, "share_of_peak": share}
-            yield Hit(message, evidence, remedy, severity="warning")
+            yield Hit(message, {"batch": most, "share_of_peak": share}, remedy, severity="warning")
         return
     host, gpu = e.median("host"), e.median("gpu")
     if host is None or gpu is None:
@@ -92,9 +83,8 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
     model."""
     if e.recorded("outputs_finite") is False:
         message = "the outputs hold NaN or infinity: the time of a wrong result means nothing"
-        yield Hit(
-            message, {"outputs_finite": False}, "--data FILE, or trtbench check REFERENCE MODEL"
-        )
+        remedy = "--data FILE, or trtbench check REFERENCE MODEL"
+        yield Hit(message, {"outputs_finite": False}, remedy)
     if e.recorded("outputs_vary") is False:
         yield Hit(
             "two different inputs gave identical outputs: either nothing was computed, or "
@@ -197,8 +187,8 @@ def layer_sum(e: Evidence, at: Limits) -> Iterator[Hit]:
         message = f"layers sum to {off:+.0%} of the GPU time: {why}"
         evidence = {"layers_ms": total * 1e3, "gpu_ms": gpu * 1e3}
         remedy = "read layer times as shares, not as milliseconds of the real run"
-        severity: Severity | None = "warning" if abs(off) > at["warning"] else None
-        yield Hit(message, evidence, remedy, severity=severity)
+        severe = abs(off) > at["warning"]
+        yield Hit(message, evidence, remedy, severity="warning" if severe else None)
 
 
 @rule("H13", "too few samples", "note", launches=5)
@@ -234,8 +224,7 @@ def one_launch(e: Evidence, at: Limits) -> Iterator[Hit]:
     have another level, and nothing here shows by how much."""
     if e.summary.columns and e.summary.launches == 1:
         message = "one launch: another one may differ by more than any interval within it"
-        evidence = {"launches": 1, "samples": e.summary.columns[0].count}
-        yield Hit(message, evidence, "--launches 5")
+        yield Hit(message, {"launches": 1, "samples": e.summary.columns[0].count}, "--launches 5")
 
 
 @rule("H15", "not stationary", "warning", change=0.01, thirds=0.02)
@@ -262,9 +251,8 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
     kinds = ", ".join(sorted({segment.kind for segment in moved})) or "drift"
     found = f"{max(change, abs(drift)):.1%} in {max(len(moved), 1)} of {len(e.parts)} launches"
     message = f"times changed while measuring ({kinds}): by {found}"
-    evidence = {"largest_change": change, "last_third_vs_first": drift}
     remedy = "--warmup 5s, a quiet machine, or trtbench compare for a ratio"
-    yield Hit(message, evidence, remedy, column)
+    yield Hit(message, {"largest_change": change, "last_third_vs_first": drift}, remedy, column)
 
 
 @rule("H17", "two modes", "warning", separation=4, minor=0.05, gap=0.01)
@@ -273,8 +261,7 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
     {minor:.0%} in the smaller group, and a gap above {gap:.0%} of the median.
     Source: calibrated: no false alarm on five unimodal families. Means: the median describes one of
     two states, and which one can change from run to run."""
-    splits = map(modes, e.parts)
-    distinct = [each for each in splits if each and each.separation > at["separation"]]
+    distinct = [each for each in map(modes, e.parts) if each and each.separation > at["separation"]]
     found = [x for x in distinct if x.minor_share >= at["minor"] and x.gap > at["gap"]]
     if found:
         clearest = max(found, key=lambda split: split.separation)
@@ -363,9 +350,8 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
         yield Hit(message, {"claimed": label}, remedy, severity="note")
     types = count_layer_types(e.graph) if e.graph else Counter()
     # Precision labels that several computing types satisfy.
-    wanted = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}.get(
-        label, tuple(types_of(label))
-    )
+    full = ("fp32", "tf32")
+    wanted = {"best": (), "tf32": full, "fp32": full}.get(label, tuple(types_of(label)))
     share = sum(types[name] for name in wanted) / max(1, sum(types.values()))
     if types and wanted and share < at["share"]:
         shown = ", ".join(f"{count} {name}" for name, count in types.most_common())
@@ -596,8 +582,7 @@ def crashed_builder(end: str, at: Limits) -> Iterator[Hit]:
     works, but its builder has a bug that may damage another."""
     message = f"trtexec {end} after it had printed PASSED"
     message += "; the engine loads and runs in a new process, so it was kept"
-    remedy = "--no-timing-cache, or another version of TensorRT"
-    yield Hit(message, {"builder": end}, remedy)
+    yield Hit(message, {"builder": end}, "--no-timing-cache, or another version of TensorRT")
 
 
 @rule("H50", "scores without some items", "warning")
@@ -622,9 +607,7 @@ def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: the documentation of CUDA, cuDNN, oneDNN, OpenMP, ONNX Runtime and PyTorch. Means:
     another shell, with other variables, measures another number."""
     facts = properties.variables_of(e.record)
-    known = [
-        (each, f"{name}={facts[name]}") for name in facts if (each := properties.variable_of(name))
-    ]
+    known = [(x, f"{name}={facts[name]}") for name in facts if (x := properties.variable_of(name))]
     for decides in (True, False):
         found = [(each, text) for each, text in known if each.changes_results is decides]
         if found:
@@ -688,8 +671,8 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
     elif spread > at["note"] * median:
         message = f"the SM clock changed by {spread / median:.0%} while measuring"
         evidence = {"min_mhz": min(clocks) / 1e6, "max_mhz": max(clocks) / 1e6}
-        severity: Severity | None = "warning" if spread > at["warning"] * median else None
-        yield Hit(message, evidence, longer, severity=severity)
+        severe = spread > at["warning"] * median
+        yield Hit(message, evidence, longer, severity="warning" if severe else None)
 
 
 @rule("H07", "clocks not locked", "note", "gpu", cov=0.025)
@@ -816,13 +799,14 @@ def _hits(e: PairFacts, code: str, *, remedy: str) -> Iterator[Hit]:
     for each in differences(*e.sides, accept=e.accept):
         if each.code != code:
             continue
-        allowed = two_devices and each.blocking and each.of_device
-        grave: Severity = "warning" if allowed else "error"
-        message = f"compared across devices: {each.message}" if allowed else each.message
         evidence = {"baseline": each.baseline, "candidate": each.candidate}
-        across = "the ratio is between two devices; to judge a change, measure both on one"
-        advice = across if allowed else remedy.format(key=each.key)
-        yield Hit(message, evidence, advice, severity=grave if each.blocking else "note")
+        if two_devices and each.blocking and each.of_device:
+            message = f"compared across devices: {each.message}"
+            advice = "the ratio is between two devices; to judge a change, measure both on one"
+            yield Hit(message, evidence, advice, severity="warning")
+        else:
+            advice, grave = remedy.format(key=each.key), each.blocking
+            yield Hit(each.message, evidence, advice, severity="error" if grave else "note")
 
 
 @rule("H06", "clocks differ between the sides", "warning", "gpu", apart=0.01)

@@ -83,8 +83,7 @@ def png_from_figure(figure: Figure) -> bytes:
         title = strip(figure.title, TITLE_COLUMNS, charts.TITLE_PT, fontweight="bold")
         parts = [title, pixels(page)]
         if figure.caption:
-            small = charts.SMALL_PT
-            parts.append(strip(figure.caption, CAPTION_COLUMNS, small, color=charts.GREY))
+            parts.append(strip(figure.caption, CAPTION_COLUMNS, charts.SMALL_PT, color=charts.GREY))
     image = Image.fromarray(np.concatenate(parts)[:, :, :3])
     maker = PngInfo()
     maker.add_text("Software", "trtbench")
@@ -428,11 +427,8 @@ def _boxes(page: Page, chart: Boxes) -> float:
     axes.set_ylabel("Run")
     _set_axis(axes, chart.value, "x")
     left, right = axes.get_xlim()
-    if chart.value.scale == "log":
-        axes.set_xlim(left / 1.08, right * 1.08)
-    else:
-        axes.set_xlim(left - 0.03 * (right - left), right + 0.03 * (right - left))
+    room, is_log = 0.03 * (right - left), chart.value.scale == "log"
+    axes.set_xlim(*((left / 1.08, right * 1.08) if is_log else (left - room, right + room)))
     axes.set_xlabel(clean_line(chart.value.label))
     # With more boxes, they are drawn closer together.
-    each_in = BOX_IN if len(boxes) <= 20 else BAR_IN
-    return FRAME_IN + each_in * max(2, len(boxes))
+    return FRAME_IN + (BOX_IN if len(boxes) <= 20 else BAR_IN) * max(2, len(boxes))

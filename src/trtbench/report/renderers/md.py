@@ -29,8 +29,7 @@ _REFERENCE = re.compile(r"((?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d))", re.IGNORECASE)
 def render(document: doc.Document, folder: Path) -> list[Path]:
     """Write ``report.md`` and its pictures."""
     document = png.drawable(document)
-    path = write_output(folder / FILE, markdown(document))
-    return [path, *png.render(document, folder)]
+    return [write_output(folder / FILE, markdown(document)), *png.render(document, folder)]
 
 
 def markdown(document: doc.Document, *, level: int = 1) -> str:

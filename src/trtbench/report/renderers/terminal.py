@@ -45,10 +45,7 @@ def text(document: doc.Document, *, width: int | None) -> str:
 
 
 def draw(document: doc.Document, console: Console) -> None:
-    """Print the document on a console.
-
-    In a pipe or a file nothing is wrapped or hidden, unless COLUMNS sets a width.
-    """
+    """Print the document; in a pipe or file nothing is wrapped or hidden, unless COLUMNS is set."""
     wide = console.is_terminal or os.environ.get("COLUMNS", "").isdecimal()
     _print(console, lines(document, width=console.width if wide else None))
 
@@ -245,8 +242,7 @@ def _facts(
     column = max([0 if indent else 10, *(min(cell_len(name), 20) for name in names)])
     margin = indent + column + GAP
     for name, (_, cell) in zip(names, pairs, strict=True):
-        room = width - margin if width else None
-        parts = list(wrapped(clean_text(cell.shown, keep="\n"), room))
+        parts = list(wrapped(clean_text(cell.shown, keep="\n"), width - margin if width else None))
         first = Line(" " * indent + name.ljust(column), style="dim")
         first.append(" " * GAP + parts[0], style=f"not dim {STYLES[cell.tone]}")
         yield first

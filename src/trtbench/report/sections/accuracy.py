@@ -165,10 +165,7 @@ def _pareto(runs: Sequence[Run]) -> Iterator[doc.Figure]:
 def document_from_evaluation(
     evaluation: Evaluation, *, rows: int = SHOWN_ROWS, brief: bool = False
 ) -> doc.Document:
-    """Describe an evaluation: scores, latencies and sizes of all models, and task tables.
-
-    ``brief`` leaves out all but the scores and the notes.
-    """
+    """Describe an evaluation: scores, latencies, sizes, tables; ``brief``: scores and notes."""
     title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
     blocks: list[doc.Block] = [_score_table(evaluation)]
     if brief:

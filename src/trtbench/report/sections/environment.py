@@ -65,8 +65,7 @@ def make(runs: Sequence[Run]) -> list[doc.Section | None]:
         blocks.append(doc.table("environment_differences", rows, columns, caption=caption))
     commands = dict.fromkeys(run.record.environment.command for run in runs)
     codes = tuple(doc.Code(text) for text in commands if text)
-    folded = doc.Details(f"{len(codes)} commands", codes)
-    blocks += codes if len(codes) <= 4 else (folded,)
+    blocks += codes if len(codes) <= 4 else (doc.Details(f"{len(codes)} commands", codes),)
     # The methods, as prose for a paper.
     kinds = list(dict.fromkeys(protocol_of(run.record) for run in runs))
     words = "; ".join(f"{kind}: {PROTOCOLS[kind]}" for kind in kinds)

@@ -205,11 +205,10 @@ def _percentile_curve(rows: Sequence[_Row], unit: str) -> doc.Figure:
     for row in rows:
         ordered = np.sort(row.samples)
         count, head = len(ordered), run_facts.summary_of(row.run).head
-        supported = head.supported[1] if head else 0.0
         # Evenly spaced on the tail axis, where the last of n samples is at log10(n).
         shares = 1 - 10 ** -np.linspace(0, math.log10(max(count, 2)), 160)
         values = np.quantile(ordered, shares)
-        sure = shares <= supported
+        sure = shares <= (head.supported[1] if head else 0.0)
         unsure = ~sure
         if sure.any():
             unsure[np.flatnonzero(sure)[-1]] = True

@@ -56,8 +56,7 @@ def _run_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
         if (run.layers and run.layers.layers) or (run.graph is not None and run.graph.detailed):
             facts = tables.facts_from_run(run)
             peak = peak_of(facts.gpu, sm_count=facts.sm_count)
-            table = join_layers(run.layers, run.graph)
-            rated = with_rates(table, peak, energy_j=facts.energy_j)
+            rated = with_rates(join_layers(run.layers, run.graph), peak, energy_j=facts.energy_j)
             found.append((number, label, facts, rated))
     timed = [each for each in found if each[3].timed]
     drawn = [number for number, *_ in timed[:MOST_DRAWN]]
@@ -127,10 +126,8 @@ def layers_figure(
         tensors = [(x.traffic_bytes or 0) - y for x, y in zip(shown, weights, strict=True)]
         kinds = ("inputs and outputs", "gpu", tensors), ("weights", "enqueue", weights)
         groups = [bar_group(*each, scale=2**20) for each in kinds]
-        sums = (
-            text_from_bytes(sum(getattr(layer, name) or 0 for layer in table.layers))
-            for name in ("traffic_bytes", "weight_bytes")
-        )
+        both = ("traffic_bytes", "weight_bytes")
+        sums = (text_from_bytes(sum(getattr(x, name) or 0 for x in table.layers)) for name in both)
         caption = "All {} layers: {}, of which {} are weights.".format(count, *sums)
     else:
         seconds, total = [layer.seconds for layer in shown], table.total_s or 0.0
@@ -235,7 +232,8 @@ def _group_table(groups: Sequence[Group], *, by: str, id: str = "groups") -> doc
 def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layers") -> doc.Table:
     unit = common_unit(layer.seconds for layer in shown)
     sums = accumulate(layer.share or 0.0 for layer in shown)
-    so_far = {layer.index: part for layer, part in zip(shown, sums, strict=True)}
+    pairs = zip(shown, sums, strict=True)
+    so_far = {each.index: None if each.share is None else part for each, part in pairs}
     by_median = layers.statistic == "median"
 
     def types(layer: Layer) -> str | None:
@@ -258,9 +256,6 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         joules = layer.energy_j
         return doc.Cell(joules, MISSING if joules is None else f"{joules * 1e3:.3g} mJ")
 
-    def cumulative(layer: Layer) -> float | None:
-        return None if layer.share is None else so_far[layer.index]
-
     columns = [
         doc.column("index", "#", kind="right", rank=6),
         doc.column("name", "Layer", fit="shorten"),
@@ -272,7 +267,7 @@ def _layer_table(shown: Sequence[Layer], layers: LayerTable, *, id: str = "layer
         doc.column("average_s", "Average", "time_s", "time", rank=8 if by_median else 0),
         doc.column("spread", "Min to max", min_to_max, "right", rank=10),
         doc.column("share", "Share", kind="share"),
-        doc.column("so_far", "Cumulative", cumulative, "share", rank=4),
+        doc.column("so_far", "Cumulative", lambda x: so_far[x.index], "share", rank=4),
         doc.column("roofline_share", "% of roofline", "roofline", "share", rank=2),
         doc.column("bound", "Bound", rank=9),
     ]
@@ -494,8 +489,7 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
         return doc.Cell(value, text_from_difference(value, unit=unit), tone)
 
     def types(each: Change) -> str | None:
-        known = filter(None, (each.precision_a, each.precision_b))
-        return " → ".join(dict.fromkeys(known)) or None
+        return " → ".join(dict.fromkeys(filter(None, (each.precision_a, each.precision_b)))) or None
 
     columns = (
         doc.column("name_a", "Layer of A, or + of B alone", name_a, fit="shorten"),

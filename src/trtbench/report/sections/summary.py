@@ -225,10 +225,8 @@ def finding_blocks(findings: Iterable[Finding], *, explain: bool = False) -> Ite
         beside = f" ({run_facts.number_name(each.concerns)})" if each.concerns else ""
         name = TITLES.get(each.code, each.message)
         yield doc.Text(f"{each.severity} {each.code}{beside}: {name}", TONES[each.severity])
-        evidence = (
-            f"{run_facts.title_of_key(k)} {run_facts.value_text(k, v)}"
-            for k, v in each.evidence.items()
-        )
+        pairs = each.evidence.items()
+        evidence = (f"{run_facts.title_of_key(k)} {run_facts.value_text(k, v)}" for k, v in pairs)
         facts = {"found": each.message, "meaning": MEANINGS.get(each.code)}
         facts |= {"evidence": ", ".join(evidence), "remedy": each.remedy}
         yield doc.key_values("finding", ((key, text) for key, text in facts.items() if text))

@@ -79,8 +79,7 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
         title = f"Throughput against batch size: {units.shortened(network)}"
         more = len(lines) > MOST_CURVES
         caption = f"{MOST_CURVES} of {len(lines)} series; the summary has all." if more else None
-        chart = curves(BATCH_AXIS, RATE_AXIS, lines[:MOST_CURVES])
-        yield doc.Figure(id, title, chart, caption)
+        yield doc.Figure(id, title, curves(BATCH_AXIS, RATE_AXIS, lines[:MOST_CURVES]), caption)
 
 
 def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
@@ -137,8 +136,7 @@ def _search_result(search: LoadSearch) -> Iterator[tuple[str, doc.Cell]]:
         cell = doc.Cell(None, f"no rate meets {bound}; {lowest if points else lone}", "bad")
         if (high and high > place) or any(each.decision == "unclear" for each in points):
             most = f"at most {rate(high)} meets {bound}" if high else f"whether one meets {bound}"
-            text = f"unknown, {most}; {lowest}"
-            cell = doc.Cell(None, text, "unclear")
+            cell = doc.Cell(None, f"unknown, {most}; {lowest}", "unclear")
         yield "highest rate", cell
     elif search.at_least:
         text = f"{rate(likely)} or more meets {bound} (no higher rate was tried)"
@@ -353,8 +351,7 @@ def _case_columns(rows: Sequence[SweepRow], models: bool) -> Iterator[doc.Column
         found = row.scores.get(metric)
         if found is None:
             return doc.Cell()
-        kind = "percent" if found.declared.is_share else ".4g"
-        return doc.format_cell(found.value, kind)
+        return doc.format_cell(found.value, "percent" if found.declared.is_share else ".4g")
 
     def speedup(row: SweepRow) -> doc.Cell:
         return doc.Cell(row.speedup, f"{row.speedup:.3g}×" if row.speedup else None)
@@ -374,9 +371,7 @@ def _case_columns(rows: Sequence[SweepRow], models: bool) -> Iterator[doc.Column
         yield doc.column("speedup", "Speed-up", speedup, "right")
     yield doc.column("latency_s", "Latency", lambda row: mean_and_max(row.head), "right", rank=5)
     if any(row.column("gpu") for row in rows):
-        yield doc.column(
-            "gpu_s", "GPU", lambda row: mean_and_max(row.column("gpu")), "right", rank=4
-        )
+        yield doc.column("gpu_s", "GPU", lambda x: mean_and_max(x.column("gpu")), "right", rank=4)
     yield doc.column("p99_s", get=p99)
     yield doc.column("items_per_s", get=rate, kind="rate")
     if any(row.size_bytes for row in rows):

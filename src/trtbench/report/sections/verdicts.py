@@ -124,10 +124,8 @@ def document_from_comparisons(
         blocks.append(doc.Text(words, TONES.get(head.kind, "unclear")))
     if len(found) > 1:
         columns = (
-            doc.column("candidate", "Candidate", lambda each: _side_names(each)[0], fit="shorten"),
-            doc.column(
-                "baseline", "Baseline", lambda each: _side_names(each)[1], fit="shorten", rank=2
-            ),
+            doc.column("candidate", "Candidate", lambda x: _side_names(x)[0], fit="shorten"),
+            doc.column("baseline", "Baseline", lambda x: _side_names(x)[1], fit="shorten", rank=2),
             doc.column(
                 "median_s", get=lambda each: run_facts.headline(run_facts.typical)(each.candidate)
             ),
@@ -239,8 +237,7 @@ def undecided_reasons(verdicts: Sequence[Verdict], *, what: str = "launches") ->
     for verdict in verdicts:
         if verdict.kind in UNDECIDED:
             hint = launches_hint(verdict.launches_needed).replace("launches", what)
-            words = verdict.reason + hint
-            metrics.setdefault(words, []).append(verdict.metric)
+            metrics.setdefault(verdict.reason + hint, []).append(verdict.metric)
     for words, names in metrics.items():
         yield doc.Text(f"{', '.join(names)}: {words}", "unclear")
 
@@ -476,8 +473,7 @@ def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) ->
         sections.append(doc.Section(id, title, tuple(blocks)))
     for broken in failed:
         reason = broken.facts.get("reason")
-        words = f"not measured: {broken.reason}{f': {reason}' if reason else ''}"
-        block = doc.Text(words, "bad")
+        block = doc.Text(f"not measured: {broken.reason}{f': {reason}' if reason else ''}", "bad")
         sections.append(doc.Section(f"gate_{broken.model}", f"{broken.model}: FAIL", (block,)))
     closed = [each.name for each in found if not each.open] + [each.model for each in failed]
     count = len(found) + len(failed)
@@ -576,5 +572,4 @@ def document_from_demo(
         listed = verdict_table(verdicts, id=f"verdicts_{batch}")
         blocks: tuple[doc.Block, ...] = (listed, *undecided_reasons(verdicts))
         sections.append(doc.Section(f"batch-{batch}", f"INT8 against FP32, batch {batch}", blocks))
-    created = max(run.record.created for run in runs)
-    return doc.Document(created=created, sections=tuple(sections))
+    return doc.Document(created=max(run.record.created for run in runs), sections=tuple(sections))
