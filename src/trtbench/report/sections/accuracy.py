@@ -188,8 +188,7 @@ def document_from_evaluation(
         )
         more = f"{rows} of {len(lost)}; all are in eval.json." if len(lost) > rows else None
         listed = doc.table("unreadable", lost[:rows], columns, caption=more)
-        title = "Items that could not be read"
-        sections.append(doc.Section("unreadable", title, (listed,)))
+        sections.append(doc.Section("unreadable", "Items that could not be read", (listed,)))
     sections += [_task_section(each, rows) for each in evaluation.tables if each.rows]
     if found := evaluation.pictures:
         pictures = tuple(doc.Picture(Path(each.path).stem, each.title, each.path) for each in found)
