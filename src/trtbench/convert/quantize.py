@@ -334,11 +334,9 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str], list[
 
     model = casts.prepared(onnx_model.load_onnx(Path(spec.model.path)))
     if any(_QUANTIZED.search(node.op_type) for node in model.graph.node):
-        raise InputError(
-            "the model is already quantized",
-            facts={"model": spec.model.path},
-            fix="start from the model in FP32",
-        )
+        message = "the model is already quantized"
+        facts = {"model": spec.model.path}
+        raise InputError(message, facts=facts, fix="start from the model in FP32")
     before = onnx_model.opset_of(model)
     if any(tensor.data_type == casts.FLOAT16 for tensor in model.graph.initializer):
         model = casts.at_opset(model, casts.QDQ_OPSET, what="int8 in an FP16 model")

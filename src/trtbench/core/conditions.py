@@ -109,11 +109,9 @@ def condition_from_text(
     for atom in reader.atoms:
         if atom.name and not is_known(atom.name):
             guess = near_miss(atom.name, known)
-            raise UsageError(
-                f"there is no quantity called {atom.name!r}",
-                facts={"quantities": " ".join(known)},
-                fix=f"did you mean {guess}?" if guess else f"put text in quotes: '{atom.name}'",
-            )
+            message = f"there is no quantity called {atom.name!r}"
+            fix = f"did you mean {guess}?" if guess else f"put text in quotes: '{atom.name}'"
+            raise UsageError(message, facts={"quantities": " ".join(known)}, fix=fix)
     points = reader.check(tree, kinds if callable(kinds) else (kinds or {}).get)
     written = text
     for end in sorted(points, reverse=True):

@@ -109,11 +109,9 @@ def check_filled(path: Path) -> None:
     finally:
         os.close(descriptor)
     if empty > MAX_HOLES:
-        raise InputError(
-            f"{clean_line(str(path))} has gigabytes that were never written",
-            facts={"bytes": end},
-            fix="copy the file again: the copy is incomplete",
-        )
+        message = f"{clean_line(str(path))} has gigabytes that were never written"
+        facts = {"bytes": end}
+        raise InputError(message, facts=facts, fix="copy the file again: the copy is incomplete")
 
 
 def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:

@@ -145,11 +145,9 @@ class InputFiles:
         """Add a model and the files that belong to it; names of library models are unchanged."""
         if is_library_model(name):
             if hub_code_sha256(name) is not None:
-                raise InputError(
-                    "a local torch.hub repository cannot be sent to another machine",
-                    facts={"model": name},
-                    fix="send an ONNX file: trtbench export makes one",
-                )
+                message = "a local torch.hub repository cannot be sent to another machine"
+                fix = "send an ONNX file: trtbench export makes one"
+                raise InputError(message, facts={"model": name}, fix=fix)
             return name
         return self._add_model_files(identity.model_ref(_absolute(Path(name)), folders=True))
 
@@ -438,10 +436,8 @@ def _copy_output(source: Path, output: Path) -> None:
     for name in names:
         first = Path(name).parts[0]
         if first != output.name and not first.startswith(f"{output.name}."):
-            raise StoreError(
-                "the machine sent back files that were not requested",
-                facts={"requested": output.name, "received": boundary.shown(name)},
-            )
+            facts = {"requested": output.name, "received": boundary.shown(name)}
+            raise StoreError("the machine sent back files that were not requested", facts=facts)
     if not names:
         return
     with writing(output), scratch_directory(output.parent) as folder:

@@ -144,11 +144,9 @@ def changed(model: ModelRef) -> InputError | None:
         what = f"the bytes of {', '.join(other) or model.name} are no longer the same"
         if gone := {*files_elsewhere(model)} - {*files_elsewhere(now)}:
             what = f"{min(gone)} is missing"
-    return InputError(
-        f"{model.name} has changed since the command was started",
-        facts={"what": what},
-        fix="wait until the file is complete, and run the command again",
-    )
+    message = f"{model.name} has changed since the command was started"
+    fix = "wait until the file is complete, and run the command again"
+    return InputError(message, facts={"what": what}, fix=fix)
 
 
 def is_unchanged(model: ModelRef) -> bool:

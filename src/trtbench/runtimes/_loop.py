@@ -134,10 +134,8 @@ def check_protocol(spec: RunSpec) -> None:
         message = f"the protocol {spec.protocol} runs one query at a time"
         raise UsageError(message, fix="leave out --streams")
     if spec.gap_s and (spec.protocol != "serve" or spec.streams > 1):
-        raise UsageError(
-            "--gap needs one query at a time: --protocol serve, one stream",
-            fix=f"leave out {'--streams' if spec.protocol == 'serve' else '--gap'}",
-        )
+        fix = f"leave out {'--streams' if spec.protocol == 'serve' else '--gap'}"
+        raise UsageError("--gap needs one query at a time: --protocol serve, one stream", fix=fix)
 
 
 def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) -> PreparedSession:

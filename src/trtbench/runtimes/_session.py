@@ -160,10 +160,8 @@ def resolve_inputs(
         for name in cut:
             count = len(arrays[name])
             if count < (spec.batch or 0):
-                raise InputError(
-                    f"{name!r} has {count} items, fewer than one batch of {spec.batch}",
-                    fix=f"--batch {count}" if count else None,
-                )
+                message = f"{name!r} has {count} items, fewer than one batch of {spec.batch}"
+                raise InputError(message, fix=f"--batch {count}" if count else None)
             arrays[name] = arrays[name][: spec.batch]
     return tuple(each.having(shape=arrays[each.name].shape) for each in resolved), arrays, ()
 
@@ -215,11 +213,9 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
             spec.shapes.values(), asked=spec.batch
         )
         if items not in (None, spec.batch):
-            raise UsageError(
-                f"--batch {spec.batch} contradicts the shapes, which have {items} items",
-                facts={name: text_from_shape(shape) for name, shape in spec.shapes.items()},
-                fix="leave out --batch",
-            )
+            message = f"--batch {spec.batch} contradicts the shapes, which have {items} items"
+            facts = {name: text_from_shape(shape) for name, shape in spec.shapes.items()}
+            raise UsageError(message, facts=facts, fix="leave out --batch")
 
 
 def resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> Settled:

@@ -140,11 +140,9 @@ class _Pass:
 
     def _stack(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:
         if tensor.name not in items[0]:
-            raise InputError(
-                f"there is no array for the input {tensor.name!r}",
-                facts={"arrays": ", ".join(items[0])},
-                fix=f"name an array {tensor.name}, like the input",
-            )
+            message = f"there is no array for the input {tensor.name!r}"
+            fix = f"name an array {tensor.name}, like the input"
+            raise InputError(message, facts={"arrays": ", ".join(items[0])}, fix=fix)
         if tensor.name not in self._rows:
             values = np.asarray(items[0][tensor.name])
         else:

@@ -193,11 +193,9 @@ def open_session(spec: RunSpec) -> OrtSession:
     try:
         import onnxruntime
     except ImportError as problem:
-        raise errors.UnavailableError(
-            "ONNX Runtime cannot be imported",
-            facts={"reason": problem},
-            fix=f"{sys.executable} -m pip install onnxruntime",
-        ) from None
+        message = "ONNX Runtime cannot be imported"
+        fix = f"{sys.executable} -m pip install onnxruntime"
+        raise errors.UnavailableError(message, facts={"reason": problem}, fix=fix) from None
     onnxruntime.set_default_logger_severity(3)
     on_gpu = _on_gpu(spec)
     options = _session_options(onnxruntime, spec, trace=on_gpu)

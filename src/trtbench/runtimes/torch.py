@@ -127,16 +127,12 @@ def check(spec: RunSpec) -> None:
     errors.refuse_unknown_options("runtime torch", spec.options, OPTIONS)
     torch_models.refuse_weights_alone(Path(spec.model.path), spec.options.get("factory"))
     if spec.precision not in (None, "fp32", "tf32", *_AUTOCAST):
-        raise errors.UsageError(
-            f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",
-            fix="--precision fp16",
-        )
+        message = f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}"
+        raise errors.UsageError(message, fix="--precision fp16")
     if spec.protocol not in (*SERIAL, *ON_DEVICE) or spec.streams != 1:
-        raise errors.UsageError(
-            "PyTorch is measured one query at a time",
-            facts={"protocol": spec.protocol, "streams": spec.streams},
-            fix=f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}",
-        )
+        facts = {"protocol": spec.protocol, "streams": spec.streams}
+        fix = f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}"
+        raise errors.UsageError("PyTorch is measured one query at a time", facts=facts, fix=fix)
     if device(spec) == "cpu":
         if _needs_gpu(spec):
             raise errors.UsageError(
@@ -250,10 +246,8 @@ def inputs_of(loaded: torch_models.LoadedModel, spec: RunSpec) -> tuple[TensorSp
     """
     about_images = "imgsz" in spec.options or "channels" in spec.options
     if spec.shapes and about_images:
-        raise errors.UsageError(
-            "--opt imgsz and --opt channels cannot be combined with --shape",
-            fix="leave out --opt imgsz and --opt channels",
-        )
+        message = "--opt imgsz and --opt channels cannot be combined with --shape"
+        raise errors.UsageError(message, fix="leave out --opt imgsz and --opt channels")
     if spec.shapes:
         known = {tensor.name: tensor for tensor in loaded.inputs}
         tensors = []
@@ -280,11 +274,9 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: torch_models.LoadedModel) 
     """Return an image input with its shape: as requested, else as the model was trained."""
     own = tensor.shape or ("batch", 3, None, None)
     if len(own) != 4:
-        raise errors.UsageError(
-            f"the input {tensor.name!r} is not an image: imgsz and channels do not apply",
-            facts={"shape": text_from_shape(tensor.shape)},
-            fix=f"--shape {tensor.name}:...",
-        )
+        message = f"the input {tensor.name!r} is not an image: imgsz and channels do not apply"
+        facts = {"shape": text_from_shape(tensor.shape)}
+        raise errors.UsageError(message, facts=facts, fix=f"--shape {tensor.name}:...")
     front, channels, *sides = own
     if "channels" in spec.options:
         channels = _number(spec.options, "channels", 3, least=1)
@@ -295,11 +287,9 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: torch_models.LoadedModel) 
     shape = (front, channels, *sides)
     differs = (isinstance(a, int) and a != b for a, b in zip(tensor.shape, shape, strict=False))
     if not loaded.suggested and any(differs):
-        raise errors.UsageError(
-            f"the model accepts only images of {'x'.join(map(str, own[1:]))}",
-            facts={"requested": text_from_shape(shape[1:])},
-            fix="leave out --opt imgsz and --opt channels",
-        )
+        message = f"the model accepts only images of {'x'.join(map(str, own[1:]))}"
+        fix = "leave out --opt imgsz and --opt channels"
+        raise errors.UsageError(message, facts={"requested": text_from_shape(shape[1:])}, fix=fix)
     return tensor.having(shape=shape)
 
 

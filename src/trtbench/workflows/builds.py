@@ -69,10 +69,8 @@ class Builds:
         names = self.request.models
         for name in names:
             if model_ref(Path(name)).format != "onnx":
-                raise UsageError(
-                    f"{name} is not an ONNX file, which --builds needs",
-                    fix="omit --builds to compare existing engines",
-                )
+                message = f"{name} is not an ONNX file, which --builds needs"
+                raise UsageError(message, fix="omit --builds to compare existing engines")
         if len(names) > 1:
             return [self._compare_pair(number) for number in range(1, len(names))]
         # Every build times its kernels, unless a timing cache is given for all.

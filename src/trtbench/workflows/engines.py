@@ -135,11 +135,9 @@ def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[f
     measured = [draft for draft in drafts if draft.measured]
     if len(measured) > 1:
         names = {next(iter(each.parts.values())).file.path.name for each in measured}
-        raise UsageError(
-            f"the files belong to {len(measured)} runs",
-            facts={"files": ", ".join(sorted(names))},
-            fix="give the files of one run, or import them all: trtbench import FILES",
-        )
+        message = f"the files belong to {len(measured)} runs"
+        fix = "give the files of one run, or import them all: trtbench import FILES"
+        raise UsageError(message, facts={"files": ", ".join(sorted(names))}, fix=fix)
     return drafts, beside
 
 
@@ -238,10 +236,8 @@ def select_layers(
         every_layer = engine.table.layers
         layers = tuple(x for x in every_layer if all(tables.meets(x, *y) for y in conditions))
     if pattern and not layers:
-        raise UsageError(
-            f"no layer or node matches {pattern!r}",
-            fix="patterns can use * and ?, or be conditions: '/layer3/*', 'kernel=3x3,groups>1'",
-        )
+        fix = "patterns can use * and ?, or be conditions: '/layer3/*', 'kernel=3x3,groups>1'"
+        raise UsageError(f"no layer or node matches {pattern!r}", fix=fix)
     keys = {
         "time": lambda layer: -layer.seconds,
         "order": lambda layer: layer.index,

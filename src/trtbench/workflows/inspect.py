@@ -46,10 +46,8 @@ def inspect(
     """Return what a file contains, whatever its kind."""
     path = Path(name)
     if path.is_dir():
-        raise InputError(
-            f"{path} is a folder, not a file",
-            fix="give an engine or a model; trtbench runs show shows a run",
-        )
+        message = f"{path} is a folder, not a file"
+        raise InputError(message, fix="give an engine or a model; trtbench runs show shows a run")
     identity.model_ref(path, whole=False)  # raises an error if it is empty or cannot be read
     with open(path, "rb") as file:
         kind, _ = kind_of_stream(file, name=path.name)
@@ -97,11 +95,9 @@ def inspect(
             notes=("trtbench export converts it to ONNX, which can be inspected",),
         )
     if kind == "unknown":
-        raise InputError(
-            f"{path.name} is not a file that can be inspected",
-            facts={"known": "ONNX, engines, their layers, logs of trtexec, calibration caches"},
-            fix=f"trtbench import --dry-run {shlex.quote(where)} recognizes more kinds",
-        )
+        facts = {"known": "ONNX, engines, their layers, logs of trtexec, calibration caches"}
+        fix = f"trtbench import --dry-run {shlex.quote(where)} recognizes more kinds"
+        raise InputError(f"{path.name} is not a file that can be inspected", facts=facts, fix=fix)
     if kind == "timing-cache":
         return inspection.Inspection(kind="timing cache", path=where, facts={"size_bytes": size})
     note = f"trtbench import {shlex.quote(where)} imports it as a run, if it has measurements"

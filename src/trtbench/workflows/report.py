@@ -55,11 +55,9 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
         if sweep is not None:
             entries = store.index.find(tag=sweep.tag, kind="run")
             if not entries:
-                raise UsageError(
-                    f"the runs of the sweep in {folder} are in another store",
-                    facts={"this store": store.address, "its store": sweep.store},
-                    fix=f"--store {sweep.store}",
-                )
+                message = f"the runs of the sweep in {folder} are in another store"
+                facts = {"this store": store.address, "its store": sweep.store}
+                raise UsageError(message, facts=facts, fix=f"--store {sweep.store}")
             inside = [store.path(entry) for entry in reversed(entries)]
         elif folder.is_dir():
             inside = list(directory.run_directories(folder)) or list(

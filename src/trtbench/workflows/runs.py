@@ -73,10 +73,8 @@ def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
             below = folder.rglob(RECORD)
             found = sorted(path.parent for path in below if path.parent.name[0] != ".")
         if not found:
-            raise UsageError(
-                f"there is no run directory in {folder}",
-                fix="give a folder with run.json; trtbench import reads other files",
-            )
+            fix = "give a folder with run.json; trtbench import reads other files"
+            raise UsageError(f"there is no run directory in {folder}", fix=fix)
         for run in found:
             store.add(read_record(run), path=run.absolute())
     return store.reindex(cached_from_run)

@@ -162,11 +162,9 @@ def prepare_model(
         outcome = quantize(made, folder=folder, stage=Stage())
     except (ImportError, UnavailableError) as problem:
         missing = problem.name if isinstance(problem, ImportError) else problem
-        raise UnavailableError(
-            f"this interpreter cannot {plan.step}",
-            facts={"missing": missing or problem},
-            fix=f"first: trtbench quantize {shlex.quote(spec.model.path)} --precision {precision}",
-        ) from None
+        message = f"this interpreter cannot {plan.step}"
+        fix = f"first: trtbench quantize {shlex.quote(spec.model.path)} --precision {precision}"
+        raise UnavailableError(message, facts={"missing": missing or problem}, fix=fix) from None
     done = f"{plan.step}; {sum(outcome.changed.values())} nodes changed"
     random = ("quantized with random data: no evidence of accuracy",)
     notes = (done, *(random if spec.calibration == "random" else ()), *outcome.notes)
