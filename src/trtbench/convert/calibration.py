@@ -156,7 +156,7 @@ def calibration_items(
 
 def save_feeds(path: Path, feeds: Sequence[FeedArrays]) -> None:
     arrays = {
-        f"{index}/{name}": array for index, f in enumerate(feeds) for name, array in f.items()
+        f"{at}/{name}": array for at, feed in enumerate(feeds) for name, array in feed.items()
     }
     np.savez(path, **arrays)  # type: ignore[arg-type]
 

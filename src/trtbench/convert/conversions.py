@@ -325,9 +325,8 @@ def run_quantize(
             )  # fmt: skip
             inner = inner.having(calibration=reference)
         size = calibrations.batch_of(inputs, requested=None, default=batch or 8)
-        calibrations.save_feeds(
-            feeds, held_out.feeds(batch=size, fixed=bool(model_inputs.fixed_batch(inputs)))
-        )
+        fixed = bool(model_inputs.fixed_batch(inputs))
+        calibrations.save_feeds(feeds, held_out.feeds(batch=size, fixed=fixed))
         end = _run_conversion(jobs.QuantizeJob(spec=inner), work, execution)
         raise_if_changed(spec.model)
         outcome = read_outcome(work, results.QuantOutcome)
@@ -374,9 +373,8 @@ def check_data(spec: results.QuantSpec, request: QuantizeRequest) -> str | None:
     model_inputs.with_given_shapes(inputs, request.shapes, items=True)
     if data not in (None, calibrations.RANDOM):
         return None
-    return calibrations.resolved_items(
-        inputs, request.shapes, model=spec.model.path, values=values
-    ).note
+    model, shapes = spec.model.path, request.shapes
+    return calibrations.resolved_items(inputs, shapes, model=model, values=values).note
 
 
 def _data(spec: results.QuantSpec, request: QuantizeRequest) -> object:

@@ -411,9 +411,8 @@ def _stage_event(spec: RunSpec, stage: str, *, number: int, note: str = "") -> E
     place = [*_STAGES].index(stage) if stage in _STAGES else len(lengths) - 1
     launches = spec.launches + (spec.telemetry_s is not None)  # one more for telemetry
     before = number + bool(note)
-    done, until = (
-        (before + sum(lengths[:count]) / sum(lengths)) / launches for count in (place, place + 1)
-    )
+    ends = (sum(lengths[:count]) / sum(lengths) for count in (place, place + 1))
+    done, until = ((before + end) / launches for end in ends)
     counter = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
     text = f"{counter}{_STAGES.get(stage, (stage, 0.0))[0]}{note}"
     seconds = measured_s or None if stage == "measure" else None
@@ -529,11 +528,8 @@ def _move_runtime_files(work: Path, folder: Path, *, number: int, several: bool)
     for file in work.iterdir():
         if file.name not in _WORK_FILES:
             stem, _, rest = file.name.partition(".")
-            numbered = (
-                several
-                and file.name != directory.LOAD
-                and (number > 0 or file.name == "times.json")
-            )
+            again = several and file.name != directory.LOAD
+            numbered = again and (number > 0 or file.name == "times.json")
             file.replace(folder / (f"{stem}.{number}.{rest}" if numbered else file.name))
 
 

@@ -84,10 +84,8 @@ class InputFiles:
             for number, group in self.groups.items()
             for inner in group.names
         }
-        outside = {
-            name: known.get(name) or self.add_file(Path(name))
-            for name in identity.files_elsewhere(model)
-        }
+        elsewhere = identity.files_elsewhere(model)
+        outside = {name: known.get(name) or self.add_file(Path(name)) for name in elsewhere}
         named = is_library_model(model.path)
         path = self.add_model(model.path) if named else self._add_model_files(model)
         files = tuple(each.having(name=outside.get(each.name, each.name)) for each in model.files)
@@ -126,10 +124,8 @@ class InputFiles:
                 self.code += [] if mark in self.code else [mark]
             return name
         if travels == "files":  # each may have a label before it
-            parts = [
-                each.rpartition(":") if not _exists(each) else ("", "", each)
-                for each in name.split(",")
-            ]
+            words = name.split(",")
+            parts = [("", "", each) if _exists(each) else each.rpartition(":") for each in words]
             return ",".join(f"{a}{sep}{self._add_name('file', b.strip())}" for a, sep, b in parts)
         if travels in (None, "as-is") or name in WORDS or not _exists(name):
             return name

@@ -262,10 +262,8 @@ def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
-        for dim in tensor.shape.dim
-    )
+    known = ((dim.HasField("dim_value"), dim) for dim in tensor.shape.dim)
+    return tuple(dim.dim_value if fixed else (dim.dim_param or None) for fixed, dim in known)
 
 
 def _real_inputs(model: ModelProto) -> list[ValueInfoProto]:

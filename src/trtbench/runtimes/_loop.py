@@ -145,9 +145,8 @@ def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) 
     load_s = time.perf_counter() - began
     try:
         is_random = spec.inputs.source is None
-        resolved, arrays, notes = sessions.resolve_inputs(
-            session.inputs, spec, limits=session.index_limits
-        )
+        limits = session.index_limits
+        resolved, arrays, notes = sessions.resolve_inputs(session.inputs, spec, limits=limits)
         session.bind(arrays)
         began = time.perf_counter()
         try:
@@ -416,9 +415,8 @@ def _search_rate(
     poisson = spec.arrivals == "poisson"
     if not search.capacity_hz:
         length = search.probe_s or search.budget_s / load.PROBES
-        alone, _ = measure(
-            prepared.step, Length(seconds=length, iterations=20), spans=prepared.session.spans
-        )
+        lone = Length(seconds=length, iterations=20)
+        alone, _ = measure(prepared.step, lone, spans=prepared.session.spans)
         assert alone.host is not None
         assert alone.start is not None
         busy = np.diff(alone.start + alone.host)

@@ -209,9 +209,8 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     elif spec.batch is not None:
         # Items would be counted wrongly if the shapes of all inputs imply another batch.
         shaped = [t.having(shape=spec.shapes[t.name]) for t in tensors if t.shape]
-        items = items_by_name(tensors, shaped) or batch_that_ran(
-            spec.shapes.values(), asked=spec.batch
-        )
+        shapes = spec.shapes.values()
+        items = items_by_name(tensors, shaped) or batch_that_ran(shapes, asked=spec.batch)
         if items not in (None, spec.batch):
             message = f"--batch {spec.batch} contradicts the shapes, which have {items} items"
             facts = {name: text_from_shape(shape) for name, shape in spec.shapes.items()}

@@ -315,9 +315,8 @@ def _requested_providers(spec: RunSpec) -> list[str]:
 
 def _provider_settings(spec: RunSpec, name: str) -> dict[str, str]:
     """Return what is passed to a provider; with it, TensorRT does not read its environment."""
-    found = {
-        k.removeprefix(f"{name}."): v for k, v in spec.options.items() if k.startswith(f"{name}.")
-    }
+    own = f"{name}."
+    found = {k.removeprefix(own): v for k, v in spec.options.items() if k.startswith(own)}
     if name in ON_GPU and (index := index_of(spec.device)):
         found.setdefault("device_id", str(index))
     return {**_tensorrt_settings(os.environ), **found} if found and name == "tensorrt" else found

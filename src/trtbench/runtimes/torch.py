@@ -611,9 +611,8 @@ class CudaSession(TorchSession):
         with self._torch.cuda.stream(self._stream):
             self._copy_in()
             self._results = self._first_outputs(self._forward()())
-            self._targets = [
-                self._torch.empty(t.shape, dtype=t.dtype, pin_memory=True) for t in self._results
-            ]
+            empty = partial(self._torch.empty, pin_memory=True)
+            self._targets = [empty(t.shape, dtype=t.dtype) for t in self._results]
             self._copy_out()
         self._torch.cuda.synchronize()
 

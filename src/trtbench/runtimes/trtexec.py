@@ -88,9 +88,8 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
         if reached == "load" and "Starting inference" in rest:
             reached, started = "warm-up", time.monotonic()
             stage(reached)
-        if reached == "warm-up" and (
-            time.monotonic() - started >= warmup_s or "Timing trace has" in rest
-        ):
+        waited = time.monotonic() - started >= warmup_s
+        if reached == "warm-up" and (waited or "Timing trace has" in rest):
             reached = "measure"
             stage(reached)
         if reached == "measure" and spec.profile and "Explanations of the performance" in rest:

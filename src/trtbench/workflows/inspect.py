@@ -64,9 +64,8 @@ def inspect(
         kept = identity.kept_value(path, dict)
         return inspection_from_log(path, [log_from_metadata(kept, where=where)] if kept else [])
     if kind == "layers":
-        return inspection.inspection_from_graph(
-            graph_from_json(read_bytes(path), where=where), path=where
-        )
+        graph = graph_from_json(read_bytes(path), where=where)
+        return inspection.inspection_from_graph(graph, path=where)
     if kind == "calibration":
         cache = calibration_from_text(read_bytes(path), where=where)
         bad = [each.name for each in cache.scales if not each.usable]
@@ -258,9 +257,7 @@ def _artefact_facts(artefact: Artefact) -> dict[str, Scalar]:
         return low if low == high else f"{low} to {high} (optimum {best})"
 
     wanted = [spec.shapes, *({**spec.shapes, **each} for each in spec.more_profiles)]
-    profiles = [
-        ", ".join(f"{name} {span(each)}" for name, each in profile.items()) for profile in wanted
-    ]
+    profiles = [", ".join(f"{name} {span(x)}" for name, x in each.items()) for each in wanted]
     if len(profiles) > 1:
         profiles = [f"{number}: {text}" for number, text in enumerate(profiles)]
     return {
@@ -325,10 +322,8 @@ def inspection_from_log(
             weights.append(f"{affected[1]} weights: {message.meaning}")
         elif message.meaning:
             known[message.meaning] += message.count
-    meanings = [
-        meaning + (f" ({count} times)" if count > 1 else "")
-        for meaning, count in list(known.items())[:12]
-    ]
+    counts = list(known.items())[:12]
+    meanings = [text + (f" ({n} times)" if n > 1 else "") for text, n in counts]
     return inspection.Inspection(
         kind=f"{'log' if lines else 'metadata'} of {'a build' if built else 'trtexec'}",
         path=str(path),

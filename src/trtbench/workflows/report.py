@@ -60,9 +60,8 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
                 raise UsageError(message, facts=facts, fix=f"--store {sweep.store}")
             inside = [store.path(entry) for entry in reversed(entries)]
         elif folder.is_dir():
-            inside = list(directory.run_directories(folder)) or list(
-                directory.run_directories(folder / "runs")
-            )
+            below = directory.run_directories(folder / "runs")
+            inside = list(directory.run_directories(folder)) or list(below)
         else:
             inside = []
         for each in inside or [folder]:

@@ -502,9 +502,8 @@ def build(
     for name, (flag, reason) in RTX_LACKS.items() if abilities.builds_for_other_gpus else ():
         value = spec.options.get(name) if name in OPTIONS else getattr(spec, name)
         if value is not None and value is not False and value != ():
-            raise errors.UsageError(
-                f"{flag} has no effect with {abilities.title}: {reason}", fix=f"leave {flag} out"
-            )
+            message = f"{flag} has no effect with {abilities.title}: {reason}"
+            raise errors.UsageError(message, fix=f"leave {flag} out")
     errors.refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision.precision_plan(spec, outline.carried, abilities=abilities)
     missing = tensorrt.driver_problem()  # first, because TensorRT may crash without a driver
