@@ -62,11 +62,9 @@ def compare(
         if reason := asked.refused_pair(pair):
             specs = (s.record.spec if isinstance(s, Run) else s[0] for s in pair)
             named = (spec.model.name for spec in specs)
-            raise IncomparableError(
-                f"not comparable: {reason}",
-                facts=dict(zip(("baseline", "candidate"), named, strict=True)),
-                fix="--shape or --batch for both sides; --accept inputs compares anyway",
-            )
+            facts = dict(zip(("baseline", "candidate"), named, strict=True))
+            fix = "--shape or --batch for both sides; --accept inputs compares anyway"
+            raise IncomparableError(f"not comparable: {reason}", facts=facts, fix=fix)
     found = []
     for number, pair in enumerate(pairs):
         name = f"candidate {number + 1}/{len(pairs)}" if len(pairs) > 1 else ""

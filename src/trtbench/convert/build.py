@@ -383,9 +383,8 @@ def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> errors.TrtbenchError
         facts={**facts, "stage": end.stage, "log": kept},
         fix=(reported and reported.fix) or f"look into {kept}",
     )
-    parsed = (
-        type(error) is errors.InputError and source.is_file()
-    )  # the log of the parser says more
+    # The log of the parser says more.
+    parsed = type(error) is errors.InputError and source.is_file()
     if parsed or isinstance(error, errors.JobError):
         with contextlib.suppress(OSError):
             write_whole(kept, (source if source.is_file() else folder / "log.txt").read_bytes())

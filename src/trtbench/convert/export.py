@@ -146,9 +146,8 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
         fix = "--input-shape -1 3 224 224 (-1 is a dynamic dimension)"
         raise UsageError(message, facts={"source": spec.source}, fix=fix)
     if len(given) > 1 and any(shape.name is None for shape in given):
-        raise UsageError(
-            "several inputs need names", fix="--input-shape ids:-1x128 --input-shape mask:-1x128"
-        )
+        message = "several inputs need names"
+        raise UsageError(message, fix="--input-shape ids:-1x128 --input-shape mask:-1x128")
     # Exporters name inputs in the order of the parameters, not of the keywords.
     shapes, by_name = list(given), False
     try:
@@ -178,9 +177,8 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
             dims[axis] = dim if dim > 0 else known[axis] if known[axis] > 0 else size
         dtype = getattr(torch, shape.dtype or "float32", None)
         if not isinstance(dtype, torch.dtype):
-            raise UsageError(
-                f"PyTorch has no type {shape.dtype!r}", fix="--input-shape ids:-1x128:int64"
-            )
+            message = f"PyTorch has no type {shape.dtype!r}"
+            raise UsageError(message, fix="--input-shape ids:-1x128:int64")
         if dtype == torch.bool:
             inputs[name] = torch.ones(dims, dtype=dtype)
         elif dtype.is_floating_point:

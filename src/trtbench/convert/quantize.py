@@ -211,9 +211,8 @@ def quantize_modelopt(
 def quantize_int8(spec: QuantSpec, feeds: FeedFile, *, folder: Path, stage: Stage) -> QuantOutcome:
     """Insert Q/DQ nodes around the operators, with scales from the calibration data."""
     if spec.precision != "int8":
-        raise UsageError(
-            f"ONNX Runtime quantizes to int8, not {spec.precision}", fix="--via modelopt"
-        )
+        message = f"ONNX Runtime quantizes to int8, not {spec.precision}"
+        raise UsageError(message, fix="--via modelopt")
     quantization = optional_library("onnxruntime.quantization")
     stage("load")
     source, kept, notes, opset = _prepare(spec, folder)

@@ -163,9 +163,8 @@ class _Reader:
         self.atoms: list[_Atom] = []
 
     def refuse(self, problem: str) -> NoReturn:
-        raise UsageError(
-            f"the condition {self.text!r} is not valid: {problem}", fix=f"write it like {EXAMPLE}"
-        )
+        message = f"the condition {self.text!r} is not valid: {problem}"
+        raise UsageError(message, fix=f"write it like {EXAMPLE}")
 
     def tree(self) -> ast.expr:
         words = list(self._words())
@@ -314,9 +313,8 @@ def _truth(node: ast.expr, atoms: tuple[_Atom, ...], row: Row, baseline: Row) ->
                 parts.append(None)
                 continue
             if isinstance(left, str) != isinstance(right, str):
-                raise UsageError(
-                    f"{left!r} and {right!r} cannot be compared", fix="put text in quotes"
-                )
+                message = f"{left!r} and {right!r} cannot be compared"
+                raise UsageError(message, fix="put text in quotes")
             parts.append(_RELATIONS[type(sign)][1](left, right))
     if decisive in parts:
         return decisive

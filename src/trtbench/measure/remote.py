@@ -177,14 +177,12 @@ class InputFiles:
         if not others:
             return self.add_file(path)
         root = Path(os.path.commonpath([path.parent, *(each.parent for each in others)]))
-        names = [path]
+        names, kinds = [path], (*SUFFIXES, *LABELS)
         for each in others:  # of folders outside the data's own folder, only images and labels
             if each.is_relative_to(path.parent) or not each.is_dir():
                 names.append(each)
             else:
-                names += sorted(
-                    one for one in each.iterdir() if one.suffix.lower() in (*SUFFIXES, *LABELS)
-                )
+                names += sorted(one for one in each.iterdir() if one.suffix.lower() in kinds)
         inner = [str(each.relative_to(root)) for each in dict.fromkeys(names)]
         return f"{self._add_group(root, inner)}/{inner[0]}"
 

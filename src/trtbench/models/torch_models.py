@@ -264,9 +264,8 @@ def _yolo(path: str, spec: ExportSpec) -> TorchSource:
     try:
         model = _create_model(spec, lambda: ultralytics.YOLO(path).model)
     except FileNotFoundError as problem:
-        raise errors.InputError(
-            f"Ultralytics has no model {path}", facts={"reason": problem}
-        ) from None
+        message = f"Ultralytics has no model {path}"
+        raise errors.InputError(message, facts={"reason": problem}) from None
     model = model.float().eval()
     if hasattr(model, "fuse"):
         model = model.fuse(verbose=False)
@@ -290,9 +289,8 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     """Return ``OWNER/REPO[:TAG]/MODEL`` from its hubconf.py, on GitHub or in a local folder."""
     repository, slash, entry = name.rpartition("/")
     if not slash or not entry:
-        raise errors.UsageError(
-            f"torch.hub:{name} names no model", fix="torch.hub:pytorch/vision:v0.10.0/resnet18"
-        )
+        message = f"torch.hub:{name} names no model"
+        raise errors.UsageError(message, fix="torch.hub:pytorch/vision:v0.10.0/resnet18")
     _require_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
     place = "local" if Path(repository).is_dir() else "github"
     source = str(Path(repository).absolute()) if place == "local" else repository
@@ -469,9 +467,8 @@ def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
         raise errors.InputError(f"there is no file {path}", fix="--weights default, none or a file")
     weights = _weights_only(path, spec, torch)
     if weights is None:
-        raise errors.InputError(
-            f"{path.name} is not a state dict", fix="torch.save(model.state_dict(), 'weights.pt')"
-        )
+        message = f"{path.name} is not a state dict"
+        raise errors.InputError(message, fix="torch.save(model.state_dict(), 'weights.pt')")
     return _load_weights(model, weights, path)
 
 

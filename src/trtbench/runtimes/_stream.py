@@ -132,8 +132,7 @@ class _Pass:
         rows = self._rows_of(outputs, count, padded)
         begun = time.perf_counter()
         decoded = self.decode(rows, loaded) if self.decode else rows
-        post = time.perf_counter() - begun
-        row = (count, load, preprocess, inference, model_s, post)
+        row = (count, load, preprocess, inference, model_s, time.perf_counter() - begun)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
         return decoded

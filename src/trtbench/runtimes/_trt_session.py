@@ -125,9 +125,8 @@ def ports_of(engine: ICudaEngine, trt: ModuleType, *, profile: int) -> tuple[Por
         kind = engine.get_tensor_dtype(name)
         known = TYPES.get(str(kind).rsplit(".", 1)[-1])
         if known is None:
-            raise errors.InputError(
-                f"the tensor {name!r} has an unknown type", facts={"type": kind}
-            )
+            message = f"the tensor {name!r} has an unknown type"
+            raise errors.InputError(message, facts={"type": kind})
         packed_dim = int(engine.get_tensor_vectorized_dim(name))
         port = Port(
             name=name,
@@ -535,9 +534,8 @@ class TrtSession(_session.Session):
             if _NO_MEMORY.search(cause):  # asked of TensorRT: Jetsons have more than they call free
                 free, total = self._cuda.memory()
                 raise no_memory(activation_bytes(self.engine.engine) or 0, free=free, total=total)
-            raise errors.UnavailableError(
-                "no execution context can be created for the engine", facts={"reason": cause}
-            )
+            message = "no execution context can be created for the engine"
+            raise errors.UnavailableError(message, facts={"reason": cause})
         not_shared = errors.InputError(
             "only one context can use the engine's optimization profile, but each of the "
             f"{self._spec.streams} streams needs one",
@@ -846,7 +844,6 @@ def check(spec: RunSpec, *, flavour: Flavour) -> None:
     for name, choices in (("host_code", ("on", "off")), ("dla_core", ("0", "1"))):
         errors.refuse_other_choice(name, spec.options.get(name, choices[0]), choices)
     if spec.threads is not None:
-        raise errors.UsageError(
-            f"{TITLES[flavour]} has no threads to set", fix="leave out --threads; see --streams"
-        )
+        message = f"{TITLES[flavour]} has no threads to set"
+        raise errors.UsageError(message, fix="leave out --threads; see --streams")
     check_protocol(spec)

@@ -299,9 +299,8 @@ def _requested_providers(spec: RunSpec) -> list[str]:
     """
     kind = None if spec.device is None else spec.device.split(":")[0]
     if kind not in (None, "cpu", "cuda", "gpu"):
-        raise errors.UsageError(
-            f"ONNX Runtime has no device {spec.device}", fix="--device cuda:0, or cpu"
-        )
+        message = f"ONNX Runtime has no device {spec.device}"
+        raise errors.UsageError(message, fix="--device cuda:0, or cpu")
     wants_gpu = kind in ("cuda", "gpu")
     given = spec.options.get("providers", "cuda" if wants_gpu else "cpu")
     names = [_short_name(word) for word in given.split(",")]
@@ -574,9 +573,8 @@ def _tensor(value: NodeArg) -> TensorSpec:
     if kind is not None:
         return TensorSpec(name=value.name, dtype=kind, shape=())
     if value.type not in _TYPES:
-        raise errors.InputError(
-            f"the tensor {value.name!r} has an unsupported type", facts={"type": value.type}
-        )
+        message = f"the tensor {value.name!r} has an unsupported type"
+        raise errors.InputError(message, facts={"type": value.type})
     return TensorSpec(name=value.name, dtype=_TYPES[value.type], shape=tuple(value.shape))
 
 
@@ -683,11 +681,9 @@ def explain_load_failure(path: str, reason: str) -> errors.InputError:
     text, pointer = head.decode("utf-8", "ignore"), head.startswith(b"version https://git-lfs.")
     printable = all(c.isprintable() or c.isspace() for c in text)
     if not _MODEL_BYTES.match(head) or (len(text.encode()) >= len(head) - 3 and printable):
-        return errors.InputError(
-            f"{Path(path).name} is not an ONNX file",
-            facts={"file": path, "starts with": repr(head[:24])[2:-1]},
-            fix="git lfs pull" if pointer else "copy or export the model again",
-        )
+        facts = {"file": path, "starts with": repr(head[:24])[2:-1]}
+        fix = "git lfs pull" if pointer else "copy or export the model again"
+        return errors.InputError(f"{Path(path).name} is not an ONNX file", facts=facts, fix=fix)
     every = data_rows("failures.txt")
     message, fix = next(row[1:] for row in every if any(x in reason for x in row[0].split(";")))
     opset = outline_of(Path(path)).opset if "Could not find" in reason else None

@@ -231,9 +231,8 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
         return kind(torch, loaded, spec, settings=settings, inputs=inputs)
     except (RuntimeError, TypeError, ValueError) as problem:  # for example of the model's .half()
         _session.raise_if_out_of_memory(problem)
-        raise errors.InputError(
-            "PyTorch cannot prepare the model", facts={"reason": errors.first_line(problem)}
-        ) from None
+        message = "PyTorch cannot prepare the model"
+        raise errors.InputError(message, facts={"reason": errors.first_line(problem)}) from None
 
 
 bench = partial(bench_session, open_session)
@@ -476,15 +475,12 @@ class TorchSession(_session.Session):
                 if on_gpu:
                     torch.cuda.synchronize()
 
-        def seconds(event: FunctionEvent) -> float:
-            return float(event.device_time_total if on_gpu else event.cpu_time_total) * 1e-6
+        def row(event: FunctionEvent) -> _session.Row:
+            time_us = event.device_time_total if on_gpu else event.cpu_time_total
+            return str(event.name).removeprefix(MARK), float(time_us) * 1e-6
 
         wholes = sorted((each for each in profiler.events() if each.name == WHOLE), key=_start)
-        rows = [
-            [(str(each.name).removeprefix(MARK), seconds(each)) for each in _parts(whole)]
-            for whole in wholes
-        ]
-        return _session.profile_from_rows(rows)
+        return _session.profile_from_rows([[*map(row, _parts(whole))] for whole in wholes])
 
 
 @contextmanager

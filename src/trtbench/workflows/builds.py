@@ -203,9 +203,8 @@ class Builds:
         tagged = replace(rest, tags=tags, run_id=None, output=None)
         try:
             sides = [(spec_of(*each), each[1]) for each in built]
-            runs = measure_in_rounds(
-                sides, rounds=request.launches or LAUNCHES, store=self.store, execution=tagged
-            )
+            rounds = request.launches or LAUNCHES
+            runs = measure_in_rounds(sides, rounds=rounds, store=self.store, execution=tagged)
         except TrtbenchError as problem:
             return Measured(reason=problem.message)
         every = all(run.times.gpu is not None for run in runs)

@@ -165,9 +165,8 @@ def _engine(
     table = join_layers(run.layers if run else None, graph, costs=costs)
     peak = peak_of(gpu or facts.gpu, sm_count=facts.sm_count)
     if gpu and peak is None:
-        raise UsageError(
-            f"{gpu!r} is not a known GPU", fix="write it as nvidia-smi does: 'NVIDIA H200'"
-        )
+        message = f"{gpu!r} is not a known GPU"
+        raise UsageError(message, fix="write it as nvidia-smi does: 'NVIDIA H200'")
     table = with_rates(table, peak, energy_j=facts.energy_j)
     return EngineSource(label=label, table=table, facts=facts, run=run)
 
@@ -266,7 +265,6 @@ def load_run(name: str, store: Store | None) -> Run:
     if (Path(name) / RECORD).is_file():
         return demand_finished(read_run(Path(name)))
     if store is None or Path(name).suffix in (".json", ".log", ".txt", ".csv"):
-        raise InputError(
-            f"there is no file {name}", fix="give a file, or a run: trtbench runs lists them"
-        )
+        message = f"there is no file {name}"
+        raise InputError(message, fix="give a file, or a run: trtbench runs lists them")
     return demand_finished(store.load(name))

@@ -151,9 +151,8 @@ def _read_json(path: Path) -> object | None:
     try:
         content: object = msgspec.json.decode(boundary.read_bytes(path))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise InputError(
-            f"{path} is not JSON", facts={"reason": problem}, fix="repair or remove the file"
-        ) from None
+        fix = "repair or remove the file"
+        raise InputError(f"{path} is not JSON", facts={"reason": problem}, fix=fix) from None
     return content
 
 
@@ -186,9 +185,8 @@ def write_site(
     mark, pages, index = folder / SITE_MARK, folder / "runs", folder / "index.html"
     made_by = mark.read_text() if mark.is_file() else None
     if made_by is None and (index.exists() or pages.exists()):
-        raise UsageError(
-            f"{folder} is not empty and not a trtbench site", fix="choose a new folder with -o"
-        )
+        message = f"{folder} is not empty and not a trtbench site"
+        raise UsageError(message, fix="choose a new folder with -o")
     rows: list[directory.Entry] = []
     links: dict[str, str] = {}
     problems: list[str] = []

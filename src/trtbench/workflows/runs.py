@@ -60,9 +60,8 @@ def day_from_text(text: str) -> datetime.date:
             return today - datetime.timedelta(days=int(match[1]))
         return datetime.date.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise UsageError(
-            f"{text!r} is not a day", fix="write it like 2026-11-15, today or 7d"
-        ) from None
+        message = f"{text!r} is not a day"
+        raise UsageError(message, fix="write it like 2026-11-15, today or 7d") from None
 
 
 def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:

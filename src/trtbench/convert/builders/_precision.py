@@ -49,15 +49,12 @@ def precision_plan(
     mixed = mixed and not forced
     if carried and wanted and wanted not in (*carried, "best", *QUANTIZED) and not mixed:
         shown = "+".join(sorted(carried))
-        raise UsageError(
-            f"{wanted} was requested, and the model carries {shown} in its own types",
-            facts=facts,
-            fix=f"leave --precision out, or build the model that {shown} was made from",
-        )
+        message = f"{wanted} was requested, and the model carries {shown} in its own types"
+        fix = f"leave --precision out, or build the model that {shown} was made from"
+        raise UsageError(message, facts=facts, fix=fix)
     if wanted == "fp8" and wanted not in carried and abilities.supports_strongly_typed:
-        raise UsageError(
-            "FP8 is built from a model that was quantized to it", facts=facts, fix=quantize
-        )
+        message = "FP8 is built from a model that was quantized to it"
+        raise UsageError(message, facts=facts, fix=quantize)
     if forced and not abilities.supports_strongly_typed:
         message = f"{title} cannot be held to the types of a model"
         raise UsageError(message, facts=newer, fix="leave --opt typing=strong out")
@@ -68,10 +65,8 @@ def precision_plan(
     problem = step = None
     if strong:
         if wanted == "best":
-            raise UsageError(
-                f"'best' means nothing to {title}: the types of the model decide",
-                fix="--precision fp16, or another one by name",
-            )
+            message = f"'best' means nothing to {title}: the types of the model decide"
+            raise UsageError(message, fix="--precision fp16, or another one by name")
         reason = f"{title} builds the types that the model carries"
         if wanted in HALF and wanted not in carried:
             step = f"cast the model to {wanted}: {reason}"

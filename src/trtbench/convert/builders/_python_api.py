@@ -273,11 +273,9 @@ class EngineBuild:
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
         (config.set_flag if self.plan.tf32 else config.clear_flag)(trt.BuilderFlag.TF32)
         if spec.strip_weights and not abilities.has("BuilderFlag.STRIP_PLAN"):
-            raise errors.UsageError(
-                f"{abilities.title} cannot leave weights out of an engine",
-                facts={"needs": "TensorRT 10 or later"},
-                fix="leave --strip-weights out",
-            )
+            message = f"{abilities.title} cannot leave weights out of an engine"
+            facts = {"needs": "TensorRT 10 or later"}
+            raise errors.UsageError(message, facts=facts, fix="leave --strip-weights out")
         kinds = {
             "VERSION_COMPATIBLE": spec.version_compatible,
             "STRIP_PLAN": spec.strip_weights,
@@ -307,9 +305,8 @@ class EngineBuild:
             name = f"SM{match[1]}{match[2]}" if match else ""
             if name not in names:
                 message = f"{text!r} is no GPU that {abilities.title} knows"
-                raise errors.UsageError(
-                    message, facts=facts, fix="write it like --target sm_86,sm_89"
-                )
+                fix = "write it like --target sm_86,sm_89"
+                raise errors.UsageError(message, facts=facts, fix=fix)
             if not config.set_compute_capability(getattr(trt.ComputeCapability, name), index):
                 raise errors.UsageError(f"{abilities.title} cannot build for {text}", facts=facts)
 
@@ -390,9 +387,8 @@ class EngineBuild:
         elif given is not None and Path(given).is_file():  # used without a check
             scales = tensorrt.ScaleCache(Path(given), key=None)
         else:
-            raise errors.UsageError(
-                f"there is no calibration cache {given}", fix="--data DATA.npz makes one"
-            )
+            message = f"there is no calibration cache {given}"
+            raise errors.UsageError(message, fix="--data DATA.npz makes one")
 
         def report(done: int, count: int) -> None:
             self.stage.progress(0.0, f"calibrating, batch {done + 1} of {count}")
