@@ -155,9 +155,7 @@ def calibration_items(
 
 
 def save_feeds(path: Path, feeds: Sequence[FeedArrays]) -> None:
-    arrays = {
-        f"{at}/{name}": array for at, feed in enumerate(feeds) for name, array in feed.items()
-    }
+    arrays = {f"{n}/{name}": array for n, feed in enumerate(feeds) for name, array in feed.items()}
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 

@@ -173,11 +173,8 @@ def variables_of(record: RunRecord) -> dict[str, str]:
     named = known_value(record.conditions.get("device")) is not None
     on_gpu = record.facts.get("executes_engine") or elsewhere or named
     places = ("any", "gpu" if on_gpu else "cpu")
-    return {
-        name: value
-        for name, value in recorded.items()
-        if (known := variable_of(name)) is not None and known.place in places
-    }
+    known = {name: variable_of(name) for name in recorded}
+    return {name: recorded[name] for name, each in known.items() if each and each.place in places}
 
 
 def result_changing(names: Iterable[str]) -> list[str]:

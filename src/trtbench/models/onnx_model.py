@@ -219,10 +219,8 @@ def names_read(node: NodeProto) -> set[str]:
 def sort_nodes(graph: GraphProto) -> None:
     """Sort the nodes of a graph topologically, in place."""
     makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    needs = {
-        index: {makers[name] for name in names_read(node) if name in makers}
-        for index, node in enumerate(graph.node)
-    }
+    read = enumerate(map(names_read, graph.node))
+    needs = {index: {makers[name] for name in names if name in makers} for index, names in read}
     if any(index <= each for index, found in needs.items() for each in found):
         with suppress(CycleError):  # an invalid model, reported elsewhere
             order = [*TopologicalSorter(needs).static_order()]

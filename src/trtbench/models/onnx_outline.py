@@ -240,9 +240,8 @@ def _locations(message: _Message) -> Iterator[str]:
 
 
 def _text(message: _Message, name: str, errors: str = "strict") -> str:
-    return next(
-        (str(v, "utf-8", errors) for v in reversed(message[name]) if not isinstance(v, int)), ""
-    )
+    texts = (str(v, "utf-8", errors) for v in reversed(message[name]) if not isinstance(v, int))
+    return next(texts, "")
 
 
 def _texts(message: _Message, name: str) -> tuple[str, ...]:

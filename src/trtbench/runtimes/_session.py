@@ -150,11 +150,8 @@ def resolve_inputs(
     if spec.inputs.task is not None:
         arrays = image_readers[0](spec, resolved)
     else:
-        cut = {
-            t.name
-            for t in resolved
-            if spec.batch is not None and t.shape[:1] == (spec.batch,) and t.name not in spec.shapes
-        }
+        free = [t for t in resolved if spec.batch is not None and t.name not in spec.shapes]
+        cut = {t.name for t in free if t.shape[:1] == (spec.batch,)}
         loose = [t.having(shape=(None, *t.shape[1:])) if t.name in cut else t for t in resolved]
         arrays = read_arrays(Path(spec.inputs.source), loose)
         for name in cut:
@@ -176,26 +173,22 @@ def items_per_query(
     """
     items = items_by_name(declared, resolved)
     counted = batch_from_shapes(each.shape for each in resolved)
+    opened = [each for each in declared if each.shape and is_open(each.shape[0])]
     if items is None and counted is None:
         # Use the common size of dynamic first dimensions, if fixed ones differ from it. A single
         # dimension may be the length of one item, unless it is as long as the batch.
-        opened = {
-            each.name
-            for each in declared
-            if each.shape and is_open(each.shape[0]) and not is_one_sequence(each)
-        }
+        names = {each.name for each in opened if not is_one_sequence(each)}
         fronts = {
             each.shape[0]
             for each in resolved
-            if each.name in opened and (each.shape[1:] or each.shape[:1] == (batch or 1,))
+            if each.name in names and (each.shape[1:] or each.shape[:1] == (batch or 1,))
         }
         size = fronts.pop() if len(fronts) == 1 else None
         items = size if isinstance(size, int) else None
     if batch is None and declared and all(map(is_one_sequence, declared)):
         items = 1
     colours = all(may_be_colours(each.shape) for each in resolved)
-    all_open = declared and all(each.shape and is_open(each.shape[0]) for each in declared)
-    if items is None and colours and all_open:
+    if items is None and colours and 0 < len(opened) == len(declared):
         items = counted
     return {} if items is None else {"items_per_query": items}
 

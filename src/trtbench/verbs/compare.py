@@ -138,10 +138,8 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
     if view.output_name and len(pairs) > 1:
         fix = "leave --output-name out: each table is named after its candidate"
         raise UsageError("--output-name names one table, and there are several candidates", fix=fix)
-    folder, taken = (
-        _verb.output_of(request, request.output, "compare") if pairs else Path(),
-        set[str](),
-    )
+    taken = set[str]()
+    folder = _verb.output_of(request, request.output, "compare") if pairs else Path()
     for pair in pairs:
         models = (run.record.spec.model.name for run in (pair.baseline, pair.candidate))
         name = view.output_name or csv_name(*models)

@@ -153,9 +153,8 @@ def inspect_engine(path: Path) -> inspection.Inspection:
         notes.append(f"it is truncated: it has {size} of {header.plan_bytes} bytes")
     elif weight_bytes is not None and weight_bytes > size:
         stated = text_from_bytes(weight_bytes)
-        notes.append(
-            f"its header states {stated} of weights, which it does not contain: stripped or damaged"
-        )
+        what = f"its header states {stated} of weights, which it does not contain"
+        notes.append(f"{what}: stripped or damaged")
     artefact = identity.kept_value(Path(f"{path}.json"), Artefact)  # left by the build
     graph = None
     if artefact is None or artefact.sha256 == identity.sha256_of(path):
@@ -226,9 +225,8 @@ def would_load(
         reasons.append("no GPU can be seen here")
     elif capability and capability not in (header.compute_capabilities or (capability,)):
         wanted = ", ".join(header.compute_capabilities)
-        reasons.append(
-            f"it was built for compute capability {wanted}, but {gpu.name} has {capability}"
-        )
+        where = f"compute capability {wanted}"
+        reasons.append(f"it was built for {where}, but {gpu.name} has {capability}")
     elif capability and built and built.compute_capability not in (None, capability):
         where = f"{built.name} ({built.compute_capability})"
         reasons.append(f"it was built on {where}, but this GPU is {gpu.name} ({capability})")
