@@ -217,11 +217,8 @@ def _assumed_spans(
         ends.append(shapes_of(settled.tensors))
         if end == "opt":
             note = settled.note
-    spans = {
-        each.name: _span([end[each.name] for end in ends])
-        for each in inputs
-        if each.name not in given and not each.is_static
-    }
+    names = [each.name for each in inputs if each.name not in given and not each.is_static]
+    spans = {name: _span([end[name] for end in ends]) for name in names}
     return spans, note
 
 

@@ -237,11 +237,9 @@ def tensor_types(model: ModelProto) -> dict[str, int]:
         kept = {"name": tensor.name, "dims": tensor.dims, "data_type": tensor.data_type}
         light.graph.initializer.append(tensor if small else onnx.TensorProto(**kept))
     graph = onnx.shape_inference.infer_shapes(light).graph
-    types = {
-        value.name: value.type.tensor_type.elem_type
-        for value in (*graph.value_info, *graph.input, *graph.output)
-        if value.type.HasField("tensor_type")
-    }
+    values = (*graph.value_info, *graph.input, *graph.output)
+    typed = (value for value in values if value.type.HasField("tensor_type"))
+    types = {value.name: value.type.tensor_type.elem_type for value in typed}
     return types | {tensor.name: tensor.data_type for tensor in graph.initializer}
 
 

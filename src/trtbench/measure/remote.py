@@ -399,10 +399,8 @@ def value_from_answer(answer: object, kind: type[T], *, files: InputFiles, outpu
 def sides_need_gpu(request: RunningFields, models: Sequence[str]) -> bool:
     count = len(models)
     runtimes = (value_of_side(request.runtime, n, count, what="-r") for n in range(count))
-    return any(
-        needs_gpu(model, runtime, device=request.device, options=request.options)
-        for model, runtime in zip(models, runtimes, strict=True)
-    )
+    needs = partial(needs_gpu, device=request.device, options=request.options)
+    return any(needs(model, runtime) for model, runtime in zip(models, runtimes, strict=True))
 
 
 def needs_gpu(

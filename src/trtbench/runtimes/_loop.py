@@ -498,10 +498,8 @@ def load_evidence(
     """Return evidence about the load, and columns with latency counted from the schedule."""
     abandoned = len(scheduled) - len(starts)
     scheduled = scheduled[: len(starts)]
-    latency, wait, service = (
-        np.asarray(stamps * 1e-9, np.float64)
-        for stamps in (ends - scheduled, starts - scheduled, ends - starts)
-    )
+    lengths = (ends - scheduled, starts - scheduled, ends - starts)
+    latency, wait, service = (np.asarray(each * 1e-9, np.float64) for each in lengths)
     free = np.concatenate([[scheduled[0]], ends[:-1]])
     lag = (starts - np.maximum(scheduled, free)) * 1e-9
     limit = min(LATE_MOST_S, max(LATE_LEAST_S, LATE_SHARE * float(np.median(service))))

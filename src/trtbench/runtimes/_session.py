@@ -178,11 +178,8 @@ def items_per_query(
         # Use the common size of dynamic first dimensions, if fixed ones differ from it. A single
         # dimension may be the length of one item, unless it is as long as the batch.
         names = {each.name for each in opened if not is_one_sequence(each)}
-        fronts = {
-            each.shape[0]
-            for each in resolved
-            if each.name in names and (each.shape[1:] or each.shape[:1] == (batch or 1,))
-        }
+        known = [each.shape for each in resolved if each.name in names]
+        fronts = {shape[0] for shape in known if shape[1:] or shape[:1] == (batch or 1,)}
         size = fronts.pop() if len(fronts) == 1 else None
         items = size if isinstance(size, int) else None
     if batch is None and declared and all(map(is_one_sequence, declared)):

@@ -602,11 +602,8 @@ def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:
 
 def rows_of_runs(events: list[TraceEvent]) -> list[list[_session.Row]]:
     """Return the node times of each run in a trace, each without those of nodes inside it."""
-    runs = sorted(
-        (float(each["ts"]), float(each["ts"]) + float(each["dur"]))
-        for each in events
-        if each.get("cat") == "Session" and each.get("name") == "model_run"
-    )
+    whole = (x for x in events if x.get("cat") == "Session" and x.get("name") == "model_run")
+    runs = sorted((float(each["ts"]), float(each["ts"]) + float(each["dur"])) for each in whole)
     rows: list[list[_session.Row]] = [[] for _ in runs]
     index, around = 0, defaultdict[object, list[tuple[float, int]]](list)  # by thread: end, row
     for node in sorted(_kernels(events), key=lambda each: (float(each["ts"]), -float(each["dur"]))):
@@ -619,8 +616,8 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[_session.Row]]:
             while outer and at >= outer[-1][0]:
                 outer.pop()
             if outer:  # in the body of an `If`, `Loop` or `Scan`, whose own time is the rest
-                body, whole = rows[index][outer[-1][1]]
-                rows[index][outer[-1][1]] = (body, max(whole - took * 1e-6, 0.0))
+                body, own = rows[index][outer[-1][1]]
+                rows[index][outer[-1][1]] = (body, max(own - took * 1e-6, 0.0))
             outer.append((at + took, len(rows[index])))
             rows[index].append((label, took * 1e-6))
     return rows
@@ -664,11 +661,8 @@ def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozen
 
 
 def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:
-    return {
-        event["name"].removesuffix(KERNEL): event["args"]["provider"]
-        for event in events
-        if event.get("cat") == "Node" and "provider" in event.get("args", {})
-    }
+    nodes = (x for x in events if x.get("cat") == "Node" and "provider" in x.get("args", {}))
+    return {node["name"].removesuffix(KERNEL): node["args"]["provider"] for node in nodes}
 
 
 # Why a file cannot be loaded

@@ -124,11 +124,8 @@ def read_history(request: HistoryRequest, *, store: Store) -> History:
     left_out: dict[str, int] = {}
     groups = _group_by_series(list_runs(store, request, kind="run"), store, left_out)
     found = [history.series_from_points(key, points) for key, points in groups]
-    kept = [
-        series
-        for series in found
-        if len(series.points) >= request.least and (series.changes or not request.changes)
-    ]
+    long = [series for series in found if len(series.points) >= request.least]
+    kept = [series for series in long if series.changes or not request.changes]
     kept.sort(key=lambda each: (not each.changes, each.key.name))
     return History(series=tuple(kept), left_out=left_out)
 
