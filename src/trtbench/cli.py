@@ -166,9 +166,8 @@ class VerbCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         own, rest = args[:end], args[end:]
-        former = {
-            f"--{name}": each.flag for name, each in fields.former_names(self.verb.request).items()
-        }
+        names = fields.former_names(self.verb.request)
+        former = {f"--{name}": each.flag for name, each in names.items()}
         own = [re.sub(r"^--[\w-]+", lambda m: former.get(m[0], m[0]), word) for word in own]
         if self.verb.joins_dims:
             own = joined_dims(own)

@@ -64,11 +64,9 @@ def main(arguments: list[str]) -> int:
 
 def _run_job(job: RemoteJob, folder: Path, notify: Notify) -> None:
     if job.version != __version__:
-        raise UnavailableError(
-            "the other machine has a different version of trtbench",
-            facts={"there": __version__, "here": job.version},
-            fix="install the same version there, or make sure that its Python reads PYTHONPATH",
-        )
+        message = "the other machine has a different version of trtbench"
+        fix = "install the same version there, or make sure that its Python reads PYTHONPATH"
+        raise UnavailableError(message, facts={"there": __version__, "here": job.version}, fix=fix)
     if job.code:
         path = [*job.code, *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(path)

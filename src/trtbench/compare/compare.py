@@ -56,19 +56,15 @@ def compare(
         raise UsageError("a comparison needs a candidate", fix=fix)
     settings, count = execution.settings(config), len(names)
     asked = Asked(request=request, store=store, config=settings, execution=execution)
-    pairs = [
-        asked.plan_pair((names[0], names[n]), places=((0, count), (n, count)))
-        for n in range(1, count)
-    ]
+    others = range(1, count)
+    pairs = [asked.plan_pair((names[0], names[n]), places=((0, count), (n, count))) for n in others]
     for pair in pairs:
         if reason := asked.refused_pair(pair):
             specs = (s.record.spec if isinstance(s, Run) else s[0] for s in pair)
             named = (spec.model.name for spec in specs)
-            raise IncomparableError(
-                f"not comparable: {reason}",
-                facts=dict(zip(("baseline", "candidate"), named, strict=True)),
-                fix="--shape or --batch for both sides; --accept inputs compares anyway",
-            )
+            facts = dict(zip(("baseline", "candidate"), named, strict=True))
+            fix = "--shape or --batch for both sides; --accept inputs compares anyway"
+            raise IncomparableError(f"not comparable: {reason}", facts=facts, fix=fix)
     found = []
     for number, pair in enumerate(pairs):
         name = f"candidate {number + 1}/{len(pairs)}" if len(pairs) > 1 else ""
@@ -147,10 +143,7 @@ class Asked:
         """Return why two sides cannot be compared, as far as it is known before one is measured."""
         if all(isinstance(side, Run) for side in pair):
             return None
-        one, other = (
-            side.record.inputs if isinstance(side, Run) else planned_inputs(side[0])
-            for side in pair
-        )
+        one, other = (x.record.inputs if isinstance(x, Run) else planned_inputs(x[0]) for x in pair)
         return comparability.inputs_reason(one, other, accept=self.request.accept)
 
     def compare_pair(self, pair: tuple[Planned, Planned]) -> Compared:

@@ -92,9 +92,8 @@ def resolve_mode(mode: Mode, sides: Sides) -> Mode:
             fix="--mode launches",
         )
     devices = {module.device(spec) for module, spec in both}
-    bursts = len(devices) == 1 and all(
-        module.bursts is not None and module.bursts(spec) for module, spec in both
-    )
+    able = (each.bursts is not None and each.bursts(spec) for each, spec in both)
+    bursts = len(devices) == 1 and all(able)
     if mode == "bursts" and not bursts:
         message = "bursts need both sides on one GPU and runtimes that support them"
         raise UsageError(message, facts={"devices": ", ".join(sorted(devices))}, fix="--mode auto")

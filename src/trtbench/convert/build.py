@@ -92,19 +92,15 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     name = request.runtime or default_builder(config, request.options)
     module = BUILDERS.load(name)
     if reference.format not in ("onnx", "unknown"):
-        raise errors.UsageError(
-            "engines are built from ONNX files",
-            facts={"file": reference.name, "format": reference.format},
-            fix="give an ONNX file; trtbench export makes one from a PyTorch model",
-        )
+        facts = {"file": reference.name, "format": reference.format}
+        fix = "give an ONNX file; trtbench export makes one from a PyTorch model"
+        raise errors.UsageError("engines are built from ONNX files", facts=facts, fix=fix)
     if request.extra_args and not module.TAKES_ARGUMENTS:
         options = [each.flag for each in fields_of(BuildRequest)]
         near = errors.near_miss(request.extra_args[0].partition("=")[0], options, least=0.75)
-        raise errors.UsageError(
-            f"the builder {name} takes no arguments after --",
-            facts={"given": shlex.join(request.extra_args)},
-            fix=f"{near}, without --" if near else "-r trtexec, or leave them out",
-        )
+        message = f"the builder {name} takes no arguments after --"
+        fix = f"{near}, without --" if near else "-r trtexec, or leave them out"
+        raise errors.UsageError(message, facts={"given": shlex.join(request.extra_args)}, fix=fix)
     engine = _engine_path(request)
     first, *more = all_profiles(request.shapes_min, request.shapes_opt, request.shapes_max)
     fixed = {n: _span((tuple(dims),) * 3) for n, dims in request.shapes.items()}
@@ -186,22 +182,18 @@ def profiles_from_input_shapes(texts: Sequence[str], model: Path) -> dict[str, S
     for given in conversions.input_shapes(texts):
         (first, *rest), name = given.shape, given.name
         if any(dim < 0 for dim in rest):
-            raise errors.UsageError(
-                "only the batch, the first dimension, can be -1",
-                facts={"shape": text_from_shape(given.shape)},
-                fix="--shape-min, --shape-opt and --shape-max for other dynamic dimensions",
-            )
+            message = "only the batch, the first dimension, can be -1"
+            fix = "--shape-min, --shape-opt and --shape-max for other dynamic dimensions"
+            raise errors.UsageError(message, facts={"shape": text_from_shape(given.shape)}, fix=fix)
         if name is None:
             inputs = input_specs(load_onnx(model, weights=False))
             if len(inputs) != 1:
                 flags = (
                     f"--input-shape {shlex.quote(model_inputs.with_sizes(each))}" for each in inputs
                 )
-                raise errors.UsageError(
-                    "the model has several inputs: the shape needs the name of its input",
-                    facts={"inputs": ", ".join(each.name for each in inputs)},
-                    fix=" ".join(flags),
-                )
+                message = "the model has several inputs: the shape needs the name of its input"
+                facts = {"inputs": ", ".join(each.name for each in inputs)}
+                raise errors.UsageError(message, facts=facts, fix=" ".join(flags))
             name = inputs[0].name
         ends = (1, 128, 256) if first < 0 else (first,) * 3
         spans[name] = _span([(end, *rest) for end in ends])
@@ -225,11 +217,8 @@ def _assumed_spans(
         ends.append(shapes_of(settled.tensors))
         if end == "opt":
             note = settled.note
-    spans = {
-        each.name: _span([end[each.name] for end in ends])
-        for each in inputs
-        if each.name not in given and not each.is_static
-    }
+    names = [each.name for each in inputs if each.name not in given and not each.is_static]
+    spans = {name: _span([end[name] for end in ends]) for name in names}
     return spans, note
 
 
@@ -391,9 +380,8 @@ def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> errors.TrtbenchError
         facts={**facts, "stage": end.stage, "log": kept},
         fix=(reported and reported.fix) or f"look into {kept}",
     )
-    parsed = (
-        type(error) is errors.InputError and source.is_file()
-    )  # the log of the parser says more
+    # The log of the parser says more.
+    parsed = type(error) is errors.InputError and source.is_file()
     if parsed or isinstance(error, errors.JobError):
         with contextlib.suppress(OSError):
             write_whole(kept, (source if source.is_file() else folder / "log.txt").read_bytes())

@@ -67,10 +67,8 @@ def batch_of(inputs: Sequence[TensorSpec], *, requested: int | None, default: in
     if fixed is None:
         return requested or default
     if requested is not None and requested != fixed:
-        raise UsageError(
-            f"the model takes batches of {fixed}, not {requested}",
-            fix="leave --batch out, or export with a dynamic batch",
-        )
+        message = f"the model takes batches of {fixed}, not {requested}"
+        raise UsageError(message, fix="leave --batch out, or export with a dynamic batch")
     return fixed
 
 
@@ -127,10 +125,8 @@ def open_items(
     for tensor in inputs:
         has_rows = model_inputs.has_rows(tensor, inputs)
         if tensor.name not in prepared[0] or (task is not None and not has_rows):
-            raise InputError(
-                f"the task {task} has no data for the input {tensor.name!r}",
-                fix="give an .npz with an array for every input",
-            )
+            message = f"the task {task} has no data for the input {tensor.name!r}"
+            raise InputError(message, fix="give an .npz with an array for every input")
         if len({np.shape(each[tensor.name]) for each in prepared}) > 1:
             raise InputError(
                 "calibration needs images of one size, but these are prepared to several sizes",
@@ -159,9 +155,7 @@ def calibration_items(
 
 
 def save_feeds(path: Path, feeds: Sequence[FeedArrays]) -> None:
-    arrays = {
-        f"{index}/{name}": array for index, f in enumerate(feeds) for name, array in f.items()
-    }
+    arrays = {f"{n}/{name}": array for n, feed in enumerate(feeds) for name, array in feed.items()}
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
@@ -199,11 +193,9 @@ def save_calibration(
 ) -> CalibrationRef:
     feeds = items.feeds(batch=batch, fixed=model_inputs.fixed_batch(inputs) is not None)
     if not feeds:
-        raise InputError(
-            "there is less than one full batch of calibration data",
-            facts={"items": len(items), "batch": batch},
-            fix="give more items, or fewer per batch with --batch N",
-        )
+        message = "there is less than one full batch of calibration data"
+        fix = "give more items, or fewer per batch with --batch N"
+        raise InputError(message, facts={"items": len(items), "batch": batch}, fix=fix)
     save_feeds(path, feeds)
     return CalibrationRef(
         source=source,

@@ -132,11 +132,9 @@ def at_opset(model: ModelProto, needed: int, *, what: str) -> ModelProto:
     try:
         raised = onnx.version_converter.convert_version(model, needed)
     except Exception as problem:  # the converter raises RuntimeError and others
-        raise InputError(
-            f"the model cannot be converted from opset {have} to {needed}, which {what} needs",
-            facts={"reason": first_line(problem)},
-            fix=f"trtbench export ... --opset {needed}",
-        ) from None
+        message = f"the model cannot be converted from opset {have} to {needed}, which {what} needs"
+        fix = f"trtbench export ... --opset {needed}"
+        raise InputError(message, facts={"reason": first_line(problem)}, fix=fix) from None
     raised.metadata_props.extend(model.metadata_props[len(raised.metadata_props) :])
     name_nodes(raised)
     return raised
@@ -239,11 +237,9 @@ def tensor_types(model: ModelProto) -> dict[str, int]:
         kept = {"name": tensor.name, "dims": tensor.dims, "data_type": tensor.data_type}
         light.graph.initializer.append(tensor if small else onnx.TensorProto(**kept))
     graph = onnx.shape_inference.infer_shapes(light).graph
-    types = {
-        value.name: value.type.tensor_type.elem_type
-        for value in (*graph.value_info, *graph.input, *graph.output)
-        if value.type.HasField("tensor_type")
-    }
+    values = (*graph.value_info, *graph.input, *graph.output)
+    typed = (value for value in values if value.type.HasField("tensor_type"))
+    types = {value.name: value.type.tensor_type.elem_type for value in typed}
     return types | {tensor.name: tensor.data_type for tensor in graph.initializer}
 
 
@@ -255,10 +251,8 @@ def matching_nodes(model: ModelProto, keep: Sequence[str]) -> dict[str, str]:
         matches = [name for name in names if name == pattern or fnmatch.fnmatch(name, pattern)]
         if not matches:
             guess = near_miss(pattern, names)
-            raise UsageError(
-                f"the model has no node {pattern!r}",
-                fix=f"did you mean {guess}?" if guess else "trtbench inspect MODEL --layers",
-            )
+            fix = f"did you mean {guess}?" if guess else "trtbench inspect MODEL --layers"
+            raise UsageError(f"the model has no node {pattern!r}", fix=fix)
         held |= dict.fromkeys(matches, ASKED_FOR)
     return held
 

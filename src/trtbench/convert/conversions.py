@@ -189,10 +189,8 @@ def export_spec(request: ExportRequest, *, builder: str | None = None) -> result
     wanted = opset or (limit if limit is not None and limit < OLDEST_DYNAMO else None)
     old = wanted is not None and wanted < OLDEST_DYNAMO
     if old and exporter == "dynamo":
-        raise UsageError(
-            f"the dynamo exporter writes opset {OLDEST_DYNAMO} and later, not {wanted}",
-            fix="--exporter legacy",
-        )
+        message = f"the dynamo exporter writes opset {OLDEST_DYNAMO} and later, not {wanted}"
+        raise UsageError(message, fix="--exporter legacy")
     name, weights = str(request.source), str(request.weights)
     if name.lower().endswith(".onnx"):
         raise UsageError(f"{name} is already an ONNX file", fix=f"trtbench bench {name}")
@@ -227,11 +225,9 @@ def input_shapes(texts: Sequence[str]) -> tuple[results.InputShape, ...]:
     for text in texts:
         match = _SHAPE.fullmatch(text.strip().replace(" ", "x").replace(",", "x"))
         if not match:
-            raise UsageError(
-                f"--input-shape {text} is not valid",
-                facts={"dimensions": "numbers above 0, or -1 for dynamic"},
-                fix="write it like --input-shape -1 3 224 224, or NAME:-1x128 or NAME:-1x128:int64",
-            )
+            facts = {"dimensions": "numbers above 0, or -1 for dynamic"}
+            fix = "write it like --input-shape -1 3 224 224, or NAME:-1x128 or NAME:-1x128:int64"
+            raise UsageError(f"--input-shape {text} is not valid", facts=facts, fix=fix)
         dims = tuple(int(dim) for dim in match["dims"].split("x"))
         found.append(results.InputShape(name=match["name"], shape=dims, dtype=match["dtype"]))
     return tuple(found)
@@ -329,9 +325,8 @@ def run_quantize(
             )  # fmt: skip
             inner = inner.having(calibration=reference)
         size = calibrations.batch_of(inputs, requested=None, default=batch or 8)
-        calibrations.save_feeds(
-            feeds, held_out.feeds(batch=size, fixed=bool(model_inputs.fixed_batch(inputs)))
-        )
+        fixed = bool(model_inputs.fixed_batch(inputs))
+        calibrations.save_feeds(feeds, held_out.feeds(batch=size, fixed=fixed))
         end = _run_conversion(jobs.QuantizeJob(spec=inner), work, execution)
         raise_if_changed(spec.model)
         outcome = read_outcome(work, results.QuantOutcome)
@@ -378,9 +373,8 @@ def check_data(spec: results.QuantSpec, request: QuantizeRequest) -> str | None:
     model_inputs.with_given_shapes(inputs, request.shapes, items=True)
     if data not in (None, calibrations.RANDOM):
         return None
-    return calibrations.resolved_items(
-        inputs, request.shapes, model=spec.model.path, values=values
-    ).note
+    model, shapes = spec.model.path, request.shapes
+    return calibrations.resolved_items(inputs, shapes, model=model, values=values).note
 
 
 def _data(spec: results.QuantSpec, request: QuantizeRequest) -> object:
@@ -422,11 +416,9 @@ def _prepare(
     batch = batch if model_inputs.fixed_batch(inputs) else 1
     held = min(HELD_OUT, len(items) // 5) // batch * batch or min(batch, len(items) // 2)
     if not held:
-        raise InputError(
-            "there is too little calibration data to leave some for the comparison",
-            facts={"items": len(items), "batch": batch},
-            fix="--held-out data.npz for the comparison, a smaller --batch, or more data",
-        )
+        message = "there is too little calibration data to leave some for the comparison"
+        fix = "--held-out data.npz for the comparison, a smaller --batch, or more data"
+        raise InputError(message, facts={"items": len(items), "batch": batch}, fix=fix)
     cut = len(items) - held
     words = f"{held} items held out of the calibration data"
     return items.part(0, min(cut, count)), items.part(cut, len(items)), words, prepared

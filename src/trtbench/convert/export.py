@@ -78,10 +78,8 @@ def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
         signature, values = source.program.graph_signature, [*arguments, *keywords.values()]
         names = [node for node in signature.user_inputs if isinstance(node, str)]
         if not all(hasattr(value, "numpy") for value in values) or len(values) != len(names):
-            raise InputError(
-                "the ExportedProgram has inputs that are not tensors, or no example inputs",
-                fix="export the original module, with --input-shape",
-            )
+            message = "the ExportedProgram has inputs that are not tensors, or no example inputs"
+            raise InputError(message, fix="export the original module, with --input-shape")
         inputs = dict(zip(names, values, strict=True))
         example = Example(inputs=inputs, open_axes={}, by_name=False)
     reference = _run(model, example, torch)
@@ -144,15 +142,12 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
     """Return random inputs for one call, with the requested or suggested shapes."""
     given = spec.inputs or source.inputs
     if not given:
-        raise UsageError(
-            "the shape of the input is unknown",
-            facts={"source": spec.source},
-            fix="--input-shape -1 3 224 224 (-1 is a dynamic dimension)",
-        )
+        message = "the shape of the input is unknown"
+        fix = "--input-shape -1 3 224 224 (-1 is a dynamic dimension)"
+        raise UsageError(message, facts={"source": spec.source}, fix=fix)
     if len(given) > 1 and any(shape.name is None for shape in given):
-        raise UsageError(
-            "several inputs need names", fix="--input-shape ids:-1x128 --input-shape mask:-1x128"
-        )
+        message = "several inputs need names"
+        raise UsageError(message, fix="--input-shape ids:-1x128 --input-shape mask:-1x128")
     # Exporters name inputs in the order of the parameters, not of the keywords.
     shapes, by_name = list(given), False
     try:
@@ -182,9 +177,8 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
             dims[axis] = dim if dim > 0 else known[axis] if known[axis] > 0 else size
         dtype = getattr(torch, shape.dtype or "float32", None)
         if not isinstance(dtype, torch.dtype):
-            raise UsageError(
-                f"PyTorch has no type {shape.dtype!r}", fix="--input-shape ids:-1x128:int64"
-            )
+            message = f"PyTorch has no type {shape.dtype!r}"
+            raise UsageError(message, fix="--input-shape ids:-1x128:int64")
         if dtype == torch.bool:
             inputs[name] = torch.ones(dims, dtype=dtype)
         elif dtype.is_floating_point:
@@ -216,11 +210,9 @@ def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor
     leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(result) if leaf is not None]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not tensors or len(tensors) != len(leaves):
-        raise InputError(
-            "the model returns something other than tensors",
-            facts={"type": type(result).__name__},
-            fix="wrap it in a module that returns tensors",
-        )
+        message = "the model returns something other than tensors"
+        facts = {"type": type(result).__name__}
+        raise InputError(message, facts=facts, fix="wrap it in a module that returns tensors")
     if len(tensors) == 1:
         return {"output": tensors[0]}
     return {f"output{index}": tensor for index, tensor in enumerate(tensors)}
@@ -261,11 +253,9 @@ def write_onnx(
         try:
             import onnxscript  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
         except ImportError as problem:
-            raise UnavailableError(
-                "the dynamo exporter needs onnxscript",
-                facts={"reason": problem},
-                fix="pip install onnxscript, or --exporter legacy",
-            ) from None
+            message = "the dynamo exporter needs onnxscript"
+            fix = "pip install onnxscript, or --exporter legacy"
+            raise UnavailableError(message, facts={"reason": problem}, fix=fix) from None
         given |= {"opset_version": opset, "dynamo": True, "external_data": large}
         labels = {label for axes in example.open_axes.values() for label in axes.values()}
         if not program and labels:
@@ -287,11 +277,9 @@ def write_onnx(
             "needs a number",
             "legacy": "--exporter dynamo may work, with PyTorch 2.5 or later",
         }
-        raise InputError(
-            "PyTorch could not export the model",
-            facts={"exporter": exporter, "reason": first_line(cause) or first_line(problem)},
-            fix=fixes[exporter],
-        ) from problem
+        message = "PyTorch could not export the model"
+        facts = {"exporter": exporter, "reason": first_line(cause) or first_line(problem)}
+        raise InputError(message, facts=facts, fix=fixes[exporter]) from problem
     if exporter == "legacy" and large:  # the many files of a large legacy export become one
         before = set(path.parent.iterdir()) - {path}
         save_onnx(load_onnx(path), path)
@@ -301,7 +289,5 @@ def write_onnx(
     if exporter == "dynamo" and opset is not None:  # it may fail to convert down without an error
         have = opset_of(load_onnx(path, weights=False))
         if have != opset:
-            raise InputError(
-                f"the dynamo exporter wrote opset {have}, not {opset}",
-                fix=f"--opset {have}, or --exporter legacy for opset {LEGACY_OPSET} and below",
-            )
+            fix = f"--opset {have}, or --exporter legacy for opset {LEGACY_OPSET} and below"
+            raise InputError(f"the dynamo exporter wrote opset {have}, not {opset}", fix=fix)

@@ -211,9 +211,8 @@ def quantize_modelopt(
 def quantize_int8(spec: QuantSpec, feeds: FeedFile, *, folder: Path, stage: Stage) -> QuantOutcome:
     """Insert Q/DQ nodes around the operators, with scales from the calibration data."""
     if spec.precision != "int8":
-        raise UsageError(
-            f"ONNX Runtime quantizes to int8, not {spec.precision}", fix="--via modelopt"
-        )
+        message = f"ONNX Runtime quantizes to int8, not {spec.precision}"
+        raise UsageError(message, fix="--via modelopt")
     quantization = optional_library("onnxruntime.quantization")
     stage("load")
     source, kept, notes, opset = _prepare(spec, folder)
@@ -334,11 +333,9 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str], list[
 
     model = casts.prepared(onnx_model.load_onnx(Path(spec.model.path)))
     if any(_QUANTIZED.search(node.op_type) for node in model.graph.node):
-        raise InputError(
-            "the model is already quantized",
-            facts={"model": spec.model.path},
-            fix="start from the model in FP32",
-        )
+        message = "the model is already quantized"
+        facts = {"model": spec.model.path}
+        raise InputError(message, facts=facts, fix="start from the model in FP32")
     before = onnx_model.opset_of(model)
     if any(tensor.data_type == casts.FLOAT16 for tensor in model.graph.initializer):
         model = casts.at_opset(model, casts.QDQ_OPSET, what="int8 in an FP16 model")

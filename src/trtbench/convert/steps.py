@@ -212,10 +212,8 @@ def with_engines(
     ``rest_s`` is how long the work with the engines takes; by default, that of their launches.
     """
     if build and not any(is_built(spec) for spec, _ in sides):
-        raise UsageError(
-            "--build is for an engine that is built from an ONNX file",
-            fix="-r tensorrt, -r trtexec or -r tensorrt-rtx, with an ONNX file; or leave it out",
-        )
+        fix = "-r tensorrt, -r trtexec or -r tensorrt-rtx, with an ONNX file; or leave it out"
+        raise UsageError("--build is for an engine that is built from an ONNX file", fix=fix)
     specs: list[BuildSpec | None] = []
     for spec, python in sides:
         here = is_built(spec) and not execution.executor.elsewhere

@@ -133,9 +133,8 @@ def session_of(model: ModelProto, names: Sequence[str], **how: bool) -> Inferenc
         with temporary_folder() as folder:
             return _session(str(save_onnx(model, folder / "model.onnx")[0]), **how)
     except Exception as problem:
-        raise InputError(
-            "ONNX Runtime does not accept the graph", facts={"reason": first_line(problem)}
-        ) from None
+        message = "ONNX Runtime does not accept the graph"
+        raise InputError(message, facts={"reason": first_line(problem)}) from None
 
 
 def run_session(session: InferenceSession, names: Sequence[str], feed: FeedArrays) -> FeedArrays:

@@ -75,11 +75,9 @@ def record_from_json(data: bytes | str, *, where: str) -> AnyRecord:
         raise InputError(f"{where} is not a run record: it has no 'kind'")
     schema = raw.get("schema", SCHEMA)
     if not isinstance(schema, int) or schema > SCHEMA:
-        raise InputError(
-            f"{where} was written by a newer trtbench",
-            facts={"its schema": schema, "newest known schema": SCHEMA},
-            fix="pip install --upgrade trtbench",
-        )
+        message = f"{where} was written by a newer trtbench"
+        facts = {"its schema": schema, "newest known schema": SCHEMA}
+        raise InputError(message, facts=facts, fix="pip install --upgrade trtbench")
     try:
         prepared_for_decoding(AnyRecord)  # type: ignore[arg-type]
         record: AnyRecord = msgspec.convert(raw, type=AnyRecord)

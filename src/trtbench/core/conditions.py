@@ -109,11 +109,9 @@ def condition_from_text(
     for atom in reader.atoms:
         if atom.name and not is_known(atom.name):
             guess = near_miss(atom.name, known)
-            raise UsageError(
-                f"there is no quantity called {atom.name!r}",
-                facts={"quantities": " ".join(known)},
-                fix=f"did you mean {guess}?" if guess else f"put text in quotes: '{atom.name}'",
-            )
+            message = f"there is no quantity called {atom.name!r}"
+            fix = f"did you mean {guess}?" if guess else f"put text in quotes: '{atom.name}'"
+            raise UsageError(message, facts={"quantities": " ".join(known)}, fix=fix)
     points = reader.check(tree, kinds if callable(kinds) else (kinds or {}).get)
     written = text
     for end in sorted(points, reverse=True):
@@ -165,9 +163,8 @@ class _Reader:
         self.atoms: list[_Atom] = []
 
     def refuse(self, problem: str) -> NoReturn:
-        raise UsageError(
-            f"the condition {self.text!r} is not valid: {problem}", fix=f"write it like {EXAMPLE}"
-        )
+        message = f"the condition {self.text!r} is not valid: {problem}"
+        raise UsageError(message, fix=f"write it like {EXAMPLE}")
 
     def tree(self) -> ast.expr:
         words = list(self._words())
@@ -316,9 +313,8 @@ def _truth(node: ast.expr, atoms: tuple[_Atom, ...], row: Row, baseline: Row) ->
                 parts.append(None)
                 continue
             if isinstance(left, str) != isinstance(right, str):
-                raise UsageError(
-                    f"{left!r} and {right!r} cannot be compared", fix="put text in quotes"
-                )
+                message = f"{left!r} and {right!r} cannot be compared"
+                raise UsageError(message, fix="put text in quotes")
             parts.append(_RELATIONS[type(sign)][1](left, right))
     if decisive in parts:
         return decisive

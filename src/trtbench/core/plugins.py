@@ -152,11 +152,9 @@ def check_contract(module: ModuleType, contract: type, *, noun: str) -> None:
 def _contract_error(
     module: ModuleType, noun: str, problem: str, guess: str | None = None
 ) -> UsageError:
-    return UsageError(
-        f"the {noun} {module.__name__.rpartition('.')[2]!r} breaks its contract: {problem}",
-        facts={"file": module.__file__ or module.__name__},
-        fix=f"did you mean {guess}?" if guess else None,
-    )
+    message = f"the {noun} {module.__name__.rpartition('.')[2]!r} breaks its contract: {problem}"
+    facts = {"file": module.__file__ or module.__name__}
+    return UsageError(message, facts=facts, fix=f"did you mean {guess}?" if guess else None)
 
 
 MAKE_MODELOPT = (
@@ -188,11 +186,9 @@ def missing_package(problem: ImportError, name: str | None = None) -> Unavailabl
     if extra is None:
         return None
     absent = isinstance(problem, ModuleNotFoundError)
-    return UnavailableError(
-        f"the package {package} {'is not installed' if absent else 'cannot be imported'}",
-        facts={"it is for": EXTRAS[extra][1], **({} if absent else {"reason": problem})},
-        fix=f"pip install 'trtbench[{extra}]'",
-    )
+    message = f"the package {package} {'is not installed' if absent else 'cannot be imported'}"
+    facts = {"it is for": EXTRAS[extra][1], **({} if absent else {"reason": problem})}
+    return UnavailableError(message, facts=facts, fix=f"pip install 'trtbench[{extra}]'")
 
 
 def optional_library(name: str) -> ModuleType:

@@ -149,11 +149,8 @@ _PLACES = ("_DIR", "_HOME", "_PATH", "_ROOT", "_VERSION")
 
 def variable_of(name: str) -> Variable | None:
     """Return what is known about an environment variable; ``None`` if it changes nothing."""
-    for each in KNOWN:
-        is_place = name.endswith(_PLACES) and name != each.pattern
-        if fnmatchcase(name, each.pattern) and not is_place:
-            return each
-    return None
+    fits = (each for each in KNOWN if fnmatchcase(name, each.pattern))
+    return next((x for x in fits if name == x.pattern or not name.endswith(_PLACES)), None)
 
 
 def text_from_variables(environment: Mapping[str, str]) -> str | None:
@@ -176,11 +173,8 @@ def variables_of(record: RunRecord) -> dict[str, str]:
     named = known_value(record.conditions.get("device")) is not None
     on_gpu = record.facts.get("executes_engine") or elsewhere or named
     places = ("any", "gpu" if on_gpu else "cpu")
-    return {
-        name: value
-        for name, value in recorded.items()
-        if (known := variable_of(name)) is not None and known.place in places
-    }
+    known = {name: variable_of(name) for name in recorded}
+    return {name: recorded[name] for name, each in known.items() if each and each.place in places}
 
 
 def result_changing(names: Iterable[str]) -> list[str]:
@@ -462,7 +456,5 @@ def series_key(record: RunRecord, *, model: str | None = None) -> tuple[str, ...
 def history_settings(record: RunRecord, *, without: Iterable[str]) -> str:
     """Return further properties that separate series over time, where they are not usual."""
     left = {*without}
-    texts = (
-        each.series_text(record) for each in PROPERTIES if each.history and each.name not in left
-    )
+    texts = (x.series_text(record) for x in PROPERTIES if x.history and x.name not in left)
     return ", ".join(filter(None, texts))

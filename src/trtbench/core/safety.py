@@ -109,11 +109,9 @@ def check_filled(path: Path) -> None:
     finally:
         os.close(descriptor)
     if empty > MAX_HOLES:
-        raise InputError(
-            f"{clean_line(str(path))} has gigabytes that were never written",
-            facts={"bytes": end},
-            fix="copy the file again: the copy is incomplete",
-        )
+        message = f"{clean_line(str(path))} has gigabytes that were never written"
+        facts = {"bytes": end}
+        raise InputError(message, facts=facts, fix="copy the file again: the copy is incomplete")
 
 
 def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
@@ -382,10 +380,9 @@ def mask_values(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _masked_url(found: re.Match[str]) -> str:
-    if found["scheme"].lower().startswith("http") and re.match(
-        r"\d{1,5}[/',;)\]]", found["password"]
-    ):
-        return found[0]  # a port, and an @ in the path
+    port = re.match(r"\d{1,5}[/',;)\]]", found["password"])  # and an @ in the path
+    if port and found["scheme"].lower().startswith("http"):
+        return found[0]
     return f"{found['scheme']}{found['user']}:{SECRET}@"
 
 

@@ -68,10 +68,8 @@ def _read(text: str, units: Mapping[str, float], *, example: str, what: str) -> 
         )
     value = float(number) * units[unit]
     if not math.isfinite(value) or value < 0:
-        raise UsageError(
-            f"{text!r} is not a usable {what}: it must be finite and not negative",
-            fix=f"write it like {example}",
-        )
+        message = f"{text!r} is not a usable {what}: it must be finite and not negative"
+        raise UsageError(message, fix=f"write it like {example}")
     return value
 
 

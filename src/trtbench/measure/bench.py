@@ -263,12 +263,9 @@ def job_error(failed: FailedRun, path: Path) -> errors.JobError:
     fix = f"see {next(path.glob('*.log'), path / 'log.txt')}" if failed.log_tail else None
     if failed.cause == jobs.NO_MEMORY:
         fix = "use a smaller --batch or --shape, or provide more memory"
-    return errors.JobError(
-        f"the measurement did not finish: {failed.reason}",
-        facts={name: each for name, each in facts.items() if each is not None},
-        fix=fix,
-        log_tail=failed.log_tail,
-    )
+    message = f"the measurement did not finish: {failed.reason}"
+    known = {name: each for name, each in facts.items() if each is not None}
+    return errors.JobError(message, facts=known, fix=fix, log_tail=failed.log_tail)
 
 
 class Launch(NamedTuple):
@@ -353,11 +350,9 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
     try:
         run = _add_run(store, result, target)
     except errors.StoreError as problem:
-        raise errors.StoreError(
-            "the run is on disk, but the index could not be written",
-            facts={"run": target, **problem.facts},
-            fix="trtbench runs reindex",
-        ) from None
+        message = "the run is on disk, but the index could not be written"
+        facts = {"run": target, **problem.facts}
+        raise errors.StoreError(message, facts=facts, fix="trtbench runs reindex") from None
     if stopped is not None:
         kept = "launches so far are" if search is None else "search so far is"
         text = f"the {kept} kept: trtbench runs show {run.id}"
@@ -416,9 +411,8 @@ def _stage_event(spec: RunSpec, stage: str, *, number: int, note: str = "") -> E
     place = [*_STAGES].index(stage) if stage in _STAGES else len(lengths) - 1
     launches = spec.launches + (spec.telemetry_s is not None)  # one more for telemetry
     before = number + bool(note)
-    done, until = (
-        (before + sum(lengths[:count]) / sum(lengths)) / launches for count in (place, place + 1)
-    )
+    ends = (sum(lengths[:count]) / sum(lengths) for count in (place, place + 1))
+    done, until = ((before + end) / launches for end in ends)
     counter = f"launch {number + 1}/{spec.launches}: " if spec.launches > 1 else ""
     text = f"{counter}{_STAGES.get(stage, (stage, 0.0))[0]}{note}"
     seconds = measured_s or None if stage == "measure" else None
@@ -534,11 +528,8 @@ def _move_runtime_files(work: Path, folder: Path, *, number: int, several: bool)
     for file in work.iterdir():
         if file.name not in _WORK_FILES:
             stem, _, rest = file.name.partition(".")
-            numbered = (
-                several
-                and file.name != directory.LOAD
-                and (number > 0 or file.name == "times.json")
-            )
+            again = several and file.name != directory.LOAD
+            numbered = again and (number > 0 or file.name == "times.json")
             file.replace(folder / (f"{stem}.{number}.{rest}" if numbered else file.name))
 
 
@@ -726,11 +717,9 @@ def store_run(
 
 def demand_layer_times(run: Run) -> Run:
     if run.layers is None:
-        raise errors.UsageError(
-            f"the run {run.id} has no layer times",
-            facts={"model": run.record.spec.model.name, "runtime": run.record.spec.runtime},
-            fix=command_for_layer_times(run),
-        )
+        message = f"the run {run.id} has no layer times"
+        facts = {"model": run.record.spec.model.name, "runtime": run.record.spec.runtime}
+        raise errors.UsageError(message, facts=facts, fix=command_for_layer_times(run))
     return run
 
 

@@ -73,11 +73,9 @@ def conditions_of_model(model: ModelRef) -> dict[str, records.Fact]:
     precision = known["precision"].value if "precision" in known else None
     # TF32 matters only where FP16 is not allowed.
     kept = ("precision", "typing", *(("tf32",) if precision in ("fp32", "tf32") else ()))
-    return {
-        key: known[key].having(source="recorded") if _is_known(known[key]) else known[key]
-        for key in kept
-        if key in known
-    }
+    found = {key: known[key] for key in kept if key in known}
+    sure = [key for key in kept if records.known_value(known.get(key)) is not None]
+    return found | {key: known[key].having(source="recorded") for key in sure}
 
 
 def recorded_precision(model: ModelRef) -> str | None:
@@ -110,12 +108,9 @@ def joined_conditions(
     known: dict[str, records.Fact], stated: dict[str, records.Fact]
 ) -> dict[str, records.Fact]:
     """Update the known conditions of a model with those of a session; unknown ones are skipped."""
-    fresh = {key: fact for key, fact in stated.items() if key not in known or _is_known(fact)}
+    sure = {key for key, fact in stated.items() if records.known_value(fact) is not None}
+    fresh = {key: fact for key, fact in stated.items() if key in sure or key not in known}
     return {**known, **fresh}
-
-
-def _is_known(fact: records.Fact) -> bool:
-    return fact.value is not None and fact.source != "unknown"
 
 
 def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, records.Scalar]:

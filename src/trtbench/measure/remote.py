@@ -84,10 +84,8 @@ class InputFiles:
             for number, group in self.groups.items()
             for inner in group.names
         }
-        outside = {
-            name: known.get(name) or self.add_file(Path(name))
-            for name in identity.files_elsewhere(model)
-        }
+        elsewhere = identity.files_elsewhere(model)
+        outside = {name: known.get(name) or self.add_file(Path(name)) for name in elsewhere}
         named = is_library_model(model.path)
         path = self.add_model(model.path) if named else self._add_model_files(model)
         files = tuple(each.having(name=outside.get(each.name, each.name)) for each in model.files)
@@ -126,10 +124,8 @@ class InputFiles:
                 self.code += [] if mark in self.code else [mark]
             return name
         if travels == "files":  # each may have a label before it
-            parts = [
-                each.rpartition(":") if not _exists(each) else ("", "", each)
-                for each in name.split(",")
-            ]
+            words = name.split(",")
+            parts = [("", "", each) if _exists(each) else each.rpartition(":") for each in words]
             return ",".join(f"{a}{sep}{self._add_name('file', b.strip())}" for a, sep, b in parts)
         if travels in (None, "as-is") or name in WORDS or not _exists(name):
             return name
@@ -145,11 +141,9 @@ class InputFiles:
         """Add a model and the files that belong to it; names of library models are unchanged."""
         if is_library_model(name):
             if hub_code_sha256(name) is not None:
-                raise InputError(
-                    "a local torch.hub repository cannot be sent to another machine",
-                    facts={"model": name},
-                    fix="send an ONNX file: trtbench export makes one",
-                )
+                message = "a local torch.hub repository cannot be sent to another machine"
+                fix = "send an ONNX file: trtbench export makes one"
+                raise InputError(message, facts={"model": name}, fix=fix)
             return name
         return self._add_model_files(identity.model_ref(_absolute(Path(name)), folders=True))
 
@@ -183,14 +177,12 @@ class InputFiles:
         if not others:
             return self.add_file(path)
         root = Path(os.path.commonpath([path.parent, *(each.parent for each in others)]))
-        names = [path]
+        names, kinds = [path], (*SUFFIXES, *LABELS)
         for each in others:  # of folders outside the data's own folder, only images and labels
             if each.is_relative_to(path.parent) or not each.is_dir():
                 names.append(each)
             else:
-                names += sorted(
-                    one for one in each.iterdir() if one.suffix.lower() in (*SUFFIXES, *LABELS)
-                )
+                names += sorted(one for one in each.iterdir() if one.suffix.lower() in kinds)
         inner = [str(each.relative_to(root)) for each in dict.fromkeys(names)]
         return f"{self._add_group(root, inner)}/{inner[0]}"
 
@@ -407,10 +399,8 @@ def value_from_answer(answer: object, kind: type[T], *, files: InputFiles, outpu
 def sides_need_gpu(request: RunningFields, models: Sequence[str]) -> bool:
     count = len(models)
     runtimes = (value_of_side(request.runtime, n, count, what="-r") for n in range(count))
-    return any(
-        needs_gpu(model, runtime, device=request.device, options=request.options)
-        for model, runtime in zip(models, runtimes, strict=True)
-    )
+    needs = partial(needs_gpu, device=request.device, options=request.options)
+    return any(needs(model, runtime) for model, runtime in zip(models, runtimes, strict=True))
 
 
 def needs_gpu(
@@ -438,10 +428,8 @@ def _copy_output(source: Path, output: Path) -> None:
     for name in names:
         first = Path(name).parts[0]
         if first != output.name and not first.startswith(f"{output.name}."):
-            raise StoreError(
-                "the machine sent back files that were not requested",
-                facts={"requested": output.name, "received": boundary.shown(name)},
-            )
+            facts = {"requested": output.name, "received": boundary.shown(name)}
+            raise StoreError("the machine sent back files that were not requested", facts=facts)
     if not names:
         return
     with writing(output), scratch_directory(output.parent) as folder:

@@ -213,8 +213,7 @@ def watch_device(spec: RunSpec, device: str) -> Iterator[Watch]:
         )
         if spec.lock_clocks is not None:
             pinned = watch.evidence.get("jetson_clocks") is True
-            watch.lock = stack.enter_context(
-                telemetry.locked_clocks(index, spec.lock_clocks, pinned=pinned)
-            )
+            lock = telemetry.locked_clocks(index, spec.lock_clocks, pinned=pinned)
+            watch.lock = stack.enter_context(lock)
             watch.notes += [watch.lock.note] if watch.lock.note else []
         yield watch

@@ -52,11 +52,9 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
             raise InputError("a model must be a file, not a URL", fix="download it first")
         folder = path.parent
         guess = near_miss(path.name, _names(folder))
-        raise InputError(
-            f"there is no file {path}",
-            facts={} if folder.is_dir() else {"folder": f"{folder} does not exist"},
-            fix=f"did you mean {folder / guess}?" if guess else "give the path of a model file",
-        )
+        facts = {} if folder.is_dir() else {"folder": f"{folder} does not exist"}
+        fix = f"did you mean {folder / guess}?" if guess else "give the path of a model file"
+        raise InputError(f"there is no file {path}", facts=facts, fix=fix)
     if not path.is_file() and not (folders and path.is_dir()):
         what = "folder" if path.is_dir() else "device or pipe"  # which would be read forever
         found = sorted(name for name in _names(path) if Path(name).suffix.lower() in SUFFIXES)
@@ -79,11 +77,9 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
             raise InputError(f"{path} is empty", fix="copy or export the model again")
         missing = [name for name in sorted(names) if not (folder / name).is_file()]
         if missing and whole:
-            raise InputError(
-                "the file with the weights of the model is missing",
-                facts={"file": path, "missing": folder / missing[0]},
-                fix=f"put {Path(missing[0]).name} next to the model",
-            )
+            message = "the file with the weights of the model is missing"
+            fix = f"put {Path(missing[0]).name} next to the model"
+            raise InputError(message, facts={"file": path, "missing": folder / missing[0]}, fix=fix)
         own = ModelRef(path=str(path.absolute()), format=kind)
         if missing:
             return own.having(modified=_time_of(path, ()))
@@ -144,11 +140,9 @@ def changed(model: ModelRef) -> InputError | None:
         what = f"the bytes of {', '.join(other) or model.name} are no longer the same"
         if gone := {*files_elsewhere(model)} - {*files_elsewhere(now)}:
             what = f"{min(gone)} is missing"
-    return InputError(
-        f"{model.name} has changed since the command was started",
-        facts={"what": what},
-        fix="wait until the file is complete, and run the command again",
-    )
+    message = f"{model.name} has changed since the command was started"
+    fix = "wait until the file is complete, and run the command again"
+    return InputError(message, facts={"what": what}, fix=fix)
 
 
 def is_unchanged(model: ModelRef) -> bool:
@@ -260,8 +254,7 @@ def sha256_of(path: Path) -> str:
 
 def signature_of(path: Path) -> Signature:
     facts = path.stat()
-    times = (facts.st_mtime_ns, facts.st_ctime_ns)
-    return facts.st_dev, facts.st_ino, facts.st_size, *times
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def kept_value(path: Path, kind: type[T]) -> T | None:

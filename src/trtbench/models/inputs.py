@@ -228,11 +228,9 @@ def checked_shape(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
         if not fixed:
             return tuple(given)
         problem = f"does not fit: {fixed[0]} is fixed"
-    raise InputError(
-        f"the shape of {tensor.name!r} {problem}",
-        facts={"model": text_from_shape(tensor.shape), "given": text_from_shape(given)},
-        fix=f"--shape {shlex.quote(with_sizes(tensor, given))}",
-    )
+    message = f"the shape of {tensor.name!r} {problem}"
+    facts = {"model": text_from_shape(tensor.shape), "given": text_from_shape(given)}
+    raise InputError(message, facts=facts, fix=f"--shape {shlex.quote(with_sizes(tensor, given))}")
 
 
 def refuse_unknown_inputs(given: Mapping[str, object], names: Sequence[str]) -> None:
@@ -297,10 +295,8 @@ def given_values(given: Mapping[str, object], *, data: object = None) -> dict[st
             text = str(Path(text).absolute())
             check_inputs_exist(Path(text))
         elif not _NUMBERS.fullmatch(text) or (dots and float(low) > float(high)):
-            raise UsageError(
-                f"{text!r} is not a value for the input {name!r}",
-                fix=f"--input {name}=1, --input {name}=0..255 or --input {name}=@file.npy",
-            )
+            fix = f"--input {name}=1, --input {name}=0..255 or --input {name}=@file.npy"
+            raise UsageError(f"{text!r} is not a value for the input {name!r}", fix=fix)
         values[name] = text
     return values
 

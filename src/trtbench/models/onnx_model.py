@@ -219,10 +219,8 @@ def names_read(node: NodeProto) -> set[str]:
 def sort_nodes(graph: GraphProto) -> None:
     """Sort the nodes of a graph topologically, in place."""
     makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    needs = {
-        index: {makers[name] for name in names_read(node) if name in makers}
-        for index, node in enumerate(graph.node)
-    }
+    read = enumerate(map(names_read, graph.node))
+    needs = {index: {makers[name] for name in names if name in makers} for index, names in read}
     if any(index <= each for index, found in needs.items() for each in found):
         with suppress(CycleError):  # an invalid model, reported elsewhere
             order = [*TopologicalSorter(needs).static_order()]
@@ -262,10 +260,8 @@ def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
-        for dim in tensor.shape.dim
-    )
+    known = ((dim.HasField("dim_value"), dim) for dim in tensor.shape.dim)
+    return tuple(dim.dim_value if fixed else (dim.dim_param or None) for fixed, dim in known)
 
 
 def _real_inputs(model: ModelProto) -> list[ValueInfoProto]:

@@ -166,11 +166,9 @@ def outline_of(path: Path) -> ModelOutline:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return _outline(_read(memoryview(data)))
     except (ValueError, IndexError) as problem:
-        raise InputError(
-            f"{path.name} is not a whole ONNX file",
-            facts={"file": path, "reason": str(problem) or type(problem).__name__},
-            fix="copy or export it again",
-        ) from None
+        message = f"{path.name} is not a whole ONNX file"
+        facts = {"file": path, "reason": str(problem) or type(problem).__name__}
+        raise InputError(message, facts=facts, fix="copy or export it again") from None
 
 
 def quantized_type(operator: str) -> str | None:
@@ -242,9 +240,8 @@ def _locations(message: _Message) -> Iterator[str]:
 
 
 def _text(message: _Message, name: str, errors: str = "strict") -> str:
-    return next(
-        (str(v, "utf-8", errors) for v in reversed(message[name]) if not isinstance(v, int)), ""
-    )
+    texts = (str(v, "utf-8", errors) for v in reversed(message[name]) if not isinstance(v, int))
+    return next(texts, "")
 
 
 def _texts(message: _Message, name: str) -> tuple[str, ...]:

@@ -69,11 +69,8 @@ def _give_own_weights(model: ModelProto) -> None:
             nodes.append(node)
     held = {x.name: x for x in graph.initializer if x.data_type == TensorProto.INT8}
     weights = {name for name, tensor in held.items() if tensor.dims}
-    makers = {
-        node.output[0]: node
-        for node in nodes
-        if node.op_type == "DequantizeLinear" and node.input[0] in weights
-    }
+    unpacking = (node for node in nodes if node.op_type == "DequantizeLinear")
+    makers = {node.output[0]: node for node in unpacking if node.input[0] in weights}
     whole = list[NodeProto]()
     for node in nodes:
         for place, name in enumerate(node.input):

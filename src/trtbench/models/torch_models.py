@@ -176,11 +176,9 @@ def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
         return ZOOS[zoo](name, spec, torch)
     if colon and not Path(spec.source).exists() and "/" not in zoo and len(zoo) > 1:
         known = errors.near_miss(zoo, ZOOS) or next(iter(ZOOS))
-        raise errors.UsageError(
-            f"there is no source of models called {zoo!r}",
-            facts={"known": ", ".join(ZOOS)},
-            fix=f"did you mean {known}:{name}?",
-        )
+        message = f"there is no source of models called {zoo!r}"
+        facts = {"known": ", ".join(ZOOS)}
+        raise errors.UsageError(message, facts=facts, fix=f"did you mean {known}:{name}?")
     return _checkpoint(Path(spec.source), spec, torch)
 
 
@@ -211,11 +209,9 @@ def _create_model(spec: ExportSpec, make: Callable[[], Module]) -> Module:
         download = re.search(words, text, re.IGNORECASE)
         if spec.weights == "none" or not (isinstance(problem, urllib.error.URLError) or download):
             raise
-        raise errors.InputError(
-            "the weights cannot be downloaded",
-            facts={"source": spec.source, "reason": errors.first_line(problem)},
-            fix="--weights none takes random weights, --weights FILE your own",
-        ) from None
+        facts = {"source": spec.source, "reason": errors.first_line(problem)}
+        fix = "--weights none takes random weights, --weights FILE your own"
+        raise errors.InputError("the weights cannot be downloaded", facts=facts, fix=fix) from None
 
 
 def _unknown_model(name: str, known: list[str]) -> errors.UsageError:
@@ -268,9 +264,8 @@ def _yolo(path: str, spec: ExportSpec) -> TorchSource:
     try:
         model = _create_model(spec, lambda: ultralytics.YOLO(path).model)
     except FileNotFoundError as problem:
-        raise errors.InputError(
-            f"Ultralytics has no model {path}", facts={"reason": problem}
-        ) from None
+        message = f"Ultralytics has no model {path}"
+        raise errors.InputError(message, facts={"reason": problem}) from None
     model = model.float().eval()
     if hasattr(model, "fuse"):
         model = model.fuse(verbose=False)
@@ -294,9 +289,8 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     """Return ``OWNER/REPO[:TAG]/MODEL`` from its hubconf.py, on GitHub or in a local folder."""
     repository, slash, entry = name.rpartition("/")
     if not slash or not entry:
-        raise errors.UsageError(
-            f"torch.hub:{name} names no model", fix="torch.hub:pytorch/vision:v0.10.0/resnet18"
-        )
+        message = f"torch.hub:{name} names no model"
+        raise errors.UsageError(message, fix="torch.hub:pytorch/vision:v0.10.0/resnet18")
     _require_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
     place = "local" if Path(repository).is_dir() else "github"
     source = str(Path(repository).absolute()) if place == "local" else repository
@@ -350,10 +344,8 @@ ZOOS: dict[str, Callable[[str, ExportSpec, ModuleType], TorchSource]] = {
 
 def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if not path.is_file():
-        raise errors.InputError(
-            f"there is no file {path}",
-            fix="a model by name is written torchvision:resnet18, timm:... or ultralytics:...",
-        )
+        fix = "a model by name is written torchvision:resnet18, timm:... or ultralytics:..."
+        raise errors.InputError(f"there is no file {path}", fix=fix)
     refuse_weights_alone(path, spec.factory)
     kind, digest, named = archive_kind(path), sha256_of(path), packages_named(path)
     try:
@@ -370,11 +362,9 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     except errors.TrtbenchError:
         raise
     except Exception as problem:  # a damaged file, or operators of a missing library
-        raise errors.InputError(
-            f"PyTorch cannot load {path.name}",
-            facts={"reason": errors.first_line(problem)},
-            fix="save it again, with the version of PyTorch that is here",
-        ) from None
+        facts = {"reason": errors.first_line(problem)}
+        fix = "save it again, with the version of PyTorch that is here"
+        raise errors.InputError(f"PyTorch cannot load {path.name}", facts=facts, fix=fix) from None
     weights = _weights_only(path, spec, torch)
     if weights is not None:
         model = _load_weights(_from_factory(spec.factory or ""), weights, path)
@@ -391,19 +381,15 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
             fix="run where the module's code can be imported",
         ) from None
     except Exception as problem:  # a damaged pickle may raise anything
-        raise errors.InputError(
-            f"{path.name} is not a PyTorch file, or it is damaged",
-            facts={"reason": problem},
-            fix="save it again with torch.save",
-        ) from None
+        message = f"{path.name} is not a PyTorch file, or it is damaged"
+        fix = "save it again with torch.save"
+        raise errors.InputError(message, facts={"reason": problem}, fix=fix) from None
     if isinstance(loaded, dict):
         loaded = next((loaded[key] for key in ("ema", "model") if loaded.get(key)), loaded)
     if not isinstance(loaded, torch.nn.Module):
-        raise errors.InputError(
-            f"{path.name} holds no module",
-            facts={"it holds": type(loaded).__name__},
-            fix="torch.save(module, FILE), or give a state dict and --factory",
-        )
+        message = f"{path.name} holds no module"
+        fix = "torch.save(module, FILE), or give a state dict and --factory"
+        raise errors.InputError(message, facts={"it holds": type(loaded).__name__}, fix=fix)
     note = f"{path.name} is a pickle and was trusted"
     return TorchSource(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
 
@@ -427,11 +413,9 @@ def _require_trust(
     danger: str = "loading it can run any code",
 ) -> None:
     if not spec.trust:
-        raise errors.UsageError(
-            f"{name} is {what}: {danger}",
-            facts={"it names": ", ".join(sorted(named)) or "nothing that can be recognized"},
-            fix="--trust, if you know where it comes from; or save a state dict and load that",
-        )
+        facts = {"it names": ", ".join(sorted(named)) or "nothing that can be recognized"}
+        fix = "--trust, if you know where it comes from; or save a state dict and load that"
+        raise errors.UsageError(f"{name} is {what}: {danger}", facts=facts, fix=fix)
 
 
 def _weights_only(path: Path, spec: ExportSpec, torch: ModuleType) -> dict[str, Tensor] | None:
@@ -461,11 +445,9 @@ def _from_factory(factory: str) -> Module:
     try:
         make = getattr(importlib.import_module(module_name), function)
     except Exception as problem:  # missing, or its code fails on import
-        raise errors.UsageError(
-            f"--factory {factory} cannot be imported",
-            facts={"reason": problem},
-            fix="run it in the folder of that module, or --python of an environment that has it",
-        ) from None
+        message = f"--factory {factory} cannot be imported"
+        fix = "run it in the folder of that module, or --python of an environment that has it"
+        raise errors.UsageError(message, facts={"reason": problem}, fix=fix) from None
     try:
         return make()
     except Exception as problem:  # code of the user
@@ -485,9 +467,8 @@ def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
         raise errors.InputError(f"there is no file {path}", fix="--weights default, none or a file")
     weights = _weights_only(path, spec, torch)
     if weights is None:
-        raise errors.InputError(
-            f"{path.name} is not a state dict", fix="torch.save(model.state_dict(), 'weights.pt')"
-        )
+        message = f"{path.name} is not a state dict"
+        raise errors.InputError(message, fix="torch.save(model.state_dict(), 'weights.pt')")
     return _load_weights(model, weights, path)
 
 
@@ -496,10 +477,8 @@ def _load_weights(model: Module, weights: dict[str, Tensor], path: Path) -> Modu
         model.load_state_dict(weights)
     except RuntimeError as problem:
         lines = [line.strip() for line in str(problem).splitlines()]
-        raise errors.InputError(
-            f"{path.name} does not fit the model",
-            facts={"reason": lines[1] if len(lines) > 1 else lines[0]},
-        ) from None
+        facts = {"reason": lines[1] if len(lines) > 1 else lines[0]}
+        raise errors.InputError(f"{path.name} does not fit the model", facts=facts) from None
     return model
 
 

@@ -65,10 +65,8 @@ class SerialQuery:
         events = [cuda.event() for _ in range(len(names) + 1)]
         records = [cuda.record(event, lane.stream) for event in events]
         wait = cuda.wait(events[-1])
-        self._spans = {
-            name: cuda.span(begin, end)
-            for name, begin, end in zip(names, events, events[1:], strict=False)
-        }
+        ends = zip(names, events, events[1:], strict=False)
+        self._spans = {name: cuda.span(begin, end) for name, begin, end in ends}
         self._columns = {name: array("d") for name in ("enqueue", *names)}
         enqueue, push, clock = lane.enqueue, self._columns["enqueue"].append, time.perf_counter_ns
         begin, *_, end = records

@@ -77,10 +77,8 @@ def with_counters(
     layers = [bisect(events, call) - 1 for call, *_ in kernels]
     spans = np.array([end - begin for *_, begin, end in kernels], np.float64)
     moved, active = np.array(counted).T
-    sums = (
-        np.bincount(layers, each, minlength=len(found.layers)).tolist()
-        for each in (moved, active / 100 * spans, spans)
-    )
+    weights = (moved, active / 100 * spans, spans)
+    sums = (np.bincount(layers, each, minlength=len(found.layers)).tolist() for each in weights)
     rows = zip(found.layers, *sums, strict=True)
     return found.having(
         layers=tuple(

@@ -134,10 +134,8 @@ def check_protocol(spec: RunSpec) -> None:
         message = f"the protocol {spec.protocol} runs one query at a time"
         raise UsageError(message, fix="leave out --streams")
     if spec.gap_s and (spec.protocol != "serve" or spec.streams > 1):
-        raise UsageError(
-            "--gap needs one query at a time: --protocol serve, one stream",
-            fix=f"leave out {'--streams' if spec.protocol == 'serve' else '--gap'}",
-        )
+        fix = f"leave out {'--streams' if spec.protocol == 'serve' else '--gap'}"
+        raise UsageError("--gap needs one query at a time: --protocol serve, one stream", fix=fix)
 
 
 def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) -> PreparedSession:
@@ -147,9 +145,8 @@ def prepare(open_session: Callable[[RunSpec], sessions.Session], spec: RunSpec) 
     load_s = time.perf_counter() - began
     try:
         is_random = spec.inputs.source is None
-        resolved, arrays, notes = sessions.resolve_inputs(
-            session.inputs, spec, limits=session.index_limits
-        )
+        limits = session.index_limits
+        resolved, arrays, notes = sessions.resolve_inputs(session.inputs, spec, limits=limits)
         session.bind(arrays)
         began = time.perf_counter()
         try:
@@ -418,9 +415,8 @@ def _search_rate(
     poisson = spec.arrivals == "poisson"
     if not search.capacity_hz:
         length = search.probe_s or search.budget_s / load.PROBES
-        alone, _ = measure(
-            prepared.step, Length(seconds=length, iterations=20), spans=prepared.session.spans
-        )
+        lone = Length(seconds=length, iterations=20)
+        alone, _ = measure(prepared.step, lone, spans=prepared.session.spans)
         assert alone.host is not None
         assert alone.start is not None
         busy = np.diff(alone.start + alone.host)
@@ -502,10 +498,8 @@ def load_evidence(
     """Return evidence about the load, and columns with latency counted from the schedule."""
     abandoned = len(scheduled) - len(starts)
     scheduled = scheduled[: len(starts)]
-    latency, wait, service = (
-        np.asarray(stamps * 1e-9, np.float64)
-        for stamps in (ends - scheduled, starts - scheduled, ends - starts)
-    )
+    lengths = (ends - scheduled, starts - scheduled, ends - starts)
+    latency, wait, service = (np.asarray(each * 1e-9, np.float64) for each in lengths)
     free = np.concatenate([[scheduled[0]], ends[:-1]])
     lag = (starts - np.maximum(scheduled, free)) * 1e-9
     limit = min(LATE_MOST_S, max(LATE_LEAST_S, LATE_SHARE * float(np.median(service))))

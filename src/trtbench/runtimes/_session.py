@@ -150,20 +150,15 @@ def resolve_inputs(
     if spec.inputs.task is not None:
         arrays = image_readers[0](spec, resolved)
     else:
-        cut = {
-            t.name
-            for t in resolved
-            if spec.batch is not None and t.shape[:1] == (spec.batch,) and t.name not in spec.shapes
-        }
+        free = [t for t in resolved if spec.batch is not None and t.name not in spec.shapes]
+        cut = {t.name for t in free if t.shape[:1] == (spec.batch,)}
         loose = [t.having(shape=(None, *t.shape[1:])) if t.name in cut else t for t in resolved]
         arrays = read_arrays(Path(spec.inputs.source), loose)
         for name in cut:
             count = len(arrays[name])
             if count < (spec.batch or 0):
-                raise InputError(
-                    f"{name!r} has {count} items, fewer than one batch of {spec.batch}",
-                    fix=f"--batch {count}" if count else None,
-                )
+                message = f"{name!r} has {count} items, fewer than one batch of {spec.batch}"
+                raise InputError(message, fix=f"--batch {count}" if count else None)
             arrays[name] = arrays[name][: spec.batch]
     return tuple(each.having(shape=arrays[each.name].shape) for each in resolved), arrays, ()
 
@@ -178,26 +173,19 @@ def items_per_query(
     """
     items = items_by_name(declared, resolved)
     counted = batch_from_shapes(each.shape for each in resolved)
+    opened = [each for each in declared if each.shape and is_open(each.shape[0])]
     if items is None and counted is None:
         # Use the common size of dynamic first dimensions, if fixed ones differ from it. A single
         # dimension may be the length of one item, unless it is as long as the batch.
-        opened = {
-            each.name
-            for each in declared
-            if each.shape and is_open(each.shape[0]) and not is_one_sequence(each)
-        }
-        fronts = {
-            each.shape[0]
-            for each in resolved
-            if each.name in opened and (each.shape[1:] or each.shape[:1] == (batch or 1,))
-        }
+        names = {each.name for each in opened if not is_one_sequence(each)}
+        known = [each.shape for each in resolved if each.name in names]
+        fronts = {shape[0] for shape in known if shape[1:] or shape[:1] == (batch or 1,)}
         size = fronts.pop() if len(fronts) == 1 else None
         items = size if isinstance(size, int) else None
     if batch is None and declared and all(map(is_one_sequence, declared)):
         items = 1
     colours = all(may_be_colours(each.shape) for each in resolved)
-    all_open = declared and all(each.shape and is_open(each.shape[0]) for each in declared)
-    if items is None and colours and all_open:
+    if items is None and colours and 0 < len(opened) == len(declared):
         items = counted
     return {} if items is None else {"items_per_query": items}
 
@@ -211,15 +199,12 @@ def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     elif spec.batch is not None:
         # Items would be counted wrongly if the shapes of all inputs imply another batch.
         shaped = [t.having(shape=spec.shapes[t.name]) for t in tensors if t.shape]
-        items = items_by_name(tensors, shaped) or batch_that_ran(
-            spec.shapes.values(), asked=spec.batch
-        )
+        shapes = spec.shapes.values()
+        items = items_by_name(tensors, shaped) or batch_that_ran(shapes, asked=spec.batch)
         if items not in (None, spec.batch):
-            raise UsageError(
-                f"--batch {spec.batch} contradicts the shapes, which have {items} items",
-                facts={name: text_from_shape(shape) for name, shape in spec.shapes.items()},
-                fix="leave out --batch",
-            )
+            message = f"--batch {spec.batch} contradicts the shapes, which have {items} items"
+            facts = {name: text_from_shape(shape) for name, shape in spec.shapes.items()}
+            raise UsageError(message, facts=facts, fix="leave out --batch")
 
 
 def resolve_shapes(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> Settled:

@@ -132,19 +132,16 @@ class _Pass:
         rows = self._rows_of(outputs, count, padded)
         begun = time.perf_counter()
         decoded = self.decode(rows, loaded) if self.decode else rows
-        post = time.perf_counter() - begun
-        row = (count, load, preprocess, inference, model_s, post)
+        row = (count, load, preprocess, inference, model_s, time.perf_counter() - begun)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
         return decoded
 
     def _stack(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:
         if tensor.name not in items[0]:
-            raise InputError(
-                f"there is no array for the input {tensor.name!r}",
-                facts={"arrays": ", ".join(items[0])},
-                fix=f"name an array {tensor.name}, like the input",
-            )
+            message = f"there is no array for the input {tensor.name!r}"
+            fix = f"name an array {tensor.name}, like the input"
+            raise InputError(message, facts={"arrays": ", ".join(items[0])}, fix=fix)
         if tensor.name not in self._rows:
             values = np.asarray(items[0][tensor.name])
         else:

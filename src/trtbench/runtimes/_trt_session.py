@@ -125,9 +125,8 @@ def ports_of(engine: ICudaEngine, trt: ModuleType, *, profile: int) -> tuple[Por
         kind = engine.get_tensor_dtype(name)
         known = TYPES.get(str(kind).rsplit(".", 1)[-1])
         if known is None:
-            raise errors.InputError(
-                f"the tensor {name!r} has an unknown type", facts={"type": kind}
-            )
+            message = f"the tensor {name!r} has an unknown type"
+            raise errors.InputError(message, facts={"type": kind})
         packed_dim = int(engine.get_tensor_vectorized_dim(name))
         port = Port(
             name=name,
@@ -150,10 +149,8 @@ def bytes_of(array: NDArray[np.generic], port: Port, size: int) -> NDArray[np.ui
     """Return the bytes of an array for the engine; vectorized layouts are padded, not reordered."""
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if raw.nbytes != size and port.packed == 1:
-        raise errors.InputError(
-            f"the input {port.name!r} has the wrong size",
-            facts={"bytes": raw.nbytes, "expected": size},
-        )
+        message = f"the input {port.name!r} has the wrong size"
+        raise errors.InputError(message, facts={"bytes": raw.nbytes, "expected": size})
     filled = np.zeros(size, np.uint8)
     filled[: min(size, raw.nbytes)] = raw[:size]
     return filled
@@ -248,16 +245,12 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
         data = path.read_bytes()
     header, here = plan_from_bytes(data[:HEADER_BYTES], where=str(path)), abilities.version
     if header.flavour != flavour:
-        raise errors.InputError(
-            f"{path.name} is an engine of {TITLES[header.flavour]}, not of {TITLES[flavour]}",
-            fix=f"-r {header.flavour.replace('_', '-')}",
-        )
+        message = f"{path.name} is an engine of {TITLES[header.flavour]}, not of {TITLES[flavour]}"
+        raise errors.InputError(message, fix=f"-r {header.flavour.replace('_', '-')}")
     if header.plan_bytes is not None and header.plan_bytes > len(data):
-        raise errors.InputError(
-            f"{path.name} is cut short",
-            facts={"bytes": len(data), "stated in its header": header.plan_bytes},
-            fix="copy or build it again",
-        )
+        message = f"{path.name} is cut short"
+        facts = {"bytes": len(data), "stated in its header": header.plan_bytes}
+        raise errors.InputError(message, facts=facts, fix="copy or build it again")
     if header.version and version_numbers(header.version)[0] != version_numbers(here)[0]:
         raise _other_version(path, header, flavour=flavour, here=here)
     heard = LoggedErrors()
@@ -280,11 +273,9 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
         raise _load_error(path, header, cuda, heard, flavour=flavour, here=here)
     profiles = max(1, int(engine.num_optimization_profiles))
     if spec.profile_index >= profiles:
-        raise errors.UsageError(
-            f"the engine has no optimization profile {spec.profile_index}",
-            facts={"profiles": f"0 to {profiles - 1}"},
-            fix=f"--profile-index {profiles - 1}",
-        )
+        message = f"the engine has no optimization profile {spec.profile_index}"
+        fix = f"--profile-index {profiles - 1}"
+        raise errors.UsageError(message, facts={"profiles": f"0 to {profiles - 1}"}, fix=fix)
     return Engine(
         trt=trt,
         flavour=flavour,
@@ -325,31 +316,23 @@ def _load_error(
     if _OTHER_GPU.search(cause):
         device = cuda.facts()
         gpu = f"{device.name}, compute capability {device.compute_capability}"
-        return errors.InputError(
-            "the engine was built for another GPU",
-            facts={"engine": path.name, "here": gpu, "reason": cause},
-            fix="build it on this GPU: trtbench build MODEL.onnx",
-        )
+        facts = {"engine": path.name, "here": gpu, "reason": cause}
+        fix = "build it on this GPU: trtbench build MODEL.onnx"
+        return errors.InputError("the engine was built for another GPU", facts=facts, fix=fix)
     if _HOST_CODE.search(cause):
-        return errors.InputError(
-            f"{path.name} is version-compatible: loading it runs code that it carries",
-            facts={"reason": cause},
-            fix="--opt host_code=on, if you trust who built it",
-        )
+        message = f"{path.name} is version-compatible: loading it runs code that it carries"
+        fix = "--opt host_code=on, if you trust who built it"
+        return errors.InputError(message, facts={"reason": cause}, fix=fix)
     if _NO_PLUGIN.search(cause):
-        return errors.InputError(
-            f"{path.name} needs a plugin that is not loaded",
-            facts={"reason": cause},
-            fix="--opt plugins=LIBRARY.so with the library that has it",
-        )
+        message = f"{path.name} needs a plugin that is not loaded"
+        fix = "--opt plugins=LIBRARY.so with the library that has it"
+        return errors.InputError(message, facts={"reason": cause}, fix=fix)
     numbers = version_numbers(header.version)[:3] if header.version else None
     if _OTHER_VERSION.search(cause) or (numbers and numbers != version_numbers(here)[:3]):
         return _other_version(path, header, flavour=flavour, here=here, reason=cause)
-    return errors.InputError(
-        f"{path.name} is damaged or cut short",
-        facts={"bytes": path.stat().st_size, "reason": cause},
-        fix="copy or build it again",
-    )
+    message = f"{path.name} is damaged or cut short"
+    fix, size = "copy or build it again", path.stat().st_size
+    return errors.InputError(message, facts={"bytes": size, "reason": cause}, fix=fix)
 
 
 class TrtSession(_session.Session):
@@ -551,9 +534,8 @@ class TrtSession(_session.Session):
             if _NO_MEMORY.search(cause):  # asked of TensorRT: Jetsons have more than they call free
                 free, total = self._cuda.memory()
                 raise no_memory(activation_bytes(self.engine.engine) or 0, free=free, total=total)
-            raise errors.UnavailableError(
-                "no execution context can be created for the engine", facts={"reason": cause}
-            )
+            message = "no execution context can be created for the engine"
+            raise errors.UnavailableError(message, facts={"reason": cause})
         not_shared = errors.InputError(
             "only one context can use the engine's optimization profile, but each of the "
             f"{self._spec.streams} streams needs one",
@@ -731,11 +713,9 @@ class TrtSession(_session.Session):
         if not wrong:
             return None
         self.evidence["graph_outputs_differ"] = True
-        return errors.InputError(
-            "the CUDA graph gives different results from the engine without it",
-            facts={"outputs": ", ".join(sorted(wrong))},
-            fix="--cuda-graph off",
-        )
+        message = "the CUDA graph gives different results from the engine without it"
+        facts = {"outputs": ", ".join(sorted(wrong))}
+        return errors.InputError(message, facts=facts, fix="--cuda-graph off")
 
     def _run_cleared(self, unit: Unit, enqueue: Callable[[], object]) -> Outputs:
         """Run with outputs set to zero first, so that unwritten parts are equal."""
@@ -864,7 +844,6 @@ def check(spec: RunSpec, *, flavour: Flavour) -> None:
     for name, choices in (("host_code", ("on", "off")), ("dla_core", ("0", "1"))):
         errors.refuse_other_choice(name, spec.options.get(name, choices[0]), choices)
     if spec.threads is not None:
-        raise errors.UsageError(
-            f"{TITLES[flavour]} has no threads to set", fix="leave out --threads; see --streams"
-        )
+        message = f"{TITLES[flavour]} has no threads to set"
+        raise errors.UsageError(message, fix="leave out --threads; see --streams")
     check_protocol(spec)

@@ -228,9 +228,8 @@ def _run_side_on_gpu(
         if job.bursts:
             # The order within each pair is random, so one side may have two turns in a row.
             burst = _burst(prepared, size=plan.size, lead=plan.lead)
-            turns = pacing.order_of_turns(
-                pacing.SETTLE + plan.turns, seed=job.seed, launch=job.launch
-            )
+            count = pacing.SETTLE + plan.turns
+            turns = pacing.order_of_turns(count, seed=job.seed, launch=job.launch)
             rows: list[tuple[float, float, float]] = []
 
             def work() -> None:  # the clock is read while it is still as in the burst

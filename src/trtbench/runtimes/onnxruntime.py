@@ -193,11 +193,9 @@ def open_session(spec: RunSpec) -> OrtSession:
     try:
         import onnxruntime
     except ImportError as problem:
-        raise errors.UnavailableError(
-            "ONNX Runtime cannot be imported",
-            facts={"reason": problem},
-            fix=f"{sys.executable} -m pip install onnxruntime",
-        ) from None
+        message = "ONNX Runtime cannot be imported"
+        fix = f"{sys.executable} -m pip install onnxruntime"
+        raise errors.UnavailableError(message, facts={"reason": problem}, fix=fix) from None
     onnxruntime.set_default_logger_severity(3)
     on_gpu = _on_gpu(spec)
     options = _session_options(onnxruntime, spec, trace=on_gpu)
@@ -301,9 +299,8 @@ def _requested_providers(spec: RunSpec) -> list[str]:
     """
     kind = None if spec.device is None else spec.device.split(":")[0]
     if kind not in (None, "cpu", "cuda", "gpu"):
-        raise errors.UsageError(
-            f"ONNX Runtime has no device {spec.device}", fix="--device cuda:0, or cpu"
-        )
+        message = f"ONNX Runtime has no device {spec.device}"
+        raise errors.UsageError(message, fix="--device cuda:0, or cpu")
     wants_gpu = kind in ("cuda", "gpu")
     given = spec.options.get("providers", "cuda" if wants_gpu else "cpu")
     names = [_short_name(word) for word in given.split(",")]
@@ -317,9 +314,8 @@ def _requested_providers(spec: RunSpec) -> list[str]:
 
 def _provider_settings(spec: RunSpec, name: str) -> dict[str, str]:
     """Return what is passed to a provider; with it, TensorRT does not read its environment."""
-    found = {
-        k.removeprefix(f"{name}."): v for k, v in spec.options.items() if k.startswith(f"{name}.")
-    }
+    own = f"{name}."
+    found = {k.removeprefix(own): v for k, v in spec.options.items() if k.startswith(own)}
     if name in ON_GPU and (index := index_of(spec.device)):
         found.setdefault("device_id", str(index))
     return {**_tensorrt_settings(os.environ), **found} if found and name == "tensorrt" else found
@@ -577,9 +573,8 @@ def _tensor(value: NodeArg) -> TensorSpec:
     if kind is not None:
         return TensorSpec(name=value.name, dtype=kind, shape=())
     if value.type not in _TYPES:
-        raise errors.InputError(
-            f"the tensor {value.name!r} has an unsupported type", facts={"type": value.type}
-        )
+        message = f"the tensor {value.name!r} has an unsupported type"
+        raise errors.InputError(message, facts={"type": value.type})
     return TensorSpec(name=value.name, dtype=_TYPES[value.type], shape=tuple(value.shape))
 
 
@@ -607,11 +602,8 @@ def _kernels(events: Iterable[TraceEvent]) -> list[TraceEvent]:
 
 def rows_of_runs(events: list[TraceEvent]) -> list[list[_session.Row]]:
     """Return the node times of each run in a trace, each without those of nodes inside it."""
-    runs = sorted(
-        (float(each["ts"]), float(each["ts"]) + float(each["dur"]))
-        for each in events
-        if each.get("cat") == "Session" and each.get("name") == "model_run"
-    )
+    whole = (x for x in events if x.get("cat") == "Session" and x.get("name") == "model_run")
+    runs = sorted((float(each["ts"]), float(each["ts"]) + float(each["dur"])) for each in whole)
     rows: list[list[_session.Row]] = [[] for _ in runs]
     index, around = 0, defaultdict[object, list[tuple[float, int]]](list)  # by thread: end, row
     for node in sorted(_kernels(events), key=lambda each: (float(each["ts"]), -float(each["dur"]))):
@@ -624,8 +616,8 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[_session.Row]]:
             while outer and at >= outer[-1][0]:
                 outer.pop()
             if outer:  # in the body of an `If`, `Loop` or `Scan`, whose own time is the rest
-                body, whole = rows[index][outer[-1][1]]
-                rows[index][outer[-1][1]] = (body, max(whole - took * 1e-6, 0.0))
+                body, own = rows[index][outer[-1][1]]
+                rows[index][outer[-1][1]] = (body, max(own - took * 1e-6, 0.0))
             outer.append((at + took, len(rows[index])))
             rows[index].append((label, took * 1e-6))
     return rows
@@ -669,11 +661,8 @@ def types_of_trace(events: Iterable[TraceEvent], held: frozenset[str]) -> frozen
 
 
 def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:
-    return {
-        event["name"].removesuffix(KERNEL): event["args"]["provider"]
-        for event in events
-        if event.get("cat") == "Node" and "provider" in event.get("args", {})
-    }
+    nodes = (x for x in events if x.get("cat") == "Node" and "provider" in x.get("args", {}))
+    return {node["name"].removesuffix(KERNEL): node["args"]["provider"] for node in nodes}
 
 
 # Why a file cannot be loaded
@@ -686,11 +675,9 @@ def explain_load_failure(path: str, reason: str) -> errors.InputError:
     text, pointer = head.decode("utf-8", "ignore"), head.startswith(b"version https://git-lfs.")
     printable = all(c.isprintable() or c.isspace() for c in text)
     if not _MODEL_BYTES.match(head) or (len(text.encode()) >= len(head) - 3 and printable):
-        return errors.InputError(
-            f"{Path(path).name} is not an ONNX file",
-            facts={"file": path, "starts with": repr(head[:24])[2:-1]},
-            fix="git lfs pull" if pointer else "copy or export the model again",
-        )
+        facts = {"file": path, "starts with": repr(head[:24])[2:-1]}
+        fix = "git lfs pull" if pointer else "copy or export the model again"
+        return errors.InputError(f"{Path(path).name} is not an ONNX file", facts=facts, fix=fix)
     every = data_rows("failures.txt")
     message, fix = next(row[1:] for row in every if any(x in reason for x in row[0].split(";")))
     opset = outline_of(Path(path)).opset if "Could not find" in reason else None

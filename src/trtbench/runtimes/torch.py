@@ -127,16 +127,12 @@ def check(spec: RunSpec) -> None:
     errors.refuse_unknown_options("runtime torch", spec.options, OPTIONS)
     torch_models.refuse_weights_alone(Path(spec.model.path), spec.options.get("factory"))
     if spec.precision not in (None, "fp32", "tf32", *_AUTOCAST):
-        raise errors.UsageError(
-            f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",
-            fix="--precision fp16",
-        )
+        message = f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}"
+        raise errors.UsageError(message, fix="--precision fp16")
     if spec.protocol not in (*SERIAL, *ON_DEVICE) or spec.streams != 1:
-        raise errors.UsageError(
-            "PyTorch is measured one query at a time",
-            facts={"protocol": spec.protocol, "streams": spec.streams},
-            fix=f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}",
-        )
+        facts = {"protocol": spec.protocol, "streams": spec.streams}
+        fix = f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}"
+        raise errors.UsageError("PyTorch is measured one query at a time", facts=facts, fix=fix)
     if device(spec) == "cpu":
         if _needs_gpu(spec):
             raise errors.UsageError(
@@ -235,9 +231,8 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
         return kind(torch, loaded, spec, settings=settings, inputs=inputs)
     except (RuntimeError, TypeError, ValueError) as problem:  # for example of the model's .half()
         _session.raise_if_out_of_memory(problem)
-        raise errors.InputError(
-            "PyTorch cannot prepare the model", facts={"reason": errors.first_line(problem)}
-        ) from None
+        message = "PyTorch cannot prepare the model"
+        raise errors.InputError(message, facts={"reason": errors.first_line(problem)}) from None
 
 
 bench = partial(bench_session, open_session)
@@ -250,10 +245,8 @@ def inputs_of(loaded: torch_models.LoadedModel, spec: RunSpec) -> tuple[TensorSp
     """
     about_images = "imgsz" in spec.options or "channels" in spec.options
     if spec.shapes and about_images:
-        raise errors.UsageError(
-            "--opt imgsz and --opt channels cannot be combined with --shape",
-            fix="leave out --opt imgsz and --opt channels",
-        )
+        message = "--opt imgsz and --opt channels cannot be combined with --shape"
+        raise errors.UsageError(message, fix="leave out --opt imgsz and --opt channels")
     if spec.shapes:
         known = {tensor.name: tensor for tensor in loaded.inputs}
         tensors = []
@@ -280,11 +273,9 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: torch_models.LoadedModel) 
     """Return an image input with its shape: as requested, else as the model was trained."""
     own = tensor.shape or ("batch", 3, None, None)
     if len(own) != 4:
-        raise errors.UsageError(
-            f"the input {tensor.name!r} is not an image: imgsz and channels do not apply",
-            facts={"shape": text_from_shape(tensor.shape)},
-            fix=f"--shape {tensor.name}:...",
-        )
+        message = f"the input {tensor.name!r} is not an image: imgsz and channels do not apply"
+        facts = {"shape": text_from_shape(tensor.shape)}
+        raise errors.UsageError(message, facts=facts, fix=f"--shape {tensor.name}:...")
     front, channels, *sides = own
     if "channels" in spec.options:
         channels = _number(spec.options, "channels", 3, least=1)
@@ -295,11 +286,9 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: torch_models.LoadedModel) 
     shape = (front, channels, *sides)
     differs = (isinstance(a, int) and a != b for a, b in zip(tensor.shape, shape, strict=False))
     if not loaded.suggested and any(differs):
-        raise errors.UsageError(
-            f"the model accepts only images of {'x'.join(map(str, own[1:]))}",
-            facts={"requested": text_from_shape(shape[1:])},
-            fix="leave out --opt imgsz and --opt channels",
-        )
+        message = f"the model accepts only images of {'x'.join(map(str, own[1:]))}"
+        fix = "leave out --opt imgsz and --opt channels"
+        raise errors.UsageError(message, facts={"requested": text_from_shape(shape[1:])}, fix=fix)
     return tensor.having(shape=shape)
 
 
@@ -486,15 +475,12 @@ class TorchSession(_session.Session):
                 if on_gpu:
                     torch.cuda.synchronize()
 
-        def seconds(event: FunctionEvent) -> float:
-            return float(event.device_time_total if on_gpu else event.cpu_time_total) * 1e-6
+        def row(event: FunctionEvent) -> _session.Row:
+            time_us = event.device_time_total if on_gpu else event.cpu_time_total
+            return str(event.name).removeprefix(MARK), float(time_us) * 1e-6
 
         wholes = sorted((each for each in profiler.events() if each.name == WHOLE), key=_start)
-        rows = [
-            [(str(each.name).removeprefix(MARK), seconds(each)) for each in _parts(whole)]
-            for whole in wholes
-        ]
-        return _session.profile_from_rows(rows)
+        return _session.profile_from_rows([[*map(row, _parts(whole))] for whole in wholes])
 
 
 @contextmanager
@@ -621,9 +607,8 @@ class CudaSession(TorchSession):
         with self._torch.cuda.stream(self._stream):
             self._copy_in()
             self._results = self._first_outputs(self._forward()())
-            self._targets = [
-                self._torch.empty(t.shape, dtype=t.dtype, pin_memory=True) for t in self._results
-            ]
+            empty = partial(self._torch.empty, pin_memory=True)
+            self._targets = [empty(t.shape, dtype=t.dtype) for t in self._results]
             self._copy_out()
         self._torch.cuda.synchronize()
 

@@ -88,9 +88,8 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
         if reached == "load" and "Starting inference" in rest:
             reached, started = "warm-up", time.monotonic()
             stage(reached)
-        if reached == "warm-up" and (
-            time.monotonic() - started >= warmup_s or "Timing trace has" in rest
-        ):
+        waited = time.monotonic() - started >= warmup_s
+        if reached == "warm-up" and (waited or "Timing trace has" in rest):
             reached = "measure"
             stage(reached)
         if reached == "measure" and spec.profile and "Explanations of the performance" in rest:
@@ -149,16 +148,12 @@ def _command(
 ) -> list[str]:
     given, found = spec.options.get("version"), abilities.version
     if given and found and not f"{found}.".startswith(f"{given}."):
-        raise UsageError(
-            f"trtexec here belongs to TensorRT {found}, not {given}",
-            fix="leave out --opt version, or name another trtexec with --opt binary=PATH",
-        )
+        fix = "leave out --opt version, or name another trtexec with --opt binary=PATH"
+        raise UsageError(f"trtexec here belongs to TensorRT {found}, not {given}", fix=fix)
     if spec.profile and not spec.separate_profile_run and abilities.at_least(8, 4):
-        raise UsageError(
-            "since TensorRT 8.4, trtexec reports no times if the profiler is in the timed run",
-            facts={"trtexec": f"TensorRT {found}"},
-            fix="use a separate profile run, or --no-profile",
-        )
+        message = "since TensorRT 8.4, trtexec reports no times if the profiler is in the timed run"
+        facts = {"trtexec": f"TensorRT {found}"}
+        raise UsageError(message, facts=facts, fix="use a separate profile run, or --no-profile")
     # Give all shapes of an ONNX file, or of a batch: trtexec would use 1 for dynamic dimensions.
     by_batch = spec.batch is not None or spec.model.format == "onnx"
     tensors = inputs_of(spec.model, spec.profile_index) if by_batch else ()

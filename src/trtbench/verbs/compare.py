@@ -71,10 +71,8 @@ def run(request: WhyRequest, caller: _verb.Caller) -> Pairs | Lottery | Ladder:
     if not request.why:
         return compare_all(request, caller)
     if len(request.candidates) != 1:
-        raise UsageError(
-            "--why explains the difference between two runs",
-            fix="trtbench compare last tag:NAME --why",
-        )
+        message = "--why explains the difference between two runs"
+        raise UsageError(message, fix="trtbench compare last tag:NAME --why")
     sides = {"run": request.baseline, "against": request.candidates[0]}
     return explain_difference(ExplainRequest(**sides, store=request.store), caller)
 
@@ -138,14 +136,10 @@ def show(found: Pairs | Lottery | Ladder, request: WhyRequest, view: CompareView
     else:
         draw(verdicts.document_from_comparisons(pairs, verbose=view.verbose, explain=view.explain))
     if view.output_name and len(pairs) > 1:
-        raise UsageError(
-            "--output-name names one table, and there are several candidates",
-            fix="leave --output-name out: each table is named after its candidate",
-        )
-    folder, taken = (
-        _verb.output_of(request, request.output, "compare") if pairs else Path(),
-        set[str](),
-    )
+        fix = "leave --output-name out: each table is named after its candidate"
+        raise UsageError("--output-name names one table, and there are several candidates", fix=fix)
+    taken = set[str]()
+    folder = _verb.output_of(request, request.output, "compare") if pairs else Path()
     for pair in pairs:
         models = (run.record.spec.model.name for run in (pair.baseline, pair.candidate))
         name = view.output_name or csv_name(*models)

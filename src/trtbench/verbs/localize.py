@@ -48,9 +48,8 @@ def show(result: Localization, request: LocalizeRequest, view: JsonView) -> None
     made = (result.repaired,) if result.repaired else ()
     say(f"wrote {', '.join((*made, *result.files))}")
     if result.found.met is False:
-        raise BrokenRuleError(
-            "no repair meets the condition", facts={"condition": result.found.where}
-        )
+        message = "no repair meets the condition"
+        raise BrokenRuleError(message, facts={"condition": result.found.where})
 
 
 verb = Verb(LocalizeRequest, run, show, JsonView, task="all")

@@ -161,11 +161,8 @@ def run(request: SourceRequest, caller: Caller) -> EngineSource:
         refuse_unwritable(request.table.parent)
     if is_measured(str(request.model)):
         return engine_from_run(measured(request, caller))
-    read = {each.name for each in fields.fields_of(LayersRequest)} | {
-        "model",
-        "extra_args",
-        "output",
-    }
+    read = {each.name for each in fields.fields_of(LayersRequest)}
+    read |= {"model", "extra_args", "output"}
     others = [each for each in fields.fields_of(SourceRequest) if each.name not in read]
     if given := [each.flag for each in others if getattr(request, each.name) != each.default]:
         message = f"the layers of {request.model} are read, not measured"

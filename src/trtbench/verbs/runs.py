@@ -151,10 +151,8 @@ def run_series(request: SeriesRequest, caller: Caller) -> None:
 
     run, output = run_show(request, caller), Path(request.output)
     if not isinstance(run, Run):
-        raise UsageError(
-            "a run that failed has no samples",
-            fix=f"trtbench runs show {request.name} says why it failed",
-        )
+        message = "a run that failed has no samples"
+        raise UsageError(message, fix=f"trtbench runs show {request.name} says why it failed")
     with writing(output):
         make_folder(output)
     write_run_files(run, output, series=True)

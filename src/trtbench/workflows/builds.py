@@ -69,10 +69,8 @@ class Builds:
         names = self.request.models
         for name in names:
             if model_ref(Path(name)).format != "onnx":
-                raise UsageError(
-                    f"{name} is not an ONNX file, which --builds needs",
-                    fix="omit --builds to compare existing engines",
-                )
+                message = f"{name} is not an ONNX file, which --builds needs"
+                raise UsageError(message, fix="omit --builds to compare existing engines")
         if len(names) > 1:
             return [self._compare_pair(number) for number in range(1, len(names))]
         # Every build times its kernels, unless a timing cache is given for all.
@@ -205,9 +203,8 @@ class Builds:
         tagged = replace(rest, tags=tags, run_id=None, output=None)
         try:
             sides = [(spec_of(*each), each[1]) for each in built]
-            runs = measure_in_rounds(
-                sides, rounds=request.launches or LAUNCHES, store=self.store, execution=tagged
-            )
+            rounds = request.launches or LAUNCHES
+            runs = measure_in_rounds(sides, rounds=rounds, store=self.store, execution=tagged)
         except TrtbenchError as problem:
             return Measured(reason=problem.message)
         every = all(run.times.gpu is not None for run in runs)

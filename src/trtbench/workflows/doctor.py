@@ -72,10 +72,8 @@ def diagnose(say: Callable[[str], None] = lambda line: None) -> Diagnosis:
         for line in config.unseen:  # before anything that the settings name is started
             say(f"{line} (shown once)")
         settings = config.settings()
-        shown = [
-            Check(name, "info", value, origin=config.origins.get(name))
-            for name, value in sorted(settings.items())
-        ]
+        origins, known = config.origins, sorted(settings.items())
+        shown = [Check(name, "info", value, origin=origins.get(name)) for name, value in known]
     except TrtbenchError as error:
         facts = "; ".join(f"{name} {value}" for name, value in error.facts.items())
         detail = f"{error.message} ({facts})" if facts else error.message

@@ -135,11 +135,9 @@ def _drafts(found: Sequence[files.FoundFile]) -> tuple[list[files.Draft], list[f
     measured = [draft for draft in drafts if draft.measured]
     if len(measured) > 1:
         names = {next(iter(each.parts.values())).file.path.name for each in measured}
-        raise UsageError(
-            f"the files belong to {len(measured)} runs",
-            facts={"files": ", ".join(sorted(names))},
-            fix="give the files of one run, or import them all: trtbench import FILES",
-        )
+        message = f"the files belong to {len(measured)} runs"
+        fix = "give the files of one run, or import them all: trtbench import FILES"
+        raise UsageError(message, facts={"files": ", ".join(sorted(names))}, fix=fix)
     return drafts, beside
 
 
@@ -167,9 +165,8 @@ def _engine(
     table = join_layers(run.layers if run else None, graph, costs=costs)
     peak = peak_of(gpu or facts.gpu, sm_count=facts.sm_count)
     if gpu and peak is None:
-        raise UsageError(
-            f"{gpu!r} is not a known GPU", fix="write it as nvidia-smi does: 'NVIDIA H200'"
-        )
+        message = f"{gpu!r} is not a known GPU"
+        raise UsageError(message, fix="write it as nvidia-smi does: 'NVIDIA H200'")
     table = with_rates(table, peak, energy_j=facts.energy_j)
     return EngineSource(label=label, table=table, facts=facts, run=run)
 
@@ -238,10 +235,8 @@ def select_layers(
         every_layer = engine.table.layers
         layers = tuple(x for x in every_layer if all(tables.meets(x, *y) for y in conditions))
     if pattern and not layers:
-        raise UsageError(
-            f"no layer or node matches {pattern!r}",
-            fix="patterns can use * and ?, or be conditions: '/layer3/*', 'kernel=3x3,groups>1'",
-        )
+        fix = "patterns can use * and ?, or be conditions: '/layer3/*', 'kernel=3x3,groups>1'"
+        raise UsageError(f"no layer or node matches {pattern!r}", fix=fix)
     keys = {
         "time": lambda layer: -layer.seconds,
         "order": lambda layer: layer.index,
@@ -270,7 +265,6 @@ def load_run(name: str, store: Store | None) -> Run:
     if (Path(name) / RECORD).is_file():
         return demand_finished(read_run(Path(name)))
     if store is None or Path(name).suffix in (".json", ".log", ".txt", ".csv"):
-        raise InputError(
-            f"there is no file {name}", fix="give a file, or a run: trtbench runs lists them"
-        )
+        message = f"there is no file {name}"
+        raise InputError(message, fix="give a file, or a run: trtbench runs lists them")
     return demand_finished(store.load(name))

@@ -46,10 +46,8 @@ def inspect(
     """Return what a file contains, whatever its kind."""
     path = Path(name)
     if path.is_dir():
-        raise InputError(
-            f"{path} is a folder, not a file",
-            fix="give an engine or a model; trtbench runs show shows a run",
-        )
+        message = f"{path} is a folder, not a file"
+        raise InputError(message, fix="give an engine or a model; trtbench runs show shows a run")
     identity.model_ref(path, whole=False)  # raises an error if it is empty or cannot be read
     with open(path, "rb") as file:
         kind, _ = kind_of_stream(file, name=path.name)
@@ -66,9 +64,8 @@ def inspect(
         kept = identity.kept_value(path, dict)
         return inspection_from_log(path, [log_from_metadata(kept, where=where)] if kept else [])
     if kind == "layers":
-        return inspection.inspection_from_graph(
-            graph_from_json(read_bytes(path), where=where), path=where
-        )
+        graph = graph_from_json(read_bytes(path), where=where)
+        return inspection.inspection_from_graph(graph, path=where)
     if kind == "calibration":
         cache = calibration_from_text(read_bytes(path), where=where)
         bad = [each.name for each in cache.scales if not each.usable]
@@ -97,11 +94,9 @@ def inspect(
             notes=("trtbench export converts it to ONNX, which can be inspected",),
         )
     if kind == "unknown":
-        raise InputError(
-            f"{path.name} is not a file that can be inspected",
-            facts={"known": "ONNX, engines, their layers, logs of trtexec, calibration caches"},
-            fix=f"trtbench import --dry-run {shlex.quote(where)} recognizes more kinds",
-        )
+        facts = {"known": "ONNX, engines, their layers, logs of trtexec, calibration caches"}
+        fix = f"trtbench import --dry-run {shlex.quote(where)} recognizes more kinds"
+        raise InputError(f"{path.name} is not a file that can be inspected", facts=facts, fix=fix)
     if kind == "timing-cache":
         return inspection.Inspection(kind="timing cache", path=where, facts={"size_bytes": size})
     note = f"trtbench import {shlex.quote(where)} imports it as a run, if it has measurements"
@@ -158,9 +153,8 @@ def inspect_engine(path: Path) -> inspection.Inspection:
         notes.append(f"it is truncated: it has {size} of {header.plan_bytes} bytes")
     elif weight_bytes is not None and weight_bytes > size:
         stated = text_from_bytes(weight_bytes)
-        notes.append(
-            f"its header states {stated} of weights, which it does not contain: stripped or damaged"
-        )
+        what = f"its header states {stated} of weights, which it does not contain"
+        notes.append(f"{what}: stripped or damaged")
     artefact = identity.kept_value(Path(f"{path}.json"), Artefact)  # left by the build
     graph = None
     if artefact is None or artefact.sha256 == identity.sha256_of(path):
@@ -231,9 +225,8 @@ def would_load(
         reasons.append("no GPU can be seen here")
     elif capability and capability not in (header.compute_capabilities or (capability,)):
         wanted = ", ".join(header.compute_capabilities)
-        reasons.append(
-            f"it was built for compute capability {wanted}, but {gpu.name} has {capability}"
-        )
+        where = f"compute capability {wanted}"
+        reasons.append(f"it was built for {where}, but {gpu.name} has {capability}")
     elif capability and built and built.compute_capability not in (None, capability):
         where = f"{built.name} ({built.compute_capability})"
         reasons.append(f"it was built on {where}, but this GPU is {gpu.name} ({capability})")
@@ -262,9 +255,7 @@ def _artefact_facts(artefact: Artefact) -> dict[str, Scalar]:
         return low if low == high else f"{low} to {high} (optimum {best})"
 
     wanted = [spec.shapes, *({**spec.shapes, **each} for each in spec.more_profiles)]
-    profiles = [
-        ", ".join(f"{name} {span(each)}" for name, each in profile.items()) for profile in wanted
-    ]
+    profiles = [", ".join(f"{name} {span(x)}" for name, x in each.items()) for each in wanted]
     if len(profiles) > 1:
         profiles = [f"{number}: {text}" for number, text in enumerate(profiles)]
     return {
@@ -329,10 +320,8 @@ def inspection_from_log(
             weights.append(f"{affected[1]} weights: {message.meaning}")
         elif message.meaning:
             known[message.meaning] += message.count
-    meanings = [
-        meaning + (f" ({count} times)" if count > 1 else "")
-        for meaning, count in list(known.items())[:12]
-    ]
+    counts = list(known.items())[:12]
+    meanings = [text + (f" ({n} times)" if n > 1 else "") for text, n in counts]
     return inspection.Inspection(
         kind=f"{'log' if lines else 'metadata'} of {'a build' if built else 'trtexec'}",
         path=str(path),

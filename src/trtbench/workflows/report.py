@@ -55,16 +55,13 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
         if sweep is not None:
             entries = store.index.find(tag=sweep.tag, kind="run")
             if not entries:
-                raise UsageError(
-                    f"the runs of the sweep in {folder} are in another store",
-                    facts={"this store": store.address, "its store": sweep.store},
-                    fix=f"--store {sweep.store}",
-                )
+                message = f"the runs of the sweep in {folder} are in another store"
+                facts = {"this store": store.address, "its store": sweep.store}
+                raise UsageError(message, facts=facts, fix=f"--store {sweep.store}")
             inside = [store.path(entry) for entry in reversed(entries)]
         elif folder.is_dir():
-            inside = list(directory.run_directories(folder)) or list(
-                directory.run_directories(folder / "runs")
-            )
+            below = directory.run_directories(folder / "runs")
+            inside = list(directory.run_directories(folder)) or list(below)
         else:
             inside = []
         for each in inside or [folder]:
@@ -154,9 +151,8 @@ def _read_json(path: Path) -> object | None:
     try:
         content: object = msgspec.json.decode(boundary.read_bytes(path))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise InputError(
-            f"{path} is not JSON", facts={"reason": problem}, fix="repair or remove the file"
-        ) from None
+        fix = "repair or remove the file"
+        raise InputError(f"{path} is not JSON", facts={"reason": problem}, fix=fix) from None
     return content
 
 
@@ -189,9 +185,8 @@ def write_site(
     mark, pages, index = folder / SITE_MARK, folder / "runs", folder / "index.html"
     made_by = mark.read_text() if mark.is_file() else None
     if made_by is None and (index.exists() or pages.exists()):
-        raise UsageError(
-            f"{folder} is not empty and not a trtbench site", fix="choose a new folder with -o"
-        )
+        message = f"{folder} is not empty and not a trtbench site"
+        raise UsageError(message, fix="choose a new folder with -o")
     rows: list[directory.Entry] = []
     links: dict[str, str] = {}
     problems: list[str] = []

@@ -60,9 +60,8 @@ def day_from_text(text: str) -> datetime.date:
             return today - datetime.timedelta(days=int(match[1]))
         return datetime.date.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise UsageError(
-            f"{text!r} is not a day", fix="write it like 2026-11-15, today or 7d"
-        ) from None
+        message = f"{text!r} is not a day"
+        raise UsageError(message, fix="write it like 2026-11-15, today or 7d") from None
 
 
 def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
@@ -73,10 +72,8 @@ def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
             below = folder.rglob(RECORD)
             found = sorted(path.parent for path in below if path.parent.name[0] != ".")
         if not found:
-            raise UsageError(
-                f"there is no run directory in {folder}",
-                fix="give a folder with run.json; trtbench import reads other files",
-            )
+            fix = "give a folder with run.json; trtbench import reads other files"
+            raise UsageError(f"there is no run directory in {folder}", fix=fix)
         for run in found:
             store.add(read_record(run), path=run.absolute())
     return store.reindex(cached_from_run)
@@ -127,11 +124,8 @@ def read_history(request: HistoryRequest, *, store: Store) -> History:
     left_out: dict[str, int] = {}
     groups = _group_by_series(list_runs(store, request, kind="run"), store, left_out)
     found = [history.series_from_points(key, points) for key, points in groups]
-    kept = [
-        series
-        for series in found
-        if len(series.points) >= request.least and (series.changes or not request.changes)
-    ]
+    long = [series for series in found if len(series.points) >= request.least]
+    kept = [series for series in long if series.changes or not request.changes]
     kept.sort(key=lambda each: (not each.changes, each.key.name))
     return History(series=tuple(kept), left_out=left_out)
 

@@ -49,15 +49,12 @@ def precision_plan(
     mixed = mixed and not forced
     if carried and wanted and wanted not in (*carried, "best", *QUANTIZED) and not mixed:
         shown = "+".join(sorted(carried))
-        raise UsageError(
-            f"{wanted} was requested, and the model carries {shown} in its own types",
-            facts=facts,
-            fix=f"leave --precision out, or build the model that {shown} was made from",
-        )
+        message = f"{wanted} was requested, and the model carries {shown} in its own types"
+        fix = f"leave --precision out, or build the model that {shown} was made from"
+        raise UsageError(message, facts=facts, fix=fix)
     if wanted == "fp8" and wanted not in carried and abilities.supports_strongly_typed:
-        raise UsageError(
-            "FP8 is built from a model that was quantized to it", facts=facts, fix=quantize
-        )
+        message = "FP8 is built from a model that was quantized to it"
+        raise UsageError(message, facts=facts, fix=quantize)
     if forced and not abilities.supports_strongly_typed:
         message = f"{title} cannot be held to the types of a model"
         raise UsageError(message, facts=newer, fix="leave --opt typing=strong out")
@@ -68,10 +65,8 @@ def precision_plan(
     problem = step = None
     if strong:
         if wanted == "best":
-            raise UsageError(
-                f"'best' means nothing to {title}: the types of the model decide",
-                fix="--precision fp16, or another one by name",
-            )
+            message = f"'best' means nothing to {title}: the types of the model decide"
+            raise UsageError(message, fix="--precision fp16, or another one by name")
         reason = f"{title} builds the types that the model carries"
         if wanted in HALF and wanted not in carried:
             step = f"cast the model to {wanted}: {reason}"
@@ -162,11 +157,9 @@ def prepare_model(
         outcome = quantize(made, folder=folder, stage=Stage())
     except (ImportError, UnavailableError) as problem:
         missing = problem.name if isinstance(problem, ImportError) else problem
-        raise UnavailableError(
-            f"this interpreter cannot {plan.step}",
-            facts={"missing": missing or problem},
-            fix=f"first: trtbench quantize {shlex.quote(spec.model.path)} --precision {precision}",
-        ) from None
+        message = f"this interpreter cannot {plan.step}"
+        fix = f"first: trtbench quantize {shlex.quote(spec.model.path)} --precision {precision}"
+        raise UnavailableError(message, facts={"missing": missing or problem}, fix=fix) from None
     done = f"{plan.step}; {sum(outcome.changed.values())} nodes changed"
     random = ("quantized with random data: no evidence of accuracy",)
     notes = (done, *(random if spec.calibration == "random" else ()), *outcome.notes)

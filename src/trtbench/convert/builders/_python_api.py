@@ -217,10 +217,8 @@ class EngineBuild:
         for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
             known = flag in plan.flags and abilities.has(f"Builder.{name}")
             if known and not getattr(builder, name):  # TensorRT would emulate or replace it
-                raise errors.UsageError(
-                    f"this GPU does not compute in {flag}",
-                    fix="--precision fp32, or build on another GPU",
-                )
+                message = f"this GPU does not compute in {flag}"
+                raise errors.UsageError(message, fix="--precision fp32, or build on another GPU")
         flags, kind = 0, trt.NetworkDefinitionCreationFlag  # TensorRT 11 needs neither flag
         if abilities.supports_weakly_typed and tensorrt.version_numbers(abilities.version) < (10,):
             flags |= 1 << int(kind.EXPLICIT_BATCH)
@@ -275,11 +273,9 @@ class EngineBuild:
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
         (config.set_flag if self.plan.tf32 else config.clear_flag)(trt.BuilderFlag.TF32)
         if spec.strip_weights and not abilities.has("BuilderFlag.STRIP_PLAN"):
-            raise errors.UsageError(
-                f"{abilities.title} cannot leave weights out of an engine",
-                facts={"needs": "TensorRT 10 or later"},
-                fix="leave --strip-weights out",
-            )
+            message = f"{abilities.title} cannot leave weights out of an engine"
+            facts = {"needs": "TensorRT 10 or later"}
+            raise errors.UsageError(message, facts=facts, fix="leave --strip-weights out")
         kinds = {
             "VERSION_COMPATIBLE": spec.version_compatible,
             "STRIP_PLAN": spec.strip_weights,
@@ -309,9 +305,8 @@ class EngineBuild:
             name = f"SM{match[1]}{match[2]}" if match else ""
             if name not in names:
                 message = f"{text!r} is no GPU that {abilities.title} knows"
-                raise errors.UsageError(
-                    message, facts=facts, fix="write it like --target sm_86,sm_89"
-                )
+                fix = "write it like --target sm_86,sm_89"
+                raise errors.UsageError(message, facts=facts, fix=fix)
             if not config.set_compute_capability(getattr(trt.ComputeCapability, name), index):
                 raise errors.UsageError(f"{abilities.title} cannot build for {text}", facts=facts)
 
@@ -392,9 +387,8 @@ class EngineBuild:
         elif given is not None and Path(given).is_file():  # used without a check
             scales = tensorrt.ScaleCache(Path(given), key=None)
         else:
-            raise errors.UsageError(
-                f"there is no calibration cache {given}", fix="--data DATA.npz makes one"
-            )
+            message = f"there is no calibration cache {given}"
+            raise errors.UsageError(message, fix="--data DATA.npz makes one")
 
         def report(done: int, count: int) -> None:
             self.stage.progress(0.0, f"calibrating, batch {done + 1} of {count}")
@@ -496,39 +490,30 @@ def build(
     trt, abilities = tensorrt.load(flavour)
     given = spec.options.get("version")
     if given and not f"{abilities.version}.".startswith(f"{given}."):
-        raise errors.UsageError(
-            f"{abilities.title} is installed here, not {given}",
-            fix="leave --opt version out, or --python PATH of an interpreter that has it",
-        )
+        fix = "leave --opt version out, or --python PATH of an interpreter that has it"
+        raise errors.UsageError(f"{abilities.title} is installed here, not {given}", fix=fix)
     if spec.targets and not abilities.builds_for_other_gpus:
-        raise errors.UsageError(
-            f"{abilities.title} builds for the GPU of this machine, not for a target",
-            fix="-r tensorrt-rtx, or leave --target out",
-        )
+        message = f"{abilities.title} builds for the GPU of this machine, not for a target"
+        raise errors.UsageError(message, fix="-r tensorrt-rtx, or leave --target out")
     for name, (flag, reason) in RTX_LACKS.items() if abilities.builds_for_other_gpus else ():
         value = spec.options.get(name) if name in OPTIONS else getattr(spec, name)
         if value is not None and value is not False and value != ():
-            raise errors.UsageError(
-                f"{flag} has no effect with {abilities.title}: {reason}", fix=f"leave {flag} out"
-            )
+            message = f"{flag} has no effect with {abilities.title}: {reason}"
+            raise errors.UsageError(message, fix=f"leave {flag} out")
     errors.refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     plan = precision.precision_plan(spec, outline.carried, abilities=abilities)
     missing = tensorrt.driver_problem()  # first, because TensorRT may crash without a driver
     if missing is not None and not abilities.builds_for_other_gpus:
-        raise errors.UnavailableError(
-            "TensorRT needs a GPU to build; TensorRT-RTX does not",
-            facts={"here": missing},
-            fix="build where a GPU is, or -r tensorrt-rtx",
-        )
+        message = "TensorRT needs a GPU to build; TensorRT-RTX does not"
+        fix = "build where a GPU is, or -r tensorrt-rtx"
+        raise errors.UnavailableError(message, facts={"here": missing}, fix=fix)
     if spec.device not in (None, "cuda:0") and not abilities.builds_for_other_gpus:
         open_cuda(spec.device)  # TensorRT builds on this process's current device
     if missing is not None and (spec.refit or spec.strip_weights):
         flag = "--refit" if spec.refit else "--strip-weights"
-        raise errors.UnavailableError(
-            f"{abilities.title} needs a GPU for {flag}",
-            facts={"here": missing},
-            fix=f"leave {flag} out, or build where a GPU is",
-        )
+        message = f"{abilities.title} needs a GPU for {flag}"
+        fix = f"leave {flag} out, or build where a GPU is"
+        raise errors.UnavailableError(message, facts={"here": missing}, fix=fix)
     work = EngineBuild(spec, trt, abilities, plan, outline, folder, stage)
     for text in precision.opset_warnings(outline, abilities=abilities):
         work.notes.append(text)

@@ -148,11 +148,8 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
         )
         conditions = log_conditions.conditions_from_log(run)
         warned = [each.meaning for each in run.messages if each.level == "W" and each.meaning]
-        facts: dict[str, Scalar] = {
-            name: value
-            for name, value in msgspec.structs.asdict(run.facts).items()
-            if isinstance(value, int | float | str)
-        }
+        known = msgspec.structs.asdict(run.facts).items()
+        facts: dict[str, Scalar] = {k: v for k, v in known if isinstance(v, int | float | str)}
         outcome = outcome.having(
             version=run.version or abilities.version,
             build_s=run.facts.build_s,
