@@ -104,11 +104,11 @@ def test_least_means_least(trtexec: Any, store: Store) -> None:
         assert run.record.launches[0].wall_s is not None
         return run.record.launches[0].wall_s, len(run.times)
 
-    assert measured(duration=None, iterations=20)[0] >= 3.0
     assert measured(duration=0.001, iterations=None)[1] >= 10
-    seconds, queries = measured(duration=0, iterations=20)
-    assert seconds < 1
-    assert queries >= 20
+    for duration in (0, None):  # without trtexec's own 3 s
+        seconds, queries = measured(duration=duration, iterations=20)
+        assert seconds < 1
+        assert queries >= 20
 
 
 @pytest.mark.parametrize(

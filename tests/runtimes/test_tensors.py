@@ -19,7 +19,7 @@ def port(dtype: str = "float32", bits: int = 32, **more: object) -> Port:
         (port("float16", 16), (2, 3), 12),
         (port("int4", 4), (1, 3), 2),  # half bytes are filled up
         (port("int8", 8, packed_dim=1, packed=32), (2, 3), 64),  # 3 channels in a place for 32
-        (port(), (0, 3), 1),
+        (port(), (0, 3), 0),
         (port(), (), 4),
     ],
 )

@@ -116,7 +116,7 @@ def bench_command(
         binary,
         f"{model}={spec.model.path}",
         *_shapes_flag("--shapes", spec.shapes),
-        # Minimums, as in the spec; the defaults of trtexec are 10 iterations and 3 s.
+        # Minimums, as in the spec: trtexec's own 3 s do not stand beside iterations alone.
         f"--warmUp={_ms(floor.seconds or 0)}",
         *([] if stop.iterations is None else [f"--iterations={stop.iterations}"]),
         f"--duration={stop.seconds or 0:g}",
