@@ -32,6 +32,10 @@ PARTS = {
 """Fixtures that give a real part, which a plain machine need not have."""
 
 LONG = {
+    "test_a_setting_of_bench_is_two_fields",
+    "test_every_model_is_prepared_in_its_own_way",
+    "test_work_goes_to_the_host_that_has_what_it_needs",
+    "test_launches_and_candidates_count_towards_one_total",
     "test_a_second_list_of_contents_hides_no_code",
     "test_bytes_in_arrays_are_calibrated_with_as_they_are_judged",
     "test_networks_of_other_kinds",
