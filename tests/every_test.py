@@ -32,6 +32,13 @@ PARTS = {
 """Fixtures that give a real part, which a plain machine need not have."""
 
 LONG = {
+    "test_a_large_model_goes_alone_and_is_told",
+    "test_a_sweep_fills_dimensions_of_inputs_by_name",
+    "test_names_reach_tables_and_legends",
+    "test_rare_stalls_leave_a_doubt_that_holds_the_truth",
+    "test_slow_models_are_looked_at_after_four_launches",
+    "test_tails_of_two_equal_processes_never_differ",
+    "test_the_answer_of_a_search_is_right_within_its_doubt_and_its_time",
     "test_a_setting_of_bench_is_two_fields",
     "test_every_model_is_prepared_in_its_own_way",
     "test_work_goes_to_the_host_that_has_what_it_needs",
