@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_cases import control_flow, lookup, one_node
+from onnxruntime import SessionOptions
 
 import models
 from command import Say
@@ -21,6 +22,7 @@ from trtbench.core.results import Sidecar
 from trtbench.core.spec import ModelRef, TensorSpec
 from trtbench.data import demo_file
 from trtbench.models import onnx_model as onnx_file
+from trtbench.models import onnx_session
 from trtbench.models.identity import read_sidecar
 from trtbench.models.onnx_model import load_onnx, save_onnx, stored_bytes
 from trtbench.requests.models import QuantizeRequest
@@ -116,10 +118,7 @@ SHARED = {
 
 @pytest.mark.parametrize("kind", SHARED)
 def test_a_weight_that_several_nodes_share_gives_a_model_that_runs(say: Say, kind: str) -> None:
-    """ONNX Runtime 1.31 converts it once for each of them, on x86 processors without VNNI.
-
-    There, two of the products do not fit into 16 bits together.
-    """
+    """ONNX Runtime 1.31 converts it once for each, where two products do not fit into 16 bits."""
     rounded = "{0}q = QuantizeLinear({0}, {0}s, z) {0}r = DequantizeLinear({0}q, {0}s, z)"
     text = "net (float[1, 8] x) => (float[1, 8] y) {" + SHARED[kind]
     steps = (rounded.format("x"), "a = MatMul(xr, d)", rounded.format("a"), "b = MatMul(ar, e)")
@@ -137,9 +136,19 @@ def test_sums_that_can_overflow_are_noted(say: Say) -> None:
     values = {"w": np.full((8, 8), 127, np.int8), "s": np.float32(1), "z": np.int8(0)}
     models.save_text(Path("m.onnx"), text, **values, u=np.uint8(128))
     said = say("bench", "m.onnx", "--duration", "50ms", "--no-until-steady", "--explain", status=0)
-    processor = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    saturates = "x86" in platform.machine() and "vnni" not in processor
-    assert ("QLinearMatMul can overflow" in said.out + said.err) == saturates
+    assert ("QLinearMatMul can overflow" in said.out + said.err) == onnx_session.sums_overflow()
+
+
+@pytest.mark.parametrize(("flags", "exact"), [("avx2 avx512f", True), ("avx512_vnni", False)])
+def test_products_take_the_longer_way_only_where_they_overflow(
+    monkeypatch: pytest.MonkeyPatch, flags: str, exact: bool
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(onnx_session, "read_text", lambda path: flags)
+    options, added = SessionOptions(), list[str]()
+    monkeypatch.setattr(SessionOptions, "add_session_config_entry", lambda _, *e: added.extend(e))
+    onnx_session.open_onnx(str(demo_file("digits.int8.onnx")), options)
+    assert added == ["session.x64quantprecision", "1"] * exact
 
 
 def test_copies_of_a_shared_bias_do_not_take_the_name_of_another_tensor(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
 from contextlib import suppress
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtbench.core.errors import InputError
 from trtbench.core.plugins import optional_library
+from trtbench.core.safety import read_text
 from trtbench.host.files import temporary_folder
 from trtbench.models.onnx_outline import outline_of
 
@@ -27,8 +29,8 @@ def open_onnx(source: str | bytes, options: SessionOptions, **more: Any) -> Infe
 
     Avoids results that depend on the processor, and a crash of 1.31.
     """
-    # Without this, products of uint8 and int8 overflow on x86 processors without VNNI.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if sums_overflow():  # elsewhere exact products take the longer way for nothing
+        options.add_session_config_entry("session.x64quantprecision", "1")
     make = partial(optional_library("onnxruntime").InferenceSession, **more)
     if more.get("providers") == [CPU]:
         held = frozenset({"fp16"})
@@ -52,6 +54,13 @@ def open_onnx(source: str | bytes, options: SessionOptions, **more: Any) -> Infe
     _give_own_weights(model)
     with temporary_folder() as folder:
         return make(str(save_onnx(model, folder / "model.onnx")[0]), options)
+
+
+def sums_overflow() -> bool:
+    """Say whether sums of products of uint8 and int8 overflow here: on x86 without VNNI."""
+    with suppress(OSError, InputError):
+        return "x86" in platform.machine() and "vnni" not in read_text(Path("/proc/cpuinfo"))
+    return True
 
 
 def _give_own_weights(model: ModelProto) -> None:

@@ -10,7 +10,6 @@ import ctypes
 import importlib
 import json
 import os
-import platform
 import re
 import shlex
 import sys
@@ -40,7 +39,7 @@ from trtbench.host.cuda import index_of
 from trtbench.host.cupti import Call, Recorder
 from trtbench.host.files import temporary_name
 from trtbench.models.onnx_outline import outline_of, quantized_type
-from trtbench.models.onnx_session import CPU, open_onnx
+from trtbench.models.onnx_session import CPU, open_onnx, sums_overflow
 from trtbench.runtimes import _session
 from trtbench.runtimes._kernels import profile_from_kernels
 from trtbench.runtimes._loop import SERIAL, bench_session
@@ -258,8 +257,8 @@ bench = partial(bench_session, open_session)
 
 def _overflow(path: str) -> tuple[str, ...]:
     with suppress(OSError, errors.InputError):
-        saturates = "x86" in platform.machine() and "vnni" not in read_text(Path("/proc/cpuinfo"))
-        if saturates and any(x.operator == "QLinearMatMul" for x in outline_of(Path(path)).nodes):
+        nodes = outline_of(Path(path)).nodes
+        if sums_overflow() and any(node.operator == "QLinearMatMul" for node in nodes):
             return ("sums of QLinearMatMul can overflow on this processor, which has no VNNI",)
     return ()
 
