@@ -257,8 +257,8 @@ bench = partial(bench_session, open_session)
 
 def _overflow(path: str) -> tuple[str, ...]:
     with suppress(OSError, errors.InputError):
-        nodes = outline_of(Path(path)).nodes
-        if sums_overflow() and any(node.operator == "QLinearMatMul" for node in nodes):
+        nodes = outline_of(Path(path)).nodes if sums_overflow() else ()
+        if any(node.operator == "QLinearMatMul" for node in nodes):
             return ("sums of QLinearMatMul can overflow on this processor, which has no VNNI",)
     return ()
 
