@@ -10,9 +10,10 @@ GPU time; ``tails`` compares the first engine with itself, as often as --compari
 say, and counts verdicts; ``trtexec`` takes turns with ours on each engine, with and without a CUDA
 graph; ``start`` times commands that measure for 1 s; ``slo`` asks for a rate and then scans rates
 around it by hand; ``sweep`` builds and measures all models; ``providers`` compares each model on
-ONNX Runtime with its engine, on one GPU, and checks their outputs; ``repaired`` quantizes each,
-repairs it with ``localize``, builds both and measures them. Prints tables in Markdown; ends with 0
-if the goals hold.
+ONNX Runtime with its engine, on one GPU, checks their outputs, and adds up the kernels of its nodes
+(another provider than CUDA by ``--opt onnxruntime:providers=tensorrt``); ``repaired`` quantizes
+each, repairs it with ``localize``, builds both and measures them. Prints tables in Markdown; ends
+with 0 if the goals hold.
 """
 
 from __future__ import annotations
@@ -118,8 +119,10 @@ def tails(bench: Bench) -> None:
         pair = (bench.engines[0], bench.engines[0])
         done = bench.command("compare", *pair, *bench.runtime, "--json")
         seconds.append(done.seconds)
-        for each in done.json["comparison"]["verdicts"]:
+        found = done.json["comparison"]["verdicts"]
+        for each in found:
             kinds.setdefault(each["metric"], Counter())[each["kind"]] += 1
+        print("  ".join(f"{each['metric']} {each['kind']}" for each in found), file=sys.stderr)
     names = ("same", "unclear", "faster", "slower")
     rows = [(metric, *(count[name] for name in names)) for metric, count in kinds.items()]
     took = f"{np.median(seconds):.1f} s each (median)"
@@ -229,19 +232,34 @@ def sweep(bench: Bench) -> None:
 
 
 def providers(bench: Bench) -> None:
-    rows: list[Sequence[object]] = [("", "verdict", "host time", "outputs")]
-    sides: tuple[str, ...] = ("-r", "onnxruntime", *bench.runtime)
-    sides += ("--device", "cuda:0") if bench.runtime[1] == "tensorrt" else ()
+    names = ("verdict", "host time", "outputs", "SQNR", "nodes", "their sum µs", "kernels µs")
+    rows: list[Sequence[object]] = [("", *names)]
+    own = [word for each in bench.options.opt for word in ("--opt", each)]
+    by_python = ["--python", bench.options.onnxruntime] if bench.options.onnxruntime else []
+    on_gpu = bench.runtime[1] == "tensorrt"
+    own += ["--device", "cuda:0"] * on_gpu
+    sides = ("-r", "onnxruntime", *bench.runtime, *own, *by_python)
+    sides += ("--python", sys.executable) if by_python else ()
     for model in bench.models:
-        pair = (model, model.with_suffix(".engine") if "--device" in sides else model)
+        pair = (model, model.with_suffix(".engine") if on_gpu else model)
         found = bench.command("compare", *pair, *sides, "--json").json["comparison"]
         first = found["verdicts"][0]
         checked = bench.command("check", *pair, *sides, "--random", 64, "--json").json["check"]
+        decibels = checked["candidates"][0]["checks"][0]["sqnr_db"]
+        alone = (*sides[:2], *own, *by_python)
+        layers = bench.command("profile", model, *alone, *QUICK, "--all", "--json").json
         change = "–" if first["ratio"] is None else f"{first['ratio'] - 1:+.1%}"
         outputs = "PASS" if checked["passed"] else "FAIL"
-        rows.append((model.stem, first["kind"], change, outputs))
+        busy = layers["facts"]["kernel_busy_s"]
+        shown = ["–" if each is None else f"{each * 1e6:.1f}" for each in (layers["sum_s"], busy)]
+        quality = "–" if decibels is None else f"{decibels:.1f} dB"
+        row = (first["kind"], change, outputs, quality, len(layers["layers"]), *shown)
+        rows.append((model.stem, *row))
         bench.demand(f"{model.stem}: outputs differ", checked["passed"])
-    bench.table("The engine against ONNX Runtime on the same GPU", *rows)
+        adds_up = busy is None or abs(layers["sum_s"] / busy - 1) <= ADDS_UP
+        bench.demand(f"{model.stem}: nodes do not add up", adds_up)
+    asked = ", ".join(bench.options.opt) or "no options"
+    bench.table(f"The engine against ONNX Runtime on the same GPU, {asked}", *rows)
 
 
 def repaired(bench: Bench) -> None:
@@ -288,6 +306,8 @@ def main() -> int:
     parser.add_argument("--taskset", metavar="CPUS", help="run every command on these CPUs")
     parser.add_argument("--slo", default="p99<2ms")
     parser.add_argument("--trtexec", help="the program, for trtexec and start")
+    parser.add_argument("--onnxruntime", metavar="PYTHON", help="its interpreter, for providers")
+    parser.add_argument("--opt", action="append", default=[], help="options of providers")
     parser.add_argument("--runtime", default="tensorrt")
     bench = Bench(parser.parse_args())
     if bench.runtime[1] == "tensorrt":

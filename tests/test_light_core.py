@@ -12,7 +12,8 @@ import onnx
 import pytest
 
 from models import tiny_model
-from trtbench.core.plugins import EXTRAS, missing_package
+from trtbench.core.errors import UnavailableError
+from trtbench.core.plugins import EXTRAS, missing_package, optional_library
 from trtbench.store.store import Store
 from waiting import printed
 
@@ -134,6 +135,18 @@ def test_the_extras_of_the_code_are_those_of_the_package() -> None:
     declared = set(re.findall(r"^(\w+) = \[", block, flags=re.M))
     assert set(EXTRAS) <= declared
     assert missing_package(ModuleNotFoundError("x", name="nobody_has_this")) is None
+
+
+def test_a_package_is_not_blamed_for_one_that_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s3fs.py").write_text("import nobody_has_this.either")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "s3fs", raising=False)
+    with pytest.raises(UnavailableError, match="s3fs cannot be imported") as told:
+        optional_library("s3fs")
+    assert told.value.fix == "pip install nobody_has_this"
+    assert "nobody_has_this" in str(told.value.facts["reason"])
 
 
 def test_no_module_of_the_core_imports_an_extra_at_its_top() -> None:

@@ -31,18 +31,21 @@ def met(rule: str, *checks: check.OutputCheck) -> bool:
     [
         ("fp32", 3e-5, True), ("fp32", 3e-4, False), ("fp16", 6e-3, True), ("fp16", 2e-2, False),
         ("bf16", 1e-2, True), ("bf16", 3e-2, False), ("int8+fp16", 0.09, True),
-        ("int8", 0.2, False), ("fp8", 0.09, True), (None, 1e-3, False),
+        ("int8", 0.2, False), ("fp8", 0.09, True),
     ],
 )  # fmt: skip
 def test_outputs_are_judged_by_the_lower_precision(
-    precision: str | None, noise: float, passed: bool
+    precision: str, noise: float, passed: bool
 ) -> None:
     rng = np.random.default_rng(0)
     reference = rng.standard_normal((50, 40))
     far = checked(reference, reference + noise * rng.standard_normal((50, 40)))
-    for precisions in (("fp32" if precision else None, precision), (precision, None)):
+    for precisions in (("fp32", precision), (precision, precision)):
         [judged] = check.judge_outputs([far], precisions=precisions)
         assert judged.passed is passed, judged.message
+    [judged] = check.judge_outputs([far], precisions=("fp32", None))
+    assert judged.passed is (noise < 2e-2), "of an unknown precision: perhaps FP16"
+    assert "for FP16, as the precision of one side is unknown" in judged.message
     [judged] = check.judge_outputs([far], precisions=["fp32"], floor=[far])
     assert judged.passed, "the reference repeats no better"
 

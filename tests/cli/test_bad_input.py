@@ -50,6 +50,7 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "--opt", "spinning"], 2, "--opt spinning is not valid", None),
         (["tiny.onnx", "--opt", "xyzzy=1"], 2, "no option 'xyzzy'", "one of providers, spinning"),
         (["tiny.onnx", "--opt", "spining=on"], 2, "no option 'spining'", "--opt spinning=on"),
+        (["tiny.onnx", "--opt", "cuda.use_tf32=0"], 2, "setting of 'cuda'", "providers=cuda,cpu"),
         (["tiny.onnx", "--inputs", "daat.npz"], 1, "there are no inputs", "data.npz"),
         (["tiny.onnx", "--python", "/no/python"], 4, "no Python interpreter at", "--python PATH"),
         (["tiny.onnx", "--python", "/bin/true"], 4, "is not a working Python", "bin/python"),
@@ -80,6 +81,16 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
         assert rest[-1].startswith("fix: ")
         assert fix in rest[-1]
     assert not list(Path("store").glob("runs/*")), "something was left behind"
+
+
+def test_settings_of_a_provider_reach_it(say) -> None:
+    status, out, err = bench(say, "tiny.onnx", "--opt", "onnxruntime:cpu.use_arena=0")
+    assert status == 0, err
+    assert "cpu.use_arena=0" in out
+    asked = ("--opt", "providers=dml,cpu", "--opt", "dml.device_id=0")
+    status, _, err = bench(say, "tiny.onnx", *asked)
+    assert status == 4
+    assert "no execution provider 'dml'" in err
 
 
 @pytest.mark.parametrize("verb", ["check", "localize", "inspect"])

@@ -80,7 +80,8 @@ def test_a_dynamic_model_gets_the_shapes_of_its_batch(trtexec: Any, tmp_path: Pa
 
 def test_trtexec_does_not_make_an_engine_forget_its_precision(trtexec: Any, store: Store) -> None:
     engine = trtexec.engine()
-    assert precision_of(bench(engine, store, runtime="trtexec").record) is None
+    blind = bench(engine, store, runtime="trtexec", profile=False)
+    assert precision_of(blind.record) is None
     record_beside(engine, precision="fp16")
     run = bench(engine, store, runtime="trtexec")
     assert precision_of(run.record) == "fp16"
@@ -90,10 +91,13 @@ def test_trtexec_does_not_make_an_engine_forget_its_precision(trtexec: Any, stor
 
 
 def test_a_precision_nobody_can_check_is_unknown(trtexec: Any, store: Store) -> None:
-    run = bench(trtexec.engine(), store, runtime="trtexec", precision="int8")
+    engine = trtexec.engine()
+    run = bench(engine, store, runtime="trtexec", precision="int8", profile=False)
     assert precision_of(run.record) is None
     assert entry_from_record(run.record, path="").precision is None
     assert [ran for _, _, ran in contradictions(run.record)] == [None]
+    run = bench(engine, store, runtime="trtexec", precision="int8")
+    assert [ran for _, _, ran in contradictions(run.record)] == ["fp16"], "layers tell it"
 
 
 def test_least_means_least(trtexec: Any, store: Store) -> None:
@@ -309,6 +313,9 @@ def test_layers_deny_the_record_beside_an_engine(trtexec: Any, store: Store) -> 
     run = bench(engine, store, runtime="trtexec", profile=True)
     assert precision_of(run.record) == "fp16"
     assert "claimed_precision" not in run.record.facts, "one of its layers does"
+    Path(f"{engine}.json").unlink()
+    run = bench(engine, store, runtime="trtexec", profile=True)
+    assert precision_of(run.record) == "fp16", "nothing is claimed, but the layers tell it"
 
 
 @pytest.mark.usefixtures("on_standin_gpu")
@@ -318,20 +325,26 @@ def test_layers_deny_the_record_beside_an_engine(trtexec: Any, store: Store) -> 
         ("Float", "int8", "fp32", "implied"),
         ("Int8", "int8", "int8", "stated"),
         (None, "int8", "int8", "recorded"),
+        ("Int8", None, "int8", "implied"),
     ],
 )
 def test_an_engine_is_held_to_its_layers_without_a_profile(
-    store: Store, tmp_path: Path, kept: str | None, named: str, ran: str, source: str
+    store: Store, tmp_path: Path, kept: str | None, named: str | None, ran: str, source: str
 ) -> None:
-    """The inspector tells types where the engine was built to; else the record alone speaks."""
+    """The inspector tells types where the engine was built to; else the record alone speaks.
+
+    Without a record, as of an engine of trtexec, the layers alone do.
+    """
     engine = tmp_path / "net.engine"
     engine.write_bytes(plan_bytes() + (f"weights={kept};".encode() if kept else b""))
-    record_beside(engine, precision=named)
+    if named is not None:
+        record_beside(engine, precision=named)
     run = bench(engine, store, runtime="tensorrt", batch=1, profile=False)
     assert precision_of(run.record) == ran
     assert run.record.conditions["precision"].source == source
     found = {each.severity for each in run.findings if each.code == "H26"}
-    assert found == {"implied": {"warning"}, "stated": set(), "recorded": {"note"}}[source]
+    told = {"implied": {"warning"}, "stated": set(), "recorded": {"note"}}[source]
+    assert found == (told if named is not None else set())
     assert ("int8 by its record" in title_of_record(run.record)) is (source == "recorded")
 
 

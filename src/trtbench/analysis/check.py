@@ -500,12 +500,15 @@ def judge_outputs(
 ) -> tuple[Judgement, ...]:
     """Judge each output by the usual SQNR of the lowest precision of the two sides.
 
+    A side whose precision is unknown, such as an engine of trtexec, may compute in FP16.
     ``floor`` holds the reference against itself: nobody comes closer than twice its difference.
     ``outputs`` says how the outputs of the sides differ in their names.
     """
-    types = {each for precision in precisions for each in types_of(precision)} or {"fp32"}
-    usual, name = min((USUAL_SQNR_DB.get(each, LEAST_DB), each) for each in types)
-    words = name.upper() if any(precisions) else "FP32 (the precisions are unknown)"
+    types = {each for precision in precisions for each in types_of(precision)}
+    unknown = {"fp16"} if None in precisions else set()
+    usual, name = min((USUAL_SQNR_DB.get(each, LEAST_DB), each) for each in types | unknown)
+    guessed = name in unknown - types
+    words = "FP16, as the precision of one side is unknown" if guessed else name.upper()
     if random and usual <= LEAST_DB:
         usual, words = usual - OUTSIDE_DB, f"{words} on random inputs"
     own = {check.output: check.sqnr_db for check in floor if not check.identical}

@@ -142,10 +142,14 @@ def first_line(problem: BaseException) -> str:
 def refuse_unknown_options(
     who: str, options: Mapping[str, str], known: Mapping[str, str] | Iterable[str]
 ) -> None:
-    """Raise an error for an ``--opt`` that a runtime or builder does not have; lists all."""
+    """Raise an error for an ``--opt`` that a runtime or builder does not have; lists all.
+
+    ``PROVIDER.KEY`` stands for every name with a dot.
+    """
     words = known if isinstance(known, Mapping) else dict.fromkeys(known, "")
+    open_ended = any("." in word for word in words)
     for name, value in options.items():
-        if name not in words:
+        if name not in words and not (open_ended and "." in name):
             facts = {key: about for key, about in words.items() if about}
             # The value of an unknown option may be a secret.
             given = value if near_miss(name, words) else "VALUE"

@@ -185,10 +185,13 @@ def missing_package(problem: ImportError, name: str | None = None) -> Unavailabl
     extra = next((name for name, (names, _) in EXTRAS.items() if package in names), None)
     if extra is None:
         return None
-    absent = isinstance(problem, ModuleNotFoundError)
+    lacking = isinstance(problem, ModuleNotFoundError) and (problem.name or "").partition(".")[0]
+    absent = lacking == package
     message = f"the package {package} {'is not installed' if absent else 'cannot be imported'}"
     facts = {"it is for": EXTRAS[extra][1], **({} if absent else {"reason": problem})}
-    return UnavailableError(message, facts=facts, fix=f"pip install 'trtbench[{extra}]'")
+    # What is missing may be another package, which this one imports.
+    needed = f"'trtbench[{extra}]'" if absent or not lacking else lacking
+    return UnavailableError(message, facts=facts, fix=f"pip install {needed}")
 
 
 def optional_library(name: str) -> ModuleType:

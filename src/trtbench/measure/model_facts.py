@@ -87,10 +87,13 @@ def recorded_precision(model: ModelRef) -> str | None:
 def check_precision_against_layers(
     record: records.RunRecord, graph: EngineGraph | None
 ) -> records.RunRecord:
-    """Return the record with the precision of the layers, if they contradict the recorded one."""
+    """Return the record with the precision of the layers, unless it has the same."""
     label, types = records.precision_of(record), computing_types(graph)
     ran, known = contradicting_types(label, types), record.conditions.get("precision")
-    if not types or label is None or known is None or (ran is None and known.source == "implied"):
+    if types and label is None:
+        told = records.Fact(value=records.name_from_types(types), source="implied")
+        return record.having(conditions={**record.conditions, "precision": told})
+    if not types or known is None or (ran is None and known.source == "implied"):
         return record
     implied, claimed = records.Fact(value=ran, source="implied"), {"claimed_precision": label}
     fact = known.having(source="stated") if ran is None else implied  # confirmed, or contradicted

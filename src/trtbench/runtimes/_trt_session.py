@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.core import errors
-from trtbench.core.run import Fact, Scalar
+from trtbench.core.run import Fact, Scalar, name_from_types
 from trtbench.core.samples import Arrays, LayerProfile
 from trtbench.core.spec import RunSpec, ShapeProfile, TensorSpec, Value
 from trtbench.core.units import text_from_shape
@@ -385,18 +385,18 @@ class TrtSession(_session.Session):
             for port in self.engine.outputs
         )
         # Compare the precision in the engine's record with the types of its layers, if the engine
-        # was built so that the inspector reports them.
-        label = None if bound_before else precision_of_engine(self._spec.model)
-        if label is None:
+        # was built so that the inspector reports them. Without a record, they alone tell it.
+        if bound_before:
             return
+        label = precision_of_engine(self._spec.model)
         try:
             types = computing_types(graph_from_json(self.describe(), where="the inspector"))
         except errors.ParseError:
             return
         ran = contradicting_types(label, types)
-        if ran is not None:
-            self.conditions["precision"] = Fact(value=ran, source="implied")
-            self.evidence["claimed_precision"] = label
+        if types and (ran is not None or label is None):
+            self.conditions["precision"] = Fact(value=name_from_types(types), source="implied")
+            self.evidence |= {} if label is None else {"claimed_precision": label}
         elif types:
             self.conditions["precision"] = Fact(value=label)
 

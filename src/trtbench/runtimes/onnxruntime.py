@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import io
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import cache, partial
 from importlib import util
 from operator import itemgetter
@@ -86,7 +87,9 @@ _NO_DEVICE = re.compile(
     re.IGNORECASE,
 )
 """Messages of ONNX Runtime that are caused by the provider, not by the model."""
-_NO_SETTING = re.compile(r"Unknown provider option: [^\n]*|Failed to parse provider option[^\n]*")
+_NO_SETTING = re.compile(
+    r"(?:Unknown provider option: |Failed to parse provider option|The value for the key )[^\n]*"
+)
 _TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
@@ -151,9 +154,16 @@ def _make_shared_pool(threads: int) -> None:
 
 def check(spec: RunSpec) -> None:
     """Raise if ONNX Runtime does not support a setting, or the value of an option."""
-    own = tuple(f"{name}." for name in _requested_providers(spec))
-    common = {key: value for key, value in spec.options.items() if not key.startswith(own)}
-    errors.refuse_unknown_options("runtime onnxruntime", common, OPTIONS)
+    errors.refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
+    providers = _requested_providers(spec)
+    for key in spec.options:
+        owner, dot, _ = key.partition(".")
+        if dot and owner not in providers:
+            raise errors.UsageError(
+                f"--opt {key} is a setting of {owner!r}, which is not asked for",
+                facts={"execution providers": ", ".join(providers)},
+                fix=f"--opt providers={','.join([owner, *providers])}; or leave --opt {key} out",
+            )
     for key, choices in _CHOICES.items():
         if key in spec.options:
             errors.refuse_other_choice(key, spec.options[key], choices)
@@ -218,15 +228,14 @@ def open_session(spec: RunSpec) -> OrtSession:
         requested.append((known[name], settings) if settings else known[name])
     make = partial(open_onnx, spec.model.path, providers=requested)
     try:
-        session = make(options, enable_fallback=0)
+        with redirect_stdout(io.StringIO()) as printed:
+            session = make(options, enable_fallback=0)
     except Exception as problem:  # ONNX Runtime's exceptions have no common base class
         _session.raise_if_out_of_memory(problem)
-        if on_gpu and _NO_DEVICE.search(str(problem)):
-            name = next(name for name in _requested_providers(spec) if name in ON_GPU)
-            raise _provider_error(onnxruntime, name, errors.first_line(problem)) from None
-        if refused := _NO_SETTING.search(str(problem)):
-            raise errors.UsageError(refused[0], fix="leave out that --opt PROVIDER.KEY") from None
+        _raise_if_provider_failed(onnxruntime, spec, str(problem))
         raise explain_load_failure(spec.model.path, str(problem)) from None
+    # Before 1.20 it prints why a provider did not start, and goes on without it.
+    _raise_if_provider_failed(onnxruntime, spec, printed.getvalue().rpartition("EP Error ")[2])
     started = [_short_name(name) for name in session.get_providers()]
     for name in map(_short_name, requested):
         # A provider that is a plug-in may have a longer name than the requested one.
@@ -330,6 +339,16 @@ def _tensorrt_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _on_gpu(spec: RunSpec) -> bool:
     return any(name in ON_GPU for name in _requested_providers(spec))
+
+
+def _raise_if_provider_failed(onnxruntime: ModuleType, spec: RunSpec, problem: str) -> None:
+    if _on_gpu(spec) and _NO_DEVICE.search(problem):
+        name = next(name for name in _requested_providers(spec) if name in ON_GPU)
+        raise _provider_error(onnxruntime, name, problem.strip().splitlines()[0]) from None
+    if refused := _NO_SETTING.search(problem):
+        raise errors.UsageError(
+            refused[0], fix="correct or leave out that --opt PROVIDER.KEY"
+        ) from None
 
 
 def _provider_error(onnxruntime: ModuleType, provider: str, reason: str) -> errors.UnavailableError:
