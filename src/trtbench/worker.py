@@ -5,6 +5,7 @@ Does not know who started it. It writes the name of each stage to the file descr
 """
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -160,13 +161,14 @@ def _search(
 
 
 def _save(outcome: jobs.BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:
-    np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
+    gc.disable()  # what remains of TensorRT's objects is left alone: 8.6 may crash over them
     if launch == 0:  # the first launch of a run records the versions of its libraries
         from trtbench.host.machine import library_versions
 
         # Versions that the runtime reports come first: trtexec may belong to another TensorRT.
         versions = {**library_versions(), **outcome.versions}
         outcome = outcome.having(versions=versions, python=sys.version.split()[0])
+    np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
     (folder / "outcome.json").write_bytes(json_from_value(outcome))
 
 

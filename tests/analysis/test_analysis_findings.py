@@ -26,6 +26,7 @@ from trtbench.core import samples
 from trtbench.core.results import Comparison, Unreadable, Verdict
 from trtbench.core.run import Fact, Finding, LaunchFacts, Run
 from trtbench.core.spec import InputSpec
+from trtbench.report.sections.summary import finding_names
 from trtbench.report.sections.verdicts import with_cycle_verdicts
 
 Found = tuple[Finding, ...]
@@ -335,6 +336,17 @@ def test_rule(code: str, expected: str | None, make: Callable[[], Evidence | Pai
     assert [each.severity for each in found][:1] == ([expected] if expected else [])
     assert all(each.evidence and each.remedy and each.message for each in found)
     assert code != "H41" or not any("CUDA" in str(each.remedy) for each in found), "on a CPU"
+
+
+def test_modes_and_changes_of_gpu_time_are_told_beside_it() -> None:
+    """It stands first: of an H200 135 and 197 us, where host time hid that."""
+    gpu = series(of=135e-6, sd=0.002) * np.repeat([1.0, 197 / 135], 300)
+    for host, concerned in ((series(), ["gpu"]), (gpu + 60e-6, ["gpu", "host"])):
+        found = measured(samples.IterationTimes(gpu=gpu, host=host), **ON_GPU)
+        told = [each for each in findings_from_evidence(found) if each.code in ("H15", "H17")]
+        assert [each.concerns for each in told] == 2 * concerned
+        first = finding_names(told, beside="host").partition(";")[0]
+        assert first == "not stationary, two modes"
 
 
 def test_the_checklist_is_complete() -> None:

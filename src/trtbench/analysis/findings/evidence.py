@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from trtbench.analysis.history import Segmentation, segment
 from trtbench.analysis.summary import (
     Summary,
     reported_rate,
@@ -60,8 +59,8 @@ class Evidence:
     record: core.RunRecord
     times: samples.IterationTimes
     summary: Summary
-    parts: Sequence[samples.Column] = ()  # samples of the headline, by launch
-    segments: Sequence[Segmentation] = ()
+    parts: Mapping[str, Sequence[samples.Column]]
+    """Samples by launch: of the headline, and of GPU time, which is shown before host time."""
     telemetry: tuple[samples.TelemetrySample, ...] = ()
     layers: samples.LayerProfile | None = None
     graph: samples.EngineGraph | None = None
@@ -109,13 +108,13 @@ class Evidence:
 
 
 def evidence_from_run(run: core.Run, *, summary: Summary | None = None) -> Evidence:
-    parts = run.times.by_launch(run.times.headline) if len(run.times) else []
+    head = run.times.headline
+    shown = ("gpu", head) if head == "host" and run.times.gpu is not None else (head,)
     return Evidence(
         record=run.record,
         times=run.times,
         summary=summary or summary_from_samples(run),
-        parts=parts,
-        segments=[segment(part) for part in parts],
+        parts={name: run.times.by_launch(name) for name in shown if len(run.times)},
         telemetry=run.telemetry,
         layers=run.layers,
         graph=run.graph,

@@ -17,6 +17,7 @@ from trtbench.analysis.findings.evidence import (
     known,
     rule,
 )
+from trtbench.analysis.history import segment
 from trtbench.analysis.summary import modes, value_step
 from trtbench.core import properties
 from trtbench.core.results import Unreadable
@@ -238,21 +239,24 @@ def not_stationary(e: Evidence, at: Limits) -> Iterator[Hit]:
         message = f"warm-up of {capped} launches ended without being steady"
         remedy = "--warmup 10s --duration 10s, or find what else runs on the machine"
         yield Hit(message, {"unsteady_warmups": capped}, remedy, column)
-    moved = [s for s in e.segments if s.kind != "flat" and s.largest_change > at["change"]]
-    drifts = [0.0]
-    for part in e.parts:
-        third = len(part) // 3
-        if third >= 20 and (first := float(np.median(part[:third]))) > 0:
-            drifts.append(float(np.median(part[-third:])) / first - 1)
-    drift = max(drifts, key=abs)
-    if not moved and abs(drift) <= at["thirds"]:
-        return
-    change = max((segment.largest_change for segment in moved), default=0.0)
-    kinds = ", ".join(sorted({segment.kind for segment in moved})) or "drift"
-    found = f"{max(change, abs(drift)):.1%} in {max(len(moved), 1)} of {len(e.parts)} launches"
-    message = f"times changed while measuring ({kinds}): by {found}"
-    remedy = "--warmup 5s, a quiet machine, or trtbench compare for a ratio"
-    yield Hit(message, {"largest_change": change, "last_third_vs_first": drift}, remedy, column)
+    for column, parts in e.parts.items():
+        every = map(segment, parts)
+        moved = [s for s in every if s.kind != "flat" and s.largest_change > at["change"]]
+        drifts = [0.0]
+        for part in parts:
+            third = len(part) // 3
+            if third >= 20 and (first := float(np.median(part[:third]))) > 0:
+                drifts.append(float(np.median(part[-third:])) / first - 1)
+        drift = max(drifts, key=abs)
+        if not moved and abs(drift) <= at["thirds"]:
+            continue
+        change = max((segment.largest_change for segment in moved), default=0.0)
+        kinds = ", ".join(sorted({segment.kind for segment in moved})) or "drift"
+        found = f"{max(change, abs(drift)):.1%} in {max(len(moved), 1)} of {len(parts)} launches"
+        message = f"times changed while measuring ({kinds}): by {found}"
+        remedy = "--warmup 5s, a quiet machine, or trtbench compare for a ratio"
+        evidence = {"largest_change": change, "last_third_vs_first": drift}
+        yield Hit(message, evidence, remedy, column)
 
 
 @rule("H17", "two modes", "warning", separation=4, minor=0.05, gap=0.01)
@@ -261,16 +265,18 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
     {minor:.0%} in the smaller group, and a gap above {gap:.0%} of the median.
     Source: calibrated: no false alarm on five unimodal families. Means: the median describes one of
     two states, and which one can change from run to run."""
-    distinct = [each for each in map(modes, e.parts) if each and each.separation > at["separation"]]
-    found = [x for x in distinct if x.minor_share >= at["minor"] and x.gap > at["gap"]]
-    if found:
+    for column, parts in e.parts.items():
+        distinct = [x for x in map(modes, parts) if x and x.separation > at["separation"]]
+        found = [x for x in distinct if x.minor_share >= at["minor"] and x.gap > at["gap"]]
+        if not found:
+            continue
         clearest = max(found, key=lambda split: split.separation)
         low, high, share = clearest.low, clearest.high, clearest.minor_share
         message = f"two kinds of iterations: {text_from_seconds(low)} and {text_from_seconds(high)}"
         message += f" ({share * 100:.0f} % in the rarer)"
         evidence = {"low_ms": low * 1e3, "high_ms": high * 1e3, "minor_share": share}
         remedy = "report both modes, not the mean; look for changes of clock or another process"
-        yield Hit(message, evidence, remedy, e.times.headline)
+        yield Hit(message, evidence, remedy, column)
 
 
 @rule("H18", "heavy tail", "note", "p99", p99=1.5, max=5)
@@ -310,7 +316,7 @@ def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
     Source: CUDA lazy loading; TensorRT-RTX background compilation. Means: the number includes work
     that happens once, not with every query."""
     first, ratios = int(at["first"]), [0.0]
-    for part in e.parts:
+    for part in e.parts.get(e.times.headline, ()):
         if len(part) >= 10 * first and (median := float(np.median(part))) > 0:
             ratios.append(float(np.min(part[:first])) / median)
     if max(ratios) > at["times"]:
