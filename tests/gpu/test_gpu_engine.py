@@ -35,7 +35,7 @@ def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if (folder / "error.json").is_file():
         return json.loads((folder / "error.json").read_text()), {}
-    assert (folder / "samples.npz").is_file(), f"status {done.returncode}: {done.stderr[-2000:]}"
+    assert (folder / "outcome.json").is_file(), f"status {done.returncode}: {done.stderr[-2000:]}"
     with np.load(folder / "samples.npz") as archive:
         return json.loads((folder / "outcome.json").read_text()), dict(archive)
 
