@@ -81,21 +81,24 @@ def main(arguments: list[str]) -> int:
     try:
         job = job_from_json(job_file.read_bytes(), where=str(job_file))
         if isinstance(job, jobs.BenchJob):
+            versions = _versions(job)
             if job.search is not None:
-                outcome, times = _search(job, job.search, folder=folder, events=events)
+                keep = partial(_save, folder=folder, versions=versions)
+                outcome, times = _search(job, job.search, keep, folder=folder, events=events)
             else:
                 runtime = RUNTIMES.load(job.spec.runtime)
                 outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
             events("save")
-            _save(outcome, times, folder, launch=job.launch)
+            _save(outcome, times, folder=folder, versions=versions)
         elif isinstance(job, jobs.DuetJob):
             from trtbench.runtimes._turns import run_duet
 
+            versions = _versions(job)
             results = run_duet(job, events, list(map(int, arguments[3:])))
             events("save")
             for side, (outcome, times) in results.items():
                 (folder / f"side-{side}").mkdir()
-                _save(outcome, times, folder / f"side-{side}", launch=job.launch)
+                _save(outcome, times, folder=folder / f"side-{side}", versions=versions)
             events(jobs.DONE)
         else:
             value = _run_job(job, folder=folder, events=events)
@@ -144,7 +147,12 @@ def _run_job(job: jobs.Job, *, folder: Path, events: Events) -> Value:
 
 
 def _search(
-    job: jobs.BenchJob, search: LoadSearch, *, folder: Path, events: Events
+    job: jobs.BenchJob,
+    search: LoadSearch,
+    save: Callable[[jobs.BenchOutcome, IterationTimes], None],
+    *,
+    folder: Path,
+    events: Events,
 ) -> tuple[jobs.BenchOutcome, IterationTimes]:
     """Search for a rate; after every probe, what is known so far is in the folder."""
     from trtbench.runtimes.contract import bench_session
@@ -152,7 +160,7 @@ def _search(
     def keep(search: LoadSearch, result: tuple[jobs.BenchOutcome, IterationTimes]) -> None:
         ends = {signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # an interrupt leaves whole files
-        _save(*result, folder, launch=job.launch)
+        save(*result)
         (folder / "load.json").write_bytes(json_from_value(search))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
 
@@ -160,16 +168,27 @@ def _search(
     return bench_session(opener, job.spec, stage=events, folder=folder, search=search, keep=keep)
 
 
-def _save(outcome: jobs.BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:
-    gc.disable()  # what remains of TensorRT's objects is left alone: 8.6 may crash over them
-    if launch == 0:  # the first launch of a run records the versions of its libraries
-        from trtbench.host.machine import library_versions
+def _versions(job: jobs.BenchJob | jobs.DuetJob) -> dict[str, str]:
+    """Return the versions of libraries, which the first launch of a run records."""
+    if job.launch:
+        return {}
+    from trtbench.host.machine import library_versions
 
+    return library_versions()
+
+
+def _save(
+    outcome: jobs.BenchOutcome, times: IterationTimes, *, folder: Path, versions: dict[str, str]
+) -> None:
+    """Write the result at once: TensorRT 8.6 or CUPTI may crash over what remains of them."""
+    gc.disable()
+    if versions:
         # Versions that the runtime reports come first: trtexec may belong to another TensorRT.
-        versions = {**library_versions(), **outcome.versions}
-        outcome = outcome.having(versions=versions, python=sys.version.split()[0])
+        known = {**versions, **outcome.versions}
+        outcome = outcome.having(versions=known, python=sys.version.split()[0])
+    text = json_from_value(outcome)
     np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
-    (folder / "outcome.json").write_bytes(json_from_value(outcome))
+    (folder / "outcome.json").write_bytes(text)
 
 
 def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> jobs.ReportedError:
