@@ -5,7 +5,6 @@ Does not know who started it. It writes the name of each stage to the file descr
 """
 
 import contextlib
-import gc
 import importlib
 import os
 import signal
@@ -180,8 +179,7 @@ def _versions(job: jobs.BenchJob | jobs.DuetJob) -> dict[str, str]:
 def _save(
     outcome: jobs.BenchOutcome, times: IterationTimes, *, folder: Path, versions: dict[str, str]
 ) -> None:
-    """Write the result at once: TensorRT 8.6 or CUPTI may crash over what remains of them."""
-    gc.disable()
+    """Write the two files of a result, one right after the other: a process may crash here."""
     if versions:
         # Versions that the runtime reports come first: trtexec may belong to another TensorRT.
         known = {**versions, **outcome.versions}

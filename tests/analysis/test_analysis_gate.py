@@ -22,16 +22,13 @@ def one_launch(n: int = 1000) -> Summary:
 @pytest.mark.parametrize(
     ("text", "metric", "statistic", "limit"),
     [
-        ("p99<5ms", "headline", "p99", 5e-3),
-        ("p99.9 <= 5 ms", "headline", "p99.9", 5e-3),
-        ("gpu.median<=0.2ms", "gpu", "median", 2e-4),
-        ("gpu.p99.9<1ms", "gpu", "p99.9", 1e-3),
+        ("p99<5ms", "headline", "p99", 5e-3), ("p99.9 <= 5 ms", "headline", "p99.9", 5e-3),
+        ("gpu.median<=0.2ms", "gpu", "median", 2e-4), ("gpu.p99.9<1ms", "gpu", "p99.9", 1e-3),
         ("throughput>=100/s", "throughput", "median", 100.0),
-        ("items>=1kHz", "items", "median", 1000.0),
-        ("host<5ms", "host", "median", 5e-3),
+        ("items>=1kHz", "items", "median", 1000.0), ("host<5ms", "host", "median", 5e-3),
         ("cov<5%", "headline", "cov", 0.05),
     ],
-)
+)  # fmt: skip
 def test_rules_are_read(text: str, metric: str, statistic: str, limit: float) -> None:
     rule = gate.rules_from_text(text)[0]
     assert (rule.metric, rule.statistic) == (metric, statistic)
@@ -48,17 +45,11 @@ def test_wrong_rules_say_what_to_type(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "outcome"),
     [
-        ("median<1.01ms", "pass"),
-        ("median<0.99ms", "fail"),
-        ("p99<1.2ms", "pass"),
-        ("p99.9<1.2ms", "unclear"),
-        ("gpu.max<=0.55ms", "pass"),
-        ("throughput>=900/s", "pass"),
-        ("throughput>=1100/s", "fail"),
-        ("h2d<1ms", "fail"),
-        ("max>=1ms", "pass"),
+        ("median<1.01ms", "pass"), ("median<0.99ms", "fail"), ("p99<1.2ms", "pass"),
+        ("p99.9<1.2ms", "unclear"), ("gpu.max<=0.55ms", "pass"), ("throughput>=900/s", "pass"),
+        ("throughput>=1100/s", "fail"), ("h2d<1ms", "fail"), ("max>=1ms", "pass"),
     ],
-)
+)  # fmt: skip
 def test_limits(text: str, outcome: str) -> None:
     (result,) = gate.evaluate([gate.rules_from_text(text)[0]], summary=one_launch())
     assert result.outcome == outcome

@@ -235,13 +235,10 @@ def test_a_run_brings_its_wall_time_and_batch() -> None:
 @pytest.mark.parametrize(
     ("shapes", "items"),
     [
-        (((8, 3, 32, 32),), 8),
-        (((8, 128), (8, 128)), 8),
-        (((8, 128), (1,)), 8),
-        (((8, 128), (4, 128)), None),
-        (((16,),), None),
+        (((8, 3, 32, 32),), 8), (((8, 128), (8, 128)), 8), (((8, 128), (1,)), 8),
+        (((8, 128), (4, 128)), None), (((16,),), None),
     ],
-)
+)  # fmt: skip
 def test_without_a_batch_the_shapes_that_were_run_give_the_items(
     shapes: tuple[tuple[int, ...], ...], items: int | None
 ) -> None:

@@ -216,18 +216,12 @@ def half_off() -> check.OutputCheck:
 @pytest.mark.parametrize(
     ("text", "broken"),
     [
-        ("max_abs<=0.1", True),
-        ("max_abs <= 0.5", False),
-        ("max_abs<0.5", True),
-        ("close>=99%", True),
-        ("y:close>=0.99", True),
-        ("other:close>=1", True),
-        ("nan==0", False),
-        ("cosine>=0.9", True),
-        ("max_abs<=0.5 and nan==0", False),
+        ("max_abs<=0.1", True), ("max_abs <= 0.5", False), ("max_abs<0.5", True),
+        ("close>=99%", True), ("y:close>=0.99", True), ("other:close>=1", True), ("nan==0", False),
+        ("cosine>=0.9", True), ("max_abs<=0.5 and nan==0", False),
         ("max_abs<=0.5 and close>=99%", True),
     ],
-)
+)  # fmt: skip
 def test_rules(half_off: check.OutputCheck, text: str, broken: bool) -> None:
     assert met(text, half_off) is not broken
 

@@ -71,13 +71,10 @@ def shaped(*levels: float) -> Column:
 @pytest.mark.parametrize(
     ("levels", "kind"),
     [
-        ((1.0, 1.0, 1.0), "flat"),
-        ((1.2, 1.0, 1.0), "warm-up"),
-        ((0.9, 1.0, 1.0), "slowdown"),
-        ((1.0, 1.0, 1.1), "no steady state"),
-        ((1.1, 1.0, 1.1, 1.0), "no steady state"),
+        ((1.0, 1.0, 1.0), "flat"), ((1.2, 1.0, 1.0), "warm-up"), ((0.9, 1.0, 1.0), "slowdown"),
+        ((1.0, 1.0, 1.1), "no steady state"), ((1.1, 1.0, 1.1, 1.0), "no steady state"),
     ],
-)
+)  # fmt: skip
 def test_classes(levels: tuple[float, ...], kind: str) -> None:
     assert segment(shaped(*levels)).kind == kind
 

@@ -35,17 +35,14 @@ MADE = "made = Constant <value = float[5, 1] {0, 0, 0, 0, 0}> ()"
 @pytest.mark.parametrize(
     ("before", "names", "rows"),
     [
-        ("", {}, 7),
-        ("", {"axis": 1}, 7),
-        ("", {"axis": -1}, 7),
-        (MADE, {"table": "made"}, 5),
+        ("", {}, 7), ("", {"axis": 1}, 7), ("", {"axis": -1}, 7), (MADE, {"table": "made"}, 5),
         ("same = Identity (table)", {"table": "same"}, 7),
         ("deep = Unsqueeze (ids, zero)", {"ids": "deep"}, 7),
         ("cast = Cast <to = 6> (ids)", {"ids": "cast"}, 7),
         ("sum = Add (ids, three)", {"ids": "sum"}, None),
         (f"{MADE} other = Gather (made, ids)", {}, 5),
     ],
-)
+)  # fmt: skip
 def test_a_file_tells_how_many_rows_its_table_has(
     tmp_path: Path, before: str, names: dict[str, str], rows: int | None
 ) -> None:

@@ -69,15 +69,11 @@ def test_a_gpu_is_held_by_its_uuid_whatever_it_is_called(tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("visible", "device", "uuid"),
     [
-        (None, "cuda:1", "GPU-bbbb"),
-        ("1,0", "cuda:0", "GPU-bbbb"),
-        ("GPU-bb", "cuda", "GPU-bbbb"),
-        ("MIG-1234", "cuda:0", "MIG-1234"),
-        ("0", "cuda:1", None),
-        ("", "cuda:0", None),
+        (None, "cuda:1", "GPU-bbbb"), ("1,0", "cuda:0", "GPU-bbbb"), ("GPU-bb", "cuda", "GPU-bbbb"),
+        ("MIG-1234", "cuda:0", "MIG-1234"), ("0", "cuda:1", None), ("", "cuda:0", None),
         (None, "cpu", None),
     ],
-)
+)  # fmt: skip
 def test_the_uuid_of_a_device(two_gpus, monkeypatch, visible, device, uuid):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

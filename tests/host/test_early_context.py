@@ -75,13 +75,11 @@ def test_the_context_asked_for_is_retained_with_its_flags(at_last: bool) -> None
 @pytest.mark.parametrize(
     ("asked", "driver", "lacks"),
     [
-        ({}, "there", ()),
-        ({VARIABLE: "one", LATER: ""}, "there", ()),
-        (variables(0, 1), "none", ()),
-        (variables(0, 1), "there", ("cuInit",)),
+        ({}, "there", ()), ({VARIABLE: "one", LATER: ""}, "there", ()),
+        (variables(0, 1), "none", ()), (variables(0, 1), "there", ("cuInit",)),
         (delayed(variables(0, 1)), "none", ()),
     ],
-)
+)  # fmt: skip
 def test_without_a_wish_or_a_driver_nothing_is_made_or_said(
     asked: dict[str, str], driver: str, lacks: tuple[str, ...]
 ) -> None:

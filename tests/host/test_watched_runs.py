@@ -109,12 +109,10 @@ def test_clocks_are_given_back_after_a_run(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("victim", "number", "status"),
     [
-        ("trtbench", signal.SIGINT, 130),
-        ("trtbench", signal.SIGTERM, 130),
-        ("trtbench", signal.SIGKILL, -signal.SIGKILL),
-        ("worker", signal.SIGKILL, 1),
+        ("trtbench", signal.SIGINT, 130), ("trtbench", signal.SIGTERM, 130),
+        ("trtbench", signal.SIGKILL, -signal.SIGKILL), ("worker", signal.SIGKILL, 1),
     ],
-)
+)  # fmt: skip
 def test_clocks_are_given_back_however_a_run_ends(
     machine: Machine, victim: str, number: signal.Signals, status: int
 ) -> None:

@@ -90,7 +90,7 @@ class Silent:
     """A package with CUDA inside whose sessions go on without it, as ONNX Runtime's do."""
 
     __version__ = "1.31.0"
-    prints = False  # problems, as before 1.20
+    prints = False  # problems, as 1.17 does
     cuda_version = "12.8"
     GraphOptimizationLevel = library.GraphOptimizationLevel
     ExecutionMode = library.ExecutionMode

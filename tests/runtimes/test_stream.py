@@ -112,19 +112,14 @@ def test_a_model_of_fixed_batch_gets_the_last_one_filled_up(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("shapes", "batch", "rows"),
     [
-        ([("batch", 3, 8, 8)], None, [True]),
-        ([(1, 4), ("batch", 16)], None, [False, True]),
-        ([(1, 4), (8, 16)], 8, [False, True]),
-        ([(8, 16), (1, 4)], 8, [True, False]),
-        ([(4,), (8, 16)], 8, [False, True]),
-        ([(), (2, 16), (2,)], 2, [False, True, True]),
-        ([(1, 4), (1, 16)], 1, [True, True]),
-        ([("seq", "batch", 16)], None, [False]),
-        ([(10, "batch", 16), ("batch", 4)], None, [False, True]),
-        ([(3, 224, 224)], None, [False]),
+        ([("batch", 3, 8, 8)], None, [True]), ([(1, 4), ("batch", 16)], None, [False, True]),
+        ([(1, 4), (8, 16)], 8, [False, True]), ([(8, 16), (1, 4)], 8, [True, False]),
+        ([(4,), (8, 16)], 8, [False, True]), ([(), (2, 16), (2,)], 2, [False, True, True]),
+        ([(1, 4), (1, 16)], 1, [True, True]), ([("seq", "batch", 16)], None, [False]),
+        ([(10, "batch", 16), ("batch", 4)], None, [False, True]), ([(3, 224, 224)], None, [False]),
         ([(3, 64, 2)], 3, [True]),
     ],
-)
+)  # fmt: skip
 def test_a_fixed_batch_is_told_by_all_inputs(
     shapes: list[tuple[int | str, ...]], batch: int | None, rows: list[bool]
 ) -> None:

@@ -38,15 +38,11 @@ def predicted(folder: Path, label: str, **arrays: np.ndarray) -> Predicted:
 @pytest.mark.parametrize(
     ("mode", "colour", "channels", "seen"),
     [
-        ("L", 77, 3, [77, 77, 77]),
-        ("RGBA", (200, 30, 30, 9), 3, [200, 30, 30]),
-        ("LA", (77, 9), 1, [77]),
-        ("1", 1, 3, [255, 255, 255]),
-        ("I;16", 0x4D00, 3, [77, 77, 77]),
-        ("I;16", 0x4D00, 1, [77]),
-        ("RGB", (10, 10, 10), 1, [10]),
+        ("L", 77, 3, [77, 77, 77]), ("RGBA", (200, 30, 30, 9), 3, [200, 30, 30]),
+        ("LA", (77, 9), 1, [77]), ("1", 1, 3, [255, 255, 255]), ("I;16", 0x4D00, 3, [77, 77, 77]),
+        ("I;16", 0x4D00, 1, [77]), ("RGB", (10, 10, 10), 1, [10]),
     ],
-)
+)  # fmt: skip
 def test_images_of_every_kind(
     tmp_path: Path, mode: str, colour: object, channels: int, seen: list[int]
 ) -> None:

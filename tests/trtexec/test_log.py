@@ -24,17 +24,11 @@ def read(text: str | bytes) -> LogRun:
 @pytest.mark.parametrize(
     ("digits", "version"),
     [
-        ("8601", "8.6.1"),
-        ("8510", "8.5.10"),
-        ("8001", "8.0.1"),
-        ("100300", "10.3.0"),
-        ("101601", "10.16.1"),
-        ("110100", "11.1.0"),
-        ("8.2.5", "8.2.5"),
-        ("12", None),
+        ("8601", "8.6.1"), ("8510", "8.5.10"), ("8001", "8.0.1"), ("100300", "10.3.0"),
+        ("101601", "10.16.1"), ("110100", "11.1.0"), ("8.2.5", "8.2.5"), ("12", None),
         ("²²²²", None),
     ],
-)
+)  # fmt: skip
 def test_versions_are_read_as_trtexec_writes_them(digits: str, version: str | None) -> None:
     assert version_from_text(digits) == version
 

@@ -88,14 +88,10 @@ def test_files_of_a_run_hold_the_printed_numbers(written: Path, store: Store) ->
 @pytest.mark.parametrize(
     ("rule", "outcome"),
     [
-        ("median<6ms", "pass"),
-        ("median<5ms", "fail"),
-        ("gpu.p99<6ms", "fail"),
-        ("throughput>=100/s", "pass"),
-        ("p99.9<9ms", "fail"),
-        ("h2d.median<1ms", "fail"),
+        ("median<6ms", "pass"), ("median<5ms", "fail"), ("gpu.p99<6ms", "fail"),
+        ("throughput>=100/s", "pass"), ("p99.9<9ms", "fail"), ("h2d.median<1ms", "fail"),
     ],
-)
+)  # fmt: skip
 def test_gates_hold_printed_numbers(rule: str, outcome: str, written: Path, store: Store) -> None:
     run = stored(only(bring(written, store=store)), store)
     (result,) = evaluate([rules_from_text(rule)[0]], summary=summary_from_run(run))

@@ -234,7 +234,7 @@ def open_session(spec: RunSpec) -> OrtSession:
         _session.raise_if_out_of_memory(problem)
         _raise_if_provider_failed(onnxruntime, spec, str(problem))
         raise explain_load_failure(spec.model.path, str(problem)) from None
-    # Before 1.20 it prints why a provider did not start, and goes on without it.
+    # Some versions (1.17) print why a provider did not start, and go on without it.
     _raise_if_provider_failed(onnxruntime, spec, printed.getvalue().rpartition("EP Error ")[2])
     started = [_short_name(name) for name in session.get_providers()]
     for name in map(_short_name, requested):
