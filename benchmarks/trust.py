@@ -46,6 +46,7 @@ THREADS = {"all": None, "1": 1}
 NEIGHBOURS = ("none", "busy")
 CASES = ("same", "same", "same", "same", "slower", "unlike")
 
+TAILS = ("p90", "p99")
 BIAS = 0.003
 SAME_SHARE = POWER = 0.95
 QUIET_S = 10.0
@@ -81,6 +82,8 @@ class Outcome:
     seconds: float
     load: float
     """Processes that wanted to run when it began, as the kernel counts them."""
+    p90: str = "unknown"  # in files of before
+    p99: str = "unknown"
 
     @property
     def denied(self) -> bool:
@@ -94,6 +97,7 @@ class Outcome:
 
 def main() -> int:
     options = arguments()
+    cases = options.cases
     outcomes = read(options.json, Outcome)
     deadline = time.monotonic() + 60 * options.minutes
     kinds = [
@@ -106,7 +110,7 @@ def main() -> int:
         files = models(Path(name))
         while time.monotonic() < deadline:
             kind = rarest(kinds, outcomes)
-            case = CASES[len(outcomes) % len(CASES)]  # over all kinds: a short run has every case
+            case = cases[len(outcomes) % len(cases)]  # over all kinds: a short run has every case
             outcome = once(kind, case, files, folder=Path(name))
             outcomes.append(outcome)
             tell(outcome, len(outcomes))
@@ -124,6 +128,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=some, default=list(MODELS), metavar="A,B")
     parser.add_argument("--modes", type=some, default=list(MODES), metavar="A,B")
     parser.add_argument("--threads", type=some, default=list(THREADS), metavar="A,B")
+    parser.add_argument("--cases", type=some, default=list(CASES), metavar="A,B", help="same, ...")
     parser.add_argument("--neighbours", type=some, default=list(NEIGHBOURS), metavar="A,B")
     return parser.parse_args()
 
@@ -203,6 +208,7 @@ def once(kind: Kind, case: str, files: dict[tuple[str, str], Path], *, folder: P
                 busy.join()
         seconds = time.monotonic() - began - queue.waited_s
     verdict, alone = found.comparison.verdicts[0], found.comparison.alone
+    tails = {each.metric: each.kind for each in found.comparison.verdicts if each.metric in TAILS}
     interval = verdict.interval
     beside = alone.interval if alone is not None else None
     return Outcome(
@@ -218,6 +224,7 @@ def once(kind: Kind, case: str, files: dict[tuple[str, str], Path], *, folder: P
         launches=verdict.launches,
         seconds=seconds,
         load=load,
+        **tails,
     )
 
 
@@ -250,8 +257,8 @@ def tell(outcome: Outcome, number: int) -> None:
     alone = f" (alone {outcome.alone - 1:+.1%})" if outcome.alone else ""
     print(
         f"{number} {outcome.model} {outcome.mode} {outcome.threads} threads, neighbour "
-        f"{outcome.neighbour}, {outcome.case}: {outcome.kind} {change}{alone} "
-        f"in {outcome.seconds:.1f} s, load {outcome.load}",
+        f"{outcome.neighbour}, {outcome.case}: {outcome.kind} {change}{alone}, p90 {outcome.p90}, "
+        f"p99 {outcome.p99} in {outcome.seconds:.1f} s, load {outcome.load}",
         file=sys.stderr,
     )
 
@@ -263,8 +270,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
         f"Python {platform.python_version()}, {len(outcomes)} comparisons",
         "",
         "| model | design | threads | neighbour | with itself | false | same | mean effect "
-        "| median s | longest s | +2 % | found | reversed | unlike | sign denied | load |",
-        "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| median s | longest s | +2 % | found | reversed | unlike | sign denied | load "
+        "| tails: same | unclear | false |",
+        "|---|---|---|---|" + "--:|" * 15,
     ]
     order = list(itertools.product(MODELS, MODES, THREADS, NEIGHBOURS))
     for parts in order:
@@ -281,6 +289,7 @@ def cells(part: Sequence[Outcome]) -> list[str]:
     unlike = [each for each in part if each.case == "unlike"]
     effects = [each.ratio - 1 for each in equal if each.ratio]
     times = sorted(each.seconds for each in part)
+    tails = Counter(kind for each in equal for kind in (each.p90, each.p99))
     return [
         str(len(equal)),
         str(sum(each.kind in ("faster", "slower") for each in equal)),
@@ -294,6 +303,8 @@ def cells(part: Sequence[Outcome]) -> list[str]:
         str(len(unlike)),
         str(sum(each.denied for each in part)),
         f"{np.median([each.load for each in part]):.1f}",
+        *(str(tails[kind]) for kind in ("same", "unclear")),
+        str(tails["faster"] + tails["slower"]),
     ]
 
 
@@ -308,6 +319,9 @@ def broken(outcomes: Sequence[Outcome]) -> list[str]:
     checks = {
         "an equal pair was called different": any(
             each.kind in ("faster", "slower") for each in equal
+        ),
+        "tails of an equal pair were called different": any(
+            {each.p90, each.p99} & {"faster", "slower"} for each in equal
         ),
         "a slower model was called faster": any(each.kind == "faster" for each in slower),
         "a sign that the times alone deny": any(each.denied for each in outcomes),

@@ -98,11 +98,11 @@ def main(arguments: list[str]) -> int:
             for side, (outcome, times) in results.items():
                 (folder / f"side-{side}").mkdir()
                 _save(outcome, times, folder=folder / f"side-{side}", versions=versions)
-            events(jobs.DONE)
         else:
             value = _run_job(job, folder=folder, events=events)
             events("save")
             (folder / "outcome.json").write_bytes(json_from_value(value))
+        events(jobs.DONE)
     except (Exception, SystemExit) as problem:
         error = _error_to_report(problem, stage=events.begun[-1] if events.begun else "start")
         with contextlib.suppress(OSError):  # the disk of the log may be full

@@ -226,7 +226,7 @@ def test_launches_that_do_not_fit_at_once_load_one_after_the_other(
     ("crashes", "told", "again"),
     [
         ("ONCE", "could start at once (SIGSEGV, stage load): starting them again", 1),
-        ("AT_END", "failed while it exited (SIGSEGV, stage done); its measurements are kept", 0),
+        ("AT_END", "exited: ended by SIGSEGV (a crash in native code); its results are kept", 0),
     ],
 )
 def test_a_launch_that_crashes_is_started_again_unless_it_has_measured(
@@ -239,6 +239,23 @@ def test_a_launch_that_crashes_is_started_again_unless_it_has_measured(
     said = (tmp_path / "notes.txt").read_text()
     assert told in said
     assert said.count("at once") == again
+
+
+@pytest.mark.process
+def test_a_launch_that_crashes_once_it_has_measured_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.engine").write_bytes(plan_bytes(gpu_s=1e-3))
+    crashes = {"STANDIN_GPU_CRASHES_AT_END": str(tmp_path / "crashed")}
+    words = ("bench", "a.engine", "-r", "tensorrt", "--batch", "2", "--iterations", "20", "--json")
+    ended = subprocess.run(
+        [sys.executable, "-m", "trtbench", *words, "--launches", "2", "--store", "store"],
+        env={**os.environ, "PYTHONPATH": str(STANDIN), **crashes},
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "crashed").exists()
+    assert "exited: ended by SIGSEGV (a crash in native code); its results are kept" in ended.stderr
+    [record] = (tmp_path / "store").glob("**/run.json")
+    assert len(read_record(record.parent).launches) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The runtime ``tensorrt`` over a stand-in GPU: every protocol, graphs, and what goes wrong."""
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,18 @@ import numpy as np
 import pytest
 
 from analysis_values import run
-from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, Context, DataType, Engine, Trt, plan_bytes
+from gpu_standin import (
+    BYTE_S,
+    COPY_S,
+    GPU_S,
+    Code,
+    Context,
+    Cudart,
+    DataType,
+    Engine,
+    Trt,
+    plan_bytes,
+)
 from trtbench.analysis.findings import findings_from_run
 from trtbench.core.errors import InputError, UnavailableError, UsageError
 from trtbench.core.jobs import BenchOutcome, Stage
@@ -19,6 +32,13 @@ from trtbench.host.cuda import CudaError
 from trtbench.runtimes import tensorrt, tensorrt_rtx
 
 Bench = Callable[..., tuple[BenchOutcome, IterationTimes]]
+
+
+class Forgetful(list[Context]):
+    """The contexts of an engine, which this does not keep alive."""
+
+    def append(self, context: Context) -> None:
+        pass
 
 
 @pytest.fixture
@@ -100,6 +120,33 @@ def test_a_graph_that_cannot_be_captured_is_an_error_unless_auto(gpu: Trt, bench
     assert outcome.conditions["cuda_graph"].value is False
     assert outcome.conditions["cuda_graph_fell_back"].value is True
     assert any("without a CUDA graph" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize("captured", [True, False])
+@pytest.mark.parametrize("protocol", ["serve", "pipeline"])
+def test_contexts_are_freed_before_their_memory_and_streams(
+    gpu: Trt, bench: Bench, monkeypatch: pytest.MonkeyPatch, protocol: str, captured: bool
+) -> None:
+    gpu.contexts, gpu.cuda.capturable = Forgetful(), captured
+    freed = weakref.WeakSet[Context]()
+    create = Engine.create_execution_context
+
+    def followed(engine: Engine, config: object = None) -> Context:
+        freed.add(context := create(engine, config))
+        return context
+
+    monkeypatch.setattr(Engine, "create_execution_context", followed)
+    alive: list[int] = []
+    free = Cudart.cudaFree
+    monkeypatch.setattr(
+        Cudart, "cudaFree", lambda cuda, address: (alive.append(len(freed)), free(cuda, address))[1]
+    )
+    gc.disable()
+    try:
+        bench(protocol=protocol, cuda_graph="auto")
+    finally:
+        gc.enable()
+    assert alive == [0, 0]
 
 
 def test_a_graph_that_keeps_its_first_inputs_is_left_out_with_a_finding(gpu: Trt, bench: Bench):

@@ -422,7 +422,6 @@ class Duet:
         numbers = count(self._next_launch)
         groups = [[self._jobs(next(numbers), each) for each in group] for group in orders]
         launches = sum(map(len, groups))
-        before = self.launches
         early = self._early and together
         with Wave(groups, sides=self.sides, store=self._store, early=early) as wave:
 
@@ -443,14 +442,11 @@ class Duet:
             kinds = (NO_MEMORY, "CudaError", "UnavailableError")
             bad = [end for end in ends if not (end.ok or end.timed_out or _lost_partner(end))]
             failed = next((e for e in bad if e.error is None or e.error.kind in kinds), None)
-            if failed is None or not (together or self.launches > before):
+            if failed is None or not together:
                 self._raise_failures(ends, wave.assignments)
                 return
         what = failed.error.message if failed.error else failed.signal
         cause = f"{what or f'status {failed.exit_status}'}, stage {failed.stage}"
-        if self.launches > before:
-            self._note(f"a process failed while it exited ({cause}); its measurements are kept")
-            return
         # Try again: first without early CUDA contexts, then one after the other.
         how = "starting them again" if self._early else "loading them one after the other"
         self._note(f"not all launches could start at once ({cause}): {how}")
@@ -494,6 +490,8 @@ class Duet:
             tick_s=TICK_S,
             on_tick=lambda: self._execution.listen(Event(kind="tick", text="")),
         )
+        for end in ends:
+            bench.show_notes(end, self._execution)
         return [
             bench.fail_if_model_changed(end, *(spec.model for spec in _specs_of(each)))
             for end, each in zip(ends, assignments, strict=True)

@@ -13,7 +13,7 @@ from trtbench.core.spec import BuildSpec, RunSpec, TensorSpec, Value
 from trtbench.core.units import text_from_seconds
 
 PROGRESS_MARK = "~"  # begins a line of progress: `~0.420 Tactic timing`
-DONE = "done"  # the stage after a launch has written all results and only has to exit
+DONE = "done"  # the stage after a job has written all results and only has to exit
 NO_MEMORY = "memory"
 CHANGED = "ModelChanged"  # the model's file changed during the job
 FAILURES = {"bug", NO_MEMORY, "StoreError", "ProgramError", "JobError", "CudaError", CHANGED}
@@ -159,7 +159,15 @@ class JobEnd(Value, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        return self.exit_status == 0 and self.error is None
+        """Whether it has left its results; native libraries may crash once it only has to exit."""
+        return self.error is None and (self.exit_status == 0 or self.stage == DONE)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user of its results is told."""
+        failed = self.ok and self.exit_status != 0
+        note = f"a process failed while it exited: {self.reason}; its results are kept"
+        return (note,) if failed else ()
 
     @property
     def reason(self) -> str:

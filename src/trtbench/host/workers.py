@@ -168,7 +168,7 @@ def run_jobs(
             return
         if not line.startswith(PROGRESS_MARK):
             stages[mine] = line
-        if on_stage is not None:
+        if on_stage is not None and line != DONE:
             on_stage(line)
         if line == DONE and on_done is not None and all(each == DONE for each in stages):
             on_done()
@@ -212,7 +212,7 @@ def _job_end(ended: Exit, folder: Path, stage: str, error: ReportedError | None)
         pass
     results = ("outcome.json", "*/outcome.json", "outputs.npz")
     left = any(True for pattern in results for _ in folder.glob(pattern))
-    if error is None and ended.status == 0 and not left:
+    if error is None and (ended.status == 0 or stage == DONE) and not left:
         message = "it ended without a result"
         error = ReportedError(kind="bug", message=message, stage=stage)
     # The last lines of the worker, or of the program that it had started.

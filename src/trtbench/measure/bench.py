@@ -83,14 +83,21 @@ def run_job(
     on_stage: Callable[[str], None] | None = None,
 ) -> jobs.JobEnd:
     """Run a job in a fresh process, which writes its files and ``log.txt`` to the folder."""
-    return run_jobs(
+    (end,) = run_jobs(
         [Assignment(job=job, folder=folder, python=python)],
         timeout_s=execution.timeout_s or patience_s,
         memory_bytes=execution.memory_bytes,
         on_stage=on_stage,
         tick_s=TICK_S,
         on_tick=lambda: execution.listen(Event(kind="tick", text="")),
-    )[0]
+    )
+    show_notes(end, execution)
+    return end
+
+
+def show_notes(end: jobs.JobEnd, execution: Execution) -> None:
+    for note in end.notes:
+        execution.listen(Event(kind="note", text=note))
 
 
 def read_outcome(folder: Path, kind: type[T]) -> T:

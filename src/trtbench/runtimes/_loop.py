@@ -49,7 +49,7 @@ MOST_QUERIES, MOST_S = 10_000_000, 7 * 86_400.0
 _FLOOR_PROBES = 2000
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class PreparedSession:
     """A session that has run once and is ready to be timed."""
 
@@ -63,6 +63,11 @@ class PreparedSession:
         warmed = {"warmup_s": warm.warmup_s, "warmup_iterations": warm.warmup_iterations}
         loaded = {"load_s": self.load_s, "first_s": self.first_s, "steady": warm.steady}
         return self.look(self.outcome.having(facts=facts.having(**warmed, **loaded)))
+
+    def close(self) -> None:
+        """Close the session; its step goes first, or it keeps contexts longer than their memory."""
+        self.step = bool
+        self.session.close()
 
     def look(self, outcome: BenchOutcome) -> BenchOutcome:
         """Return the outcome with whether outputs are finite, by one more query after the timed."""
@@ -106,7 +111,7 @@ def bench_session(
             outcome = outcome.having(layers=session.profile_layers())
         return outcome.having(evidence={**outcome.evidence, **session.observe_after()}), times
     finally:
-        session.close()
+        prepared.close()
 
 
 def check_protocol(spec: RunSpec) -> None:

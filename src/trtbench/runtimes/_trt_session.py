@@ -665,8 +665,8 @@ class TrtSession(_session.Session):
                 for unit in self._units:
                     unit.launch = self._cuda.capture(unit.stream, unit.plain())
                 problem = self._difference(self._units[:1], after)
-            except CaptureError as refusal:
-                problem = refusal
+            except CaptureError as refusal:  # whose traceback would keep this session in a cycle
+                problem = refusal.with_traceback(None)
         for unit in self._units:
             for name in names:
                 unit.buffers[name].host[:] = measured[name]

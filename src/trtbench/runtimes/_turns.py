@@ -204,13 +204,13 @@ def _run_side_on_gpu(
         prepared = _prepare(spec)
     graph = prepared.session.conditions["cuda_graph"].value is True
     if not partner.swap(float(graph)) and graph:  # then neither side uses one
-        prepared.session.close()
+        prepared.close()
         prepared = _prepare(spec.having(cuda_graph="off"))
         notes = (*prepared.outcome.notes, OTHER_SIDE)
         prepared = replace(prepared, outcome=prepared.outcome.having(notes=notes))
     neighbours.loads.release()
     with ExitStack() as held:
-        held.callback(prepared.session.close)
+        held.callback(prepared.close)
         gpu: Device | None = None
         # Launches that read the SM clock: it depends on the engine, and starting NVML takes time.
         if job.launch < 2:
@@ -372,7 +372,7 @@ def _measure_alone(prepared: loop.PreparedSession, job: DuetJob) -> SpanRows:
         plan = pacing.plan_from_pace([_warm_pace_s(step, job.sides[0].warmup)] * 2)
         starts, ends = loop.timed_loop(step, Length(iterations=plan.blocks * plan.in_block))
     finally:
-        prepared.session.close()
+        prepared.close()
     return np.stack([starts, ends], axis=1)[None]
 
 
