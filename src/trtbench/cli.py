@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import io
 import itertools
@@ -380,6 +381,19 @@ class ValueIfAny(click.Option):
 
 # Running a command
 
+PLAIN = {**dict(zip("µ·−–…×★Δ", "u|--~x*D", strict=True)), "±": "+/-", "→": "->"}
+"""What a terminal without these characters shows: a unit and a sign must not get lost."""
+
+
+def _plain_text(problem: UnicodeError) -> tuple[str, int]:
+    """Replace what the encoding of a stream lacks."""
+    assert isinstance(problem, UnicodeEncodeError)
+    lacking = problem.object[problem.start : problem.end]
+    return "".join(PLAIN.get(each, "?") for each in lacking), problem.end
+
+
+codecs.register_error("trtbench.plain", _plain_text)
+
 
 def main() -> None:
     """Run the command line and exit with its status."""
@@ -390,8 +404,8 @@ def main() -> None:
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without µ gets a question mark
-            stream.reconfigure(errors="replace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="trtbench.plain")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
             signal.signal(number, signal.default_int_handler)
@@ -471,10 +485,22 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
                 return UsageError(message, facts=facts, fix=f"--task {tasks[0]} {flag} ...")
     elif isinstance(command, click.Group):  # an unknown subcommand
         fix = f"{path}, or with {', '.join(command.list_commands(context))}"
-    elif isinstance(problem, click.MissingParameter):
+    elif isinstance(problem, click.MissingParameter) or "extra argument" in message:
         lines = map(str.strip, (command.help or "").splitlines())
         first = next((line for line in lines if line.startswith(f"{path} ")), "\\")
         fix = fix if first.endswith("\\") else f"write it like {first}"
+    elif wrong := re.match(r"'(.*)' is not", getattr(problem, "message", "")):
+        param = getattr(problem, "param", None)
+        if isinstance(param, click.Option) and isinstance(param.type, click.Choice):
+            words = map(str, param.type.choices)
+            fix = (
+                errors.suggest(
+                    wrong[1].lower(), words, write=lambda word: f"{param.opts[-1]} {word}"
+                )
+                or fix
+            )
+        elif isinstance(param, click.Option) and param.name == "batch" and "," in wrong[1]:
+            fix = f"one batch here; trtbench sweep MODEL --batch {wrong[1]} measures each"
     return UsageError(message, fix=fix)
 
 
@@ -499,7 +525,7 @@ def _from_trtexec(flag: str, typed: AnyVerb | None) -> UsageError | None:
                     is_setting = name == "build" and "build" in own and field.name not in own
                     text = f"{setting if is_setting else ''}trtbench {name} MODEL {text}"
                 return UsageError(message, fix=text)
-    if flag in FLAG_VERSIONS or flag in OTHER_FLAGS or re.match(r"--[a-z]+[A-Z0-9]", flag):
+    if flag in FLAG_VERSIONS or flag in OTHER_FLAGS or re.match(r"--[a-z]+[A-Z]", flag):
         fix = f"trtbench bench MODEL -r trtexec -- {flag}, which passes it on"
         return UsageError(f"{message}, and has no counterpart in trtbench", fix=fix)
     return None

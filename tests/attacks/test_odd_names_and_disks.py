@@ -3,6 +3,8 @@
 import errno
 import io
 import os
+import shlex
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -82,6 +84,13 @@ def test_a_model_that_cannot_be_opened_has_not_changed(world, monkeypatch) -> No
     monkeypatch.setattr("builtins.open", Mock(side_effect=full))
     with pytest.raises(InputError, match=r"^\S+ cannot be read"):
         raise_if_changed(model)
+
+
+def test_the_fix_for_a_lost_run_is_for_the_store_that_lacks_it(world: Path) -> None:
+    place = world / "a store"
+    shutil.rmtree(records.add(Store(place), records.record("r1")))
+    fix = typed("runs", "show", "r1", "--store", place, status=1).stderr.partition("fix: ")[2]
+    assert "1 entry without a directory dropped" in typed(*shlex.split(fix)[1:], status=0).stderr
 
 
 def test_a_full_disk_is_read_and_no_run_that_it_cut_off_is_clean(world: Path) -> None:

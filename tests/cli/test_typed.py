@@ -35,6 +35,14 @@ HELP = "add --help to the command to see its flags"
         ("export m.onnx", "trtbench bench m.onnx"),
         ("gate none.toml", "give a file that exists"),
         ("eval m.onnx --task classification --data none", "--data FOLDER with images"),
+        ("bench m.onnx --batch 8,16", "one batch here; trtbench sweep MODEL --batch 8,16 "),
+        ("sweep m.onnx --batch 1 8", "values of one flag are joined by commas: --batch 1,8"),
+        ("bench m.onnx --precision FP16", "--precision fp16"),
+        ("gate a.onnx b.onnx", "write it like trtbench gate new.onnx --against old.onnx"),
+        ("gate m.onnx --p99 10ms", HELP),
+        ("gate g.toml", 'p50 = "<1s"'),
+        ("bench link.onnx", "let the link point to a model file"),
+        ("runs --store postgresql://a@127.0.0.1:1/b", "start the server, or correct the address"),
         # other machines
         ("export m.pt --executor ssh", HELP),
         ("localize a.onnx b.onnx --hosts h.toml", HELP),
@@ -57,6 +65,8 @@ HELP = "add --help to the command to see its flags"
 )  # fmt: skip
 def test_what_cannot_be_meant_is_answered_with_what_to_type(words: str, fix: str, say: Say) -> None:
     identity(Path("m.onnx"), ("x", TensorProto.FLOAT, [2, 4]))
+    Path("link.onnx").symlink_to("nowhere.onnx")
+    Path("g.toml").write_text('[models."m.onnx"]\np50 = "1s"\n')
     said = say(*words.split())
     assert (said.status in (1, 2), said.out) == (True, "")
     assert f"fix: {fix}" in said.words

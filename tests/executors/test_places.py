@@ -158,6 +158,7 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
         ("[[host]]\naddress = ''", "not an address"),
         ("[[host]]\naddress = '-oProxyCommand=evil'", "not an address"),
         ("[[host]]\naddress = 'me:secret@board'", "cannot contain a password"),
+        ("[[host]]\naddress = 'me@board:2222'", "cannot contain a port"),
         ("[[hosts]]\naddress = 'x'", "not a valid hosts file"),
     ],
 )

@@ -77,7 +77,12 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("no_such_zoo", "UsageError", "no source of models", "torchvision:resnet18"),
         ("no_such_file", "InputError", "there is no file", "torchvision:resnet18"),
         ("state_dict_alone", "UsageError", "weights without the module", "--factory "),
-        ("factory_without_a_function", "UsageError", "package.module:function", None),
+        (
+            "factory_without_a_function",
+            "UsageError",
+            "names no function",
+            "package.module:function",
+        ),
         ("factory_not_there", "UsageError", "cannot be imported", None),
         ("module_untrusted", "UsageError", "can run any code", "--trust"),
         ("program_untrusted", "UsageError", "can run any code", "--trust"),

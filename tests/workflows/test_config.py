@@ -114,6 +114,9 @@ def test_paths_are_meant_from_the_file_that_says_them(home, monkeypatch):
         ("store = 3", "Expected `str", "correct store"),
         ("xyzzy = 3", "unknown field `xyzzy`", "one of store, runs, machine"),
         ("[defaults\n", "line 1", "TOML"),
+        ("[defaults]\nduration = 5", "defaults.duration: the duration '5' has no unit", "500ms"),
+        ("[defaults]\nruntime = 'onnx'", "defaults.runtime: there is no runtime", "onnxruntime"),
+        ("[runtimes.pytorch]\npython = 'x'", "runtimes.pytorch", "did you mean torch?"),
     ],
 )
 def test_a_wrong_file_is_named_with_the_reason(home, text, reason, fix):

@@ -99,12 +99,16 @@ def rules_from_table(
             found += [rule_from_expectation(str(each)) for each in listed]
         elif isinstance(value, Mapping):
             found += rules_from_table(value, where=where, prefix=f"{name}.")
-        elif isinstance(value, str):
+        elif isinstance(value, str) and value.strip().startswith(("<", ">")):
             found += rules_from_text(name + value)
         elif isinstance(value, list) and len(value) == 2 and all(isinstance(v, str) for v in value):
             found += rules_from_text(f"{name}>={value[0]} and {name}<={value[1]}")
         else:
-            fix = f'{name} = "<5ms" or {name} = ["4ms", "6ms"]'
+            is_rate = not {*RATES, SPEEDUP}.isdisjoint(name.split("."))
+            sign, limit = (">=", "100/s") if is_rate else ("<", "5ms")
+            if key == "slowdown":
+                sign, limit = "<=", "3%"
+            fix = f'{name} = "{sign}{value if isinstance(value, str) else limit}"'
             problem = f"{where}: {name} is neither a rule nor a range"
             raise UsageError(problem, facts={"found": value}, fix=fix)
     return tuple(found)

@@ -57,6 +57,7 @@ TARGETS: Mapping[str, int] = {
 OLDEST_DYNAMO = 18  # the dynamo exporter writes no older opset, without an error
 _DIM = r"(?:-1|0*[1-9]\d*)"
 _SHAPE = re.compile(rf"(?:(?P<name>.+):)?(?P<dims>{_DIM}(?:x{_DIM})*)(?::(?P<dtype>[a-z]+\d*))?")
+_NEXT_INPUT = re.compile(r",(?=\s*[A-Za-z_][^,:]*:)")  # a comma between two named shapes
 VIA: Mapping[str, results.Quantizer] = {
     "fp16": "cast",
     "bf16": "cast",
@@ -220,9 +221,9 @@ def _refuse_opset(opset: int | None, target: str | None) -> None:
 
 
 def input_shapes(texts: Sequence[str]) -> tuple[results.InputShape, ...]:
-    """Read ``-1x3x224x224``, ``images:-1x3x224x224`` or ``ids:-1x128:int64``."""
+    """Read ``-1x3x224x224``, ``images:-1x3x224x224`` or ``ids:-1x128:int64``, or several named."""
     found = []
-    for text in texts:
+    for text in (part for given in texts for part in _NEXT_INPUT.split(given)):
         match = _SHAPE.fullmatch(text.strip().replace(" ", "x").replace(",", "x"))
         if not match:
             facts = {"dimensions": "numbers above 0, or -1 for dynamic"}

@@ -7,6 +7,7 @@ ONNX Runtime, can compare.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -198,11 +199,13 @@ def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor
             result = model(*arguments, **keywords)
         except Exception as problem:  # the model's code may raise anything
             shapes = {n: text_from_shape(v.shape) for n, v in example.inputs.items()}
-            raise InputError(
-                "the model does not run on inputs of this shape",
-                facts={**shapes, "reason": first_line(problem)},
-                fix="give other shapes with --input-shape",
-            ) from None
+            reason = first_line(problem)
+            fix = "give other shapes, or types such as ids:-1x128:int64, with --input-shape"
+            if "required positional argument" in reason:
+                lacking = re.findall(r"'(\w+)'", reason)
+                fix = f"add {' '.join(f'--input-shape {name}:DIMS' for name in lacking)}"
+            message = "the model does not run on inputs of this shape"
+            raise InputError(message, facts={**shapes, "reason": reason}, fix=fix) from None
     if isinstance(result, Mapping):
         named = {str(key): value for key, value in result.items()}
         if all(isinstance(value, torch.Tensor) for value in named.values()):

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import pkgutil
+import shlex
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -181,6 +182,8 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 
 def missing_package(problem: ImportError, name: str | None = None) -> UnavailableError | None:
     """Return an error with the command that installs a package; ``None`` if no extra has it."""
+    from importlib import metadata
+
     package = (name or problem.name or "").partition(".")[0]
     extra = next((name for name, (names, _) in EXTRAS.items() if package in names), None)
     if extra is None:
@@ -191,7 +194,12 @@ def missing_package(problem: ImportError, name: str | None = None) -> Unavailabl
     facts = {"it is for": EXTRAS[extra][1], **({} if absent else {"reason": problem})}
     # What is missing may be another package, which this one imports.
     needed = f"'trtbench[{extra}]'" if absent or not lacking else lacking
-    return UnavailableError(message, facts=facts, fix=f"pip install {needed}")
+    pip = "pip"
+    if not any(True for _ in metadata.distributions(name="trtbench")):
+        # The interpreter of --python: it has no trtbench, whose extras could be named.
+        facts["interpreter"], pip = sys.executable, f"{shlex.quote(sys.executable)} -m pip"
+        needed = {"PIL": "pillow", "cuda": "cuda-bindings"}.get(package, package)
+    return UnavailableError(message, facts=facts, fix=f"{pip} install {needed}")
 
 
 def optional_library(name: str) -> ModuleType:

@@ -108,6 +108,9 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
             if not host.address or host.address.startswith("-") or len(host.address.split()) != 1:
                 fix = "write it like user@board"
                 raise UsageError(f"{host.address!r} is not an address", fix=fix)
+            if (parts := host.address.rpartition(":"))[2].isdecimal() and ":" not in parts[0]:
+                fix = f'address = "{parts[0]}" and, below, port = {parts[2]}'
+                raise UsageError("an ssh address cannot contain a port", fix=fix)
             if odd:
                 raise UsageError(f"{boundary.shown(odd[0])} is not a valid variable name")
             if isinstance(host.gpus, int) and not 0 <= host.gpus <= MOST_GPUS:

@@ -359,7 +359,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
     except errors.StoreError as problem:
         message = "the run is on disk, but the index could not be written"
         facts = {"run": target, **problem.facts}
-        raise errors.StoreError(message, facts=facts, fix="trtbench runs reindex") from None
+        raise errors.StoreError(message, facts=facts, fix=store.repair) from None
     if stopped is not None:
         kept = "launches so far are" if search is None else "search so far is"
         text = f"the {kept} kept: trtbench runs show {run.id}"

@@ -54,6 +54,10 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
         guess = near_miss(path.name, _names(folder))
         facts = {} if folder.is_dir() else {"folder": f"{folder} does not exist"}
         fix = f"did you mean {folder / guess}?" if guess else "give the path of a model file"
+        if path.name.isdecimal():
+            fix = "values of one flag are joined by commas: --batch 1,8"
+        elif guess == path.name:  # a link, which leads nowhere or to itself
+            facts, fix = {"links to": str(path.readlink())}, "let the link point to a model file"
         raise InputError(f"there is no file {path}", facts=facts, fix=fix)
     if not path.is_file() and not (folders and path.is_dir()):
         what = "folder" if path.is_dir() else "device or pipe"  # which would be read forever

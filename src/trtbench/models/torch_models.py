@@ -13,6 +13,7 @@ import pickletools
 import re
 import shlex
 import sys
+import textwrap
 import urllib.error
 import zipfile
 import zlib
@@ -175,10 +176,10 @@ def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
     if colon and zoo in ZOOS:
         return ZOOS[zoo](name, spec, torch)
     if colon and not Path(spec.source).exists() and "/" not in zoo and len(zoo) > 1:
-        known = errors.near_miss(zoo, ZOOS) or next(iter(ZOOS))
+        known = errors.near_miss(zoo, ZOOS)
         message = f"there is no source of models called {zoo!r}"
-        facts = {"known": ", ".join(ZOOS)}
-        raise errors.UsageError(message, facts=facts, fix=f"did you mean {known}:{name}?")
+        fix = f"did you mean {known}:{name}?" if known else f"weights.pt --factory {spec.source}"
+        raise errors.UsageError(message, facts={"known": ", ".join(ZOOS)}, fix=fix)
     return _checkpoint(Path(spec.source), spec, torch)
 
 
@@ -441,7 +442,9 @@ def _weights_only(path: Path, spec: ExportSpec, torch: ModuleType) -> dict[str, 
 def _from_factory(factory: str) -> Module:
     module_name, colon, function = factory.partition(":")
     if not colon:
-        raise errors.UsageError("--factory is written package.module:function")
+        dotted = ":".join(factory.rsplit(".", 1)) if "." in factory else "package.module:function"
+        message = f"--factory {factory} names no function of a module"
+        raise errors.UsageError(message, fix=f"--factory {dotted}")
     try:
         make = getattr(importlib.import_module(module_name), function)
     except Exception as problem:  # missing, or its code fails on import
@@ -477,8 +480,10 @@ def _load_weights(model: Module, weights: dict[str, Tensor], path: Path) -> Modu
         model.load_state_dict(weights)
     except RuntimeError as problem:
         lines = [line.strip() for line in str(problem).splitlines()]
-        facts = {"reason": lines[1] if len(lines) > 1 else lines[0]}
-        raise errors.InputError(f"{path.name} does not fit the model", facts=facts) from None
+        facts = {"reason": textwrap.shorten(lines[1] if len(lines) > 1 else lines[0], 200)}
+        message = f"{path.name} does not fit the model that --factory makes"
+        fix = "--factory MODULE:FUNCTION of the model that these weights are from"
+        raise errors.InputError(message, facts=facts, fix=fix) from None
     return model
 
 

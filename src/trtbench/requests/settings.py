@@ -17,11 +17,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trtbench.core import safety
-from trtbench.core.errors import InputError, UsageError, suggest, write_error
+from trtbench.core.errors import (
+    InputError,
+    UsageError,
+    near_miss,
+    refuse_unknown,
+    suggest,
+    write_error,
+)
 from trtbench.core.spec import Value
 from trtbench.core.words import Scalar
 from trtbench.host.files import write_whole
-from trtbench.requests.fields import Option, fields_of
+from trtbench.requests.fields import RUNTIME, Option, fields_of
 from trtbench.requests.measure import BenchRequest
 from trtbench.store.place import is_url
 
@@ -34,6 +41,7 @@ PROJECT_FILE = "trtbench.toml"
 VARIABLES = {"store": "TRTBENCH_STORE", "runs": "TRTBENCH_RUNS", "machine": "TRTBENCH_MACHINE"}
 _RUNS_CODE = ("python", "binary", "plugins", "factory")
 """Settings of a runtime that name programs, libraries and functions."""
+_NOT_VALID = "has a setting that is not valid"
 
 
 class RuntimeSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,7 +172,7 @@ def _read(path: Path) -> ConfigFile:
         )
     raw = safety.read_settings(path)
     flags = {
-        field.name: field.type
+        field.name: field
         for field in fields_of(BenchRequest)
         if isinstance(field.about, Option) and field.about.setting
     }
@@ -172,7 +180,7 @@ def _read(path: Path) -> ConfigFile:
         content = msgspec.convert(raw, type=ConfigFile)
         for url in filter(None, (content.store, content.runs)):
             safety.remember_secrets(url)
-        known = [(name, kind, None) for name, kind in flags.items()]
+        known = [(name, field.type, None) for name, field in flags.items()]
         defaults = msgspec.defstruct("Defaults", known, forbid_unknown_fields=True)
         whole = msgspec.defstruct("Whole", [("defaults", defaults)])
         msgspec.convert({"defaults": content.defaults}, type=whole)
@@ -184,9 +192,22 @@ def _read(path: Path) -> ConfigFile:
             kind = RuntimeSettings if place.startswith("runtimes") else ConfigFile
             names = flags if place == "defaults" else kind.__struct_fields__
             fix = suggest(reason.split("`")[1], names)
-        raise UsageError(
-            f"{path} has a setting that is not valid", facts={"reason": reason}, fix=fix
-        ) from None
+        raise UsageError(f"{path} {_NOT_VALID}", facts={"reason": reason}, fix=fix) from None
+    runtimes = RUNTIME.names.names() if RUNTIME.names else []
+    for name in content.runtimes:
+        if name not in runtimes and (guess := near_miss(name, runtimes)):
+            facts = {"reason": f"runtimes.{name} is no runtime"}
+            raise UsageError(f"{path} {_NOT_VALID}", facts=facts, fix=f"did you mean {guess}?")
+    for name, value in content.defaults.items():
+        written = flags[name].about.kind
+        try:
+            if written is RUNTIME:
+                refuse_unknown(str(value), runtimes, f"there is no runtime called {value!r}")
+            elif written is not None and written.check and not isinstance(value, bool):
+                written.check(str(value))  # a number has no unit in a file, either
+        except UsageError as problem:
+            facts = {"reason": f"defaults.{name}: {problem.message}"}
+            raise UsageError(f"{path} {_NOT_VALID}", facts=facts, fix=problem.fix) from None
     trusting = [name for name, each in content.runtimes.items() if "trust" in each.options]
     if trusting and path.name == PROJECT_FILE:  # it may have come with the models
         raise UsageError(

@@ -258,11 +258,12 @@ class Index:
         except (DatabaseError, sqlite3.Error, UnicodeDecodeError) as problem:
             reason = str(getattr(problem, "orig", None) or problem).strip()
             kind, fix = StoreError, "use another folder with --store"
-            if self._engine.dialect.name == "sqlite":
-                if any(word in reason.lower() for word in _DAMAGED):
-                    kind, fix = DamagedIndexError, "trtbench runs reindex"
-                elif any(word in reason.lower() for word in _READ_ONLY):
-                    kind, fix = ReadOnlyIndexError, f"{fix}, or a copy of it"
+            if self._engine.dialect.name != "sqlite":
+                fix = "start the server, or correct the address; --store DIR needs no server"
+            elif any(word in reason.lower() for word in _DAMAGED):
+                kind, fix = DamagedIndexError, "trtbench runs reindex"
+            elif any(word in reason.lower() for word in _READ_ONLY):
+                kind, fix = ReadOnlyIndexError, f"{fix}, or a copy of it"
             facts = {"store": mask(self.url), "reason": mask(reason)}
             raise kind("the index of the store cannot be used", facts=facts, fix=fix) from None
 

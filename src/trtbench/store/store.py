@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import shlex
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trtbench.core import errors
 from trtbench.core.run import AnyRecord, FailedRun, Run, Scores, lowest_type, precision_of
-from trtbench.core.safety import check_id, check_name, check_tag, why_untrusted
+from trtbench.core.safety import check_id, check_name, check_tag, mask, why_untrusted
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.host import files as host_files
@@ -86,6 +87,13 @@ class Store:
             self.open()
 
     @property
+    def repair(self) -> str:
+        """The command that makes the index of this store again."""
+        # Where run directories are set apart, the store is set there, too.
+        own = "" if self.runs_address else f" --store {shlex.quote(mask(self.address))}"
+        return f"trtbench runs reindex{own}"
+
+    @property
     def index(self) -> Index:
         return self._index or self.open()
 
@@ -120,7 +128,7 @@ class Store:
         try:
             index.put_all(found.values())
         except directories.ReadOnlyIndexError:
-            return [f"{len(folders)} runs are missing from the index, which is read-only"]
+            return [f"{counted(len(folders), 'run')} not in the index, which is read-only"]
         added = len(found.keys() - damaged.keys() - known)
         lines = [f"{counted(added, 'missing run')} added to the index"] if added else []
         return lines + [f"{each} cannot be read: {reason}" for each, reason in damaged.items()]
@@ -236,8 +244,8 @@ class Store:
         try:
             return self.root / check_name(entry.path, what="folder of a run")
         except errors.InputError as problem:
-            fix = "trtbench runs reindex"
-            raise errors.StoreError(problem.message, facts={"run": entry.id}, fix=fix) from None
+            facts = {"run": entry.id}
+            raise errors.StoreError(problem.message, facts=facts, fix=self.repair) from None
 
     def resolve(self, name: str) -> Path:
         """Return the directory of a run: by path, id, start of an id, ``last`` or ``tag:NAME``."""
@@ -272,7 +280,7 @@ class Store:
         folder = self.path(entry)
         if folder.is_dir():
             run = directories.read_run(folder)
-            _check_same_run(entry, run.id, folder)
+            self._check_same_run(entry, run.id, folder)
             return run
         if self._place.is_shared and self._remote is None and entry.host != platform.node():
             raise errors.StoreError(
@@ -280,9 +288,8 @@ class Store:
                 facts={"machine": entry.host, "path": folder},
                 fix="set runs in trtbench.toml to a folder or URL that all machines reach",
             )
-        raise errors.StoreError(
-            "the run's directory is gone", facts={"path": folder}, fix="trtbench runs reindex"
-        )
+        facts = {"path": folder}
+        raise errors.StoreError("the run's directory is gone", facts=facts, fix=self.repair)
 
     def holds(self, run_id: str) -> bool:
         """Return whether a run is in the store and can be read."""
@@ -305,7 +312,7 @@ class Store:
                     found = directories.read_record(folder).id
                 except errors.InputError:  # damaged: its path identifies it
                     found = folder.name if folder == self.runs / entry.id else "no run"
-                _check_same_run(entry, found, folder)
+                self._check_same_run(entry, found, folder)
                 left = directories.remove_contents(folder)
         except OSError as problem:
             raise errors.StoreError(
@@ -388,20 +395,17 @@ class Store:
         sees_all = not self._place.is_shared or (inside and self._remote is not None)
         return sees_all or entry.host == platform.node()
 
+    def _check_same_run(self, entry: directories.Entry, found: str, folder: Path) -> None:
+        if found != entry.id:
+            message = "the index points to the folder of another run"
+            facts = {"run": entry.id, "folder": folder, "run in it": found}
+            raise errors.StoreError(message, facts=facts, fix=self.repair)
+
     def _entry_path(self, path: Path) -> str:
         try:
             return str(path.relative_to(self.root))
         except ValueError:
             return str(host_files.utf8_path(path))
-
-
-def _check_same_run(entry: directories.Entry, found: str, folder: Path) -> None:
-    if found != entry.id:
-        raise errors.StoreError(
-            "the index points to the folder of another run",
-            facts={"run": entry.id, "folder": folder, "run in it": found},
-            fix="trtbench runs reindex",
-        )
 
 
 def _is_id(name: str) -> bool:

@@ -132,7 +132,7 @@ class ProgressDisplay:
     def _draw(self, stage: Event, begun: float, now: float) -> None:
         elapsed_s, part = now - self._began, (self._done - self._base) / (1 - self._base or 1.0)
         stage_s, left_s = (stage.seconds or 0.0) - (now - begun), None
-        text = mask(clean_line(stage.text))
+        text = mask(clean_line(stage.text)) or "starting"
         if stage.rest_s is None and stage.seconds:
             text += f" ({text_from_seconds(stage.seconds, digits=2)})"
         if stage.rest_s is not None and stage.seconds is not None:

@@ -175,8 +175,8 @@ def run_reindex(request: ReindexRequest, caller: Caller) -> Checkup:
 
 
 def show_reindex(found: Checkup, request: ReindexRequest, view: View) -> int | None:
-    runs, dropped = counted(found.runs, "run"), len(found.dropped)
-    say(f"{runs} indexed, {dropped} entries without a directory dropped")
+    runs, dropped = counted(found.runs, "run"), counted(len(found.dropped), "entry", "entries")
+    say(f"{runs} indexed, {dropped} without a directory dropped")
     for name in found.unfinished:
         say(f"removed unfinished run: {name}")
     for run_id, reason in found.damaged.items():

@@ -219,7 +219,7 @@ def write_site(
             rows.append(entry)
             links[entry.id] = f"runs/{quote(page.name)}"
         if len(problems) == len(rows):
-            raise StoreError("no run of the store can be read", fix="trtbench runs reindex")
+            raise StoreError("no run of the store can be read", fix=store.repair)
         known = {unquote(Path(each).name) for each in links.values()}
         for path in pages.glob("*.html"):
             if path.name not in known:

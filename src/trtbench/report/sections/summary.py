@@ -199,7 +199,7 @@ def statistics_blocks(
         time("min", "Min", 5),
         *(percentile(q, SCREEN_QUANTILES.get(q, 9)) for q in quantiles),
         time("max", "Max", 6),
-        doc.column("fps", "FPS (1 / mean)", fps, "number"),
+        doc.column("fps", "Queries/s (1 / mean)", fps, "number"),
         # Numbers that another tool printed have no samples.
         doc.column("samples", "Samples", lambda row: row[1].count or None, "count", rank=3),
         doc.column("effective_samples", "Effective", effective, "count"),
