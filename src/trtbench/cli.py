@@ -489,18 +489,13 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
         lines = map(str.strip, (command.help or "").splitlines())
         first = next((line for line in lines if line.startswith(f"{path} ")), "\\")
         fix = fix if first.endswith("\\") else f"write it like {first}"
-    elif wrong := re.match(r"'(.*)' is not", getattr(problem, "message", "")):
-        param = getattr(problem, "param", None)
-        if isinstance(param, click.Option) and isinstance(param.type, click.Choice):
-            words = map(str, param.type.choices)
-            fix = (
-                errors.suggest(
-                    wrong[1].lower(), words, write=lambda word: f"{param.opts[-1]} {word}"
-                )
-                or fix
-            )
-        elif isinstance(param, click.Option) and param.name == "batch" and "," in wrong[1]:
-            fix = f"one batch here; trtbench sweep MODEL --batch {wrong[1]} measures each"
+    elif isinstance(problem, click.BadParameter) and isinstance(problem.param, click.Option):
+        param, word = problem.param, problem.message.partition(" is not ")[0].strip("'")
+        if isinstance(param.type, click.Choice):
+            words = [str(each) for each in param.type.choices]
+            fix = f"{param.opts[-1]} {near_miss(word.lower(), words) or '|'.join(words)}"
+        elif param.name == "batch" and "," in word:
+            fix = f"one batch here; trtbench sweep MODEL --batch {word} measures each"
     return UsageError(message, fix=fix)
 
 

@@ -108,6 +108,8 @@ def test_shapes_are_read_as_the_seeds_write_them() -> None:
         InputShape(name="images", shape=(1, 3, 8, 8)),
         InputShape(name="ids", shape=(-1, 128), dtype="int64"),
     )
+    both = input_shapes(["ids:-1x16:int64,mask:-1,16"])  # as --shape accepts them
+    assert [(each.name, each.shape) for each in both] == [("ids", (-1, 16)), ("mask", (-1, 16))]
     for wrong in ("abc", "1x-2", "0x3", "x:1xx2"):
         with pytest.raises(UsageError, match="--input-shape"):
             input_shapes([wrong])

@@ -58,10 +58,8 @@ def run_evaluation(
     def checked(found: Evaluation, _: Path) -> Evaluation:
         for picture in found.pictures:  # they are copied to runs and into reports
             if not is_inside(output, Path(picture.path)):
-                raise StoreError(
-                    "the result names a picture that did not come with it",
-                    facts={"picture": shown(picture.path)},
-                )
+                message = "the result names a picture that did not come with it"
+                raise StoreError(message, facts={"picture": shown(picture.path)})
         return found
 
     return execution.executor.do(

@@ -873,11 +873,9 @@ def _group_parts(pair: GraphPair, drifts: Mapping[str, Drift]) -> list[list[Part
     """
     parts = [part for part in pair.parts if part.type is not None]
     if not parts:
-        raise InputError(
-            "no part of the candidate computes in a lower precision than the reference",
-            facts={"parts matched": str(len(pair.parts))},
-            fix="trtbench inspect CANDIDATE shows its types",
-        )
+        message = "no part of the candidate computes in a lower precision than the reference"
+        fix = "trtbench inspect CANDIDATE shows its types"
+        raise InputError(message, facts={"parts matched": str(len(pair.parts))}, fix=fix)
     pairs: list[tuple[int, int]] = []
     for place, part in enumerate(parts):
         kind = casts.LOW.get(pair.candidate.types.get(part.match, 0))

@@ -109,10 +109,8 @@ def unpack(source: Path, folder: Path) -> None:
                 raise StoreError(f"the machine sent back more than {number} files")
             content = opened() if is_plain(member) else None
             if content is None:
-                raise StoreError(
-                    "the machine did not send back a run directory",
-                    facts={"member": boundary.shown(member.name)},
-                )
+                facts = {"member": boundary.shown(member.name)}
+                raise StoreError("the machine did not send back a run directory", facts=facts)
             target = boundary.inside(folder, member.name, what="file", where="the archive")
             target.parent.mkdir(parents=True, exist_ok=True)
             with content, open(target, "wb") as file:
@@ -191,11 +189,9 @@ def upload_from_job(job: RemoteJob) -> Upload:
         for path, name in _files_of_group(group):
             found[f"{FILES}/{number}/{name}"] = path
             if len(found) > MOST_FILES:
-                raise InputError(
-                    f"there are more than {MOST_FILES:,} files to send",
-                    facts={"folder": Path(group.folder) / group.names[0]},
-                    fix="name a smaller folder",
-                )
+                message = f"there are more than {MOST_FILES:,} files to send"
+                facts = {"folder": Path(group.folder) / group.names[0]}
+                raise InputError(message, facts=facts, fix="name a smaller folder")
     files, folders = [], []
     for name, path in found.items():
         try:
@@ -245,10 +241,8 @@ def _files_of_group(group: FileGroup) -> Iterator[tuple[Path, str]]:
             for path in paths:
                 if path.is_symlink() and (path.is_dir() or not boundary.is_inside(top, path)):
                     kind = "to a folder" if path.is_dir() else "that leads out of its folder"
-                    raise InputError(
-                        f"{path} is a link {kind}",
-                        fix="replace it by a copy: cp -rL copies what links point to",
-                    )
+                    fix = "replace it by a copy: cp -rL copies what links point to"
+                    raise InputError(f"{path} is a link {kind}", fix=fix)
             folders.sort()
             for each in sorted(path for path in paths if path.is_file()) if paths else [Path(here)]:
                 yield each, f"{name}/{each.relative_to(top)}" if each != top else name

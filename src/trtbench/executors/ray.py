@@ -50,11 +50,9 @@ class RayExecutor(_node.SlotExecutor):
         try:
             self._ray: ModuleType = importlib.import_module("ray")
         except ImportError as problem:
-            raise UnavailableError(
-                "the executor ray needs Ray",
-                facts={"reason": problem},
-                fix="pip install 'trtbench[ray]'",
-            ) from None
+            facts = {"reason": problem}
+            fix = "pip install 'trtbench[ray]'"
+            raise UnavailableError("the executor ray needs Ray", facts=facts, fix=fix) from None
         self._beside = settings.beside
         self._owns = not self._ray.is_initialized()
         if self._owns:

@@ -269,11 +269,10 @@ class Shell:
     def _check_size(self, most: int, *answers: Path) -> None:
         """Raise an error if the host sent too much; a limit of ssh itself would end its master."""
         if any(each.exists() and each.stat().st_size > most for each in answers):
-            raise UnavailableError(
-                f"{self.host.title} sends more than is allowed",
-                facts={"host": self.host.title, "bytes": f"more than {most}"},
-                fix="leave out this host, or look at what its shell prints",
-            )
+            message = f"{self.host.title} sends more than is allowed"
+            facts = {"host": self.host.title, "bytes": f"more than {most}"}
+            fix = "leave out this host, or look at what its shell prints"
+            raise UnavailableError(message, facts=facts, fix=fix)
 
     def _ssh(self, command: str, *, ask: bool = False) -> list[str]:
         host = self.host

@@ -155,10 +155,8 @@ def check_inputs_exist(source: Path, *, folders: bool = False) -> None:
     folder = source.parent
     names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
     guess = near_miss(source.name, names)
-    raise InputError(
-        f"there are no inputs at {source}",
-        fix=f"did you mean {folder / guess}?" if guess else "give an .npz or .npy file",
-    )
+    fix = f"did you mean {folder / guess}?" if guess else "give an .npz or .npy file"
+    raise InputError(f"there are no inputs at {source}", fix=fix)
 
 
 def read_npy(source: Path) -> NDArray[np.generic]:

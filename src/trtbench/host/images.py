@@ -42,11 +42,9 @@ def find_images(folder: Path) -> list[Path]:
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     if not found:
-        raise InputError(
-            f"there are no images in {folder}",
-            facts={"looked for": " ".join(SUFFIXES)},
-            fix="give a folder that contains such files",
-        )
+        facts = {"looked for": " ".join(SUFFIXES)}
+        fix = "give a folder that contains such files"
+        raise InputError(f"there are no images in {folder}", facts=facts, fix=fix)
     return found
 
 
@@ -80,11 +78,9 @@ def _opened(path: Path) -> Iterator[Image]:
             yield opened
     except (OSError, SyntaxError, ValueError, EOFError, MemoryError,
             image.UnidentifiedImageError, image.DecompressionBombError) as problem:  # fmt: skip
-        raise InputError(
-            f"{path} cannot be read as an image",
-            facts={"reason": problem},
-            fix="repair it, or remove it from the folder",
-        ) from None
+        facts = {"reason": problem}
+        fix = "repair it, or remove it from the folder"
+        raise InputError(f"{path} cannot be read as an image", facts=facts, fix=fix) from None
 
 
 def scaled(pixels: Pixels, size: tuple[int, int], *, how: str) -> Pixels:

@@ -48,11 +48,9 @@ def hold(
                     holder = "unknown"
                 holder = clean_line(holder)
                 if not wait:
-                    raise UnavailableError(
-                        f"the device {device} is being measured by another process",
-                        facts={"holder": holder},
-                        fix="leave out --no-wait to wait for it",
-                    )
+                    message = f"the device {device} is being measured by another process"
+                    fix = "leave out --no-wait to wait for it"
+                    raise UnavailableError(message, facts={"holder": holder}, fix=fix)
                 if on_wait is not None:
                     on_wait(holder)
                 try_lock(descriptor, block=True)

@@ -101,17 +101,13 @@ def run_spec(
     built = ("onnx",) if "engine" in module.FORMATS else ()  # an engine is built from it
     if reference.format not in ("unknown", *module.FORMATS, *built):
         other = first_choice(reference.format)
-        raise UsageError(
-            f"the runtime {name} does not execute {reference.format} files",
-            facts={"file": reference.name, "it executes": ", ".join(module.FORMATS)},
-            fix=f"-r {other}" if other else None,
-        )
+        message = f"the runtime {name} does not execute {reference.format} files"
+        facts = {"file": reference.name, "it executes": ", ".join(module.FORMATS)}
+        raise UsageError(message, facts=facts, fix=f"-r {other}" if other else None)
     if asked.extra_args and not module.TAKES_ARGUMENTS:
-        raise UsageError(
-            f"the runtime {name} takes no further arguments",
-            facts={"given": shlex.join(asked.extra_args)},
-            fix="one model at a time; trtbench sweep measures several, compare compares them",
-        )
+        facts = {"given": shlex.join(asked.extra_args)}
+        fix = "one model at a time; trtbench sweep measures several, compare compares them"
+        raise UsageError(f"the runtime {name} takes no further arguments", facts=facts, fix=fix)
     if asked.profile_index and not module.EXECUTES_ENGINES:
         raise UsageError("only engines have optimization profiles", fix="leave --profile-index out")
     refuse_other_precision(reference, asked.precision)
@@ -119,10 +115,8 @@ def run_spec(
     protocol = asked.protocol or usual
     on_device = protocol in core.ON_DEVICE
     if on_device and asked.cuda_graph == "off":
-        raise UsageError(
-            f"the protocol {protocol} is measured with a CUDA graph",
-            fix="--protocol pipeline --no-transfers, or leave --cuda-graph out",
-        )
+        fix = "--protocol pipeline --no-transfers, or leave --cuda-graph out"
+        raise UsageError(f"the protocol {protocol} is measured with a CUDA graph", fix=fix)
     loading = {"weights": str(asked.weights), "factory": asked.factory or "default"}
     loading["trust"] = "on" if asked.trust else "default"
     given = {key: value for key, value in loading.items() if value != "default"}
@@ -223,10 +217,8 @@ def value_of_side(given: fields.PerSide | None, index: int, sides: int, *, what:
     if len(values) <= 1:
         return values[0] if values else None
     if len(values) != sides:
-        raise UsageError(
-            f"{what} is given {len(values)} times for {sides} sides",
-            fix="give it once, or once per side in order",
-        )
+        fix = "give it once, or once per side in order"
+        raise UsageError(f"{what} is given {len(values)} times for {sides} sides", fix=fix)
     return values[index]
 
 
@@ -234,11 +226,9 @@ def refuse_other_precision(reference: core.ModelRef, precision: str | None) -> N
     """Raise an error if an engine was built in another precision than the requested one."""
     built = precision_of_engine(reference) if precision is not None else None
     if precision and built and not matches_precision(precision, types_of(built)):
-        raise UsageError(
-            f"{reference.name} was built in {built}, not in {precision}",
-            facts={"recorded in": f"{reference.path}.json"},
-            fix=f"leave --precision out, or trtbench build MODEL.onnx --precision {precision}",
-        )
+        message = f"{reference.name} was built in {built}, not in {precision}"
+        fix = f"leave --precision out, or trtbench build MODEL.onnx --precision {precision}"
+        raise UsageError(message, facts={"recorded in": f"{reference.path}.json"}, fix=fix)
 
 
 def _inputs(asked: BenchRequest, model: core.ModelRef) -> core.InputSpec:

@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trtbench.core import safety
-from trtbench.core.errors import (
-    InputError,
-    UsageError,
-    near_miss,
-    refuse_unknown,
-    suggest,
-    write_error,
-)
+from trtbench.core import errors, safety
+from trtbench.core.errors import InputError, UsageError, suggest, write_error
 from trtbench.core.spec import Value
 from trtbench.core.words import Scalar
 from trtbench.host.files import write_whole
@@ -139,10 +132,8 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
         try:
             merged = merged.having(store=str(user_data_folder()))
         except RuntimeError:  # a container may run as a user without a home
-            raise UsageError(
-                "there is no home folder for the store",
-                fix=f"--store DIR, or {VARIABLES['store']}=DIR in the environment",
-            ) from None
+            fix = f"--store DIR, or {VARIABLES['store']}=DIR in the environment"
+            raise UsageError("there is no home folder for the store", fix=fix) from None
     return Config(**msgspec.structs.asdict(merged), origins=origins, unseen=tuple(unseen))
 
 
@@ -165,11 +156,10 @@ def _read(path: Path) -> ConfigFile:
     except OSError as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     if reason is not None and _name(path) not in _read_trust().files:
-        raise UsageError(
-            f"the settings in {safety.clean_line(str(path))} are not trusted",
-            facts={"reason": reason, "danger": "they can run programs with your permissions"},
-            fix=f"trtbench doctor --trust {shlex.quote(str(path))}, after reading it; or remove it",
-        )
+        message = f"the settings in {safety.clean_line(str(path))} are not trusted"
+        facts = {"reason": reason, "danger": "they can run programs with your permissions"}
+        fix = f"trtbench doctor --trust {shlex.quote(str(path))}, after reading it; or remove it"
+        raise UsageError(message, facts=facts, fix=fix)
     raw = safety.read_settings(path)
     flags = {
         field.name: field
@@ -187,22 +177,22 @@ def _read(path: Path) -> ConfigFile:
     except msgspec.ValidationError as problem:
         reason = str(problem)
         place = reason.partition(" - at `$")[2].strip(".`")
-        fix: str | None = f"correct {place or path.name}, in TOML"
+        fix = f"correct {place or path.name}, in TOML"
         if "unknown field" in reason:
             kind = RuntimeSettings if place.startswith("runtimes") else ConfigFile
             names = flags if place == "defaults" else kind.__struct_fields__
-            fix = suggest(reason.split("`")[1], names)
+            fix = suggest(reason.split("`")[1], names) or fix
         raise UsageError(f"{path} {_NOT_VALID}", facts={"reason": reason}, fix=fix) from None
     runtimes = RUNTIME.names.names() if RUNTIME.names else []
     for name in content.runtimes:
-        if name not in runtimes and (guess := near_miss(name, runtimes)):
+        if name not in runtimes and (guess := errors.near_miss(name, runtimes)):
             facts = {"reason": f"runtimes.{name} is no runtime"}
             raise UsageError(f"{path} {_NOT_VALID}", facts=facts, fix=f"did you mean {guess}?")
     for name, value in content.defaults.items():
         written = flags[name].about.kind
         try:
             if written is RUNTIME:
-                refuse_unknown(str(value), runtimes, f"there is no runtime called {value!r}")
+                errors.refuse_unknown(str(value), runtimes, f"there is no runtime called {value!r}")
             elif written is not None and written.check and not isinstance(value, bool):
                 written.check(str(value))  # a number has no unit in a file, either
         except UsageError as problem:
@@ -210,11 +200,10 @@ def _read(path: Path) -> ConfigFile:
             raise UsageError(f"{path} {_NOT_VALID}", facts=facts, fix=problem.fix) from None
     trusting = [name for name, each in content.runtimes.items() if "trust" in each.options]
     if trusting and path.name == PROJECT_FILE:  # it may have come with the models
-        raise UsageError(
-            f"{path} cannot decide which models are trusted; only you can",
-            facts={"setting": f"runtimes.{trusting[0]}.options.trust"},
-            fix="--trust on the command line, once you know where a model comes from",
-        )
+        message = f"{path} cannot decide which models are trusted; only you can"
+        facts = {"setting": f"runtimes.{trusting[0]}.options.trust"}
+        fix = "--trust on the command line, once you know where a model comes from"
+        raise UsageError(message, facts=facts, fix=fix)
 
     def absolute(text: str | None, *, program: bool = False) -> str | None:
         if text is None or is_url(text):
@@ -309,10 +298,8 @@ def _write_trust(trusted: Trusted) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(folder / "trusted.json", msgspec.json.encode(trusted))
     except RuntimeError:
-        raise UsageError(
-            "there is no home folder for the list of trusted files",
-            fix="set XDG_CONFIG_HOME to a folder",
-        ) from None
+        fix = "set XDG_CONFIG_HOME to a folder"
+        raise UsageError("there is no home folder for the list of trusted files", fix=fix) from None
     except OSError as problem:
         raise write_error(folder / "trusted.json", problem) from None
 

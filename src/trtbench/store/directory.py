@@ -277,11 +277,9 @@ def _parsed(path: Path, parse: Callable[..., T]) -> T | None:
 def demand_finished(found: T | core.FailedRun) -> T:
     """Return a run, or raise if it did not finish."""
     if isinstance(found, core.FailedRun):
-        raise InputError(
-            f"the run {found.id} did not finish",
-            facts={"stage": found.stage, "reason": found.reason},
-            fix=f"for details: trtbench runs show {found.id}",
-        )
+        facts = {"stage": found.stage, "reason": found.reason}
+        fix = f"for details: trtbench runs show {found.id}"
+        raise InputError(f"the run {found.id} did not finish", facts=facts, fix=fix)
     return found
 
 

@@ -70,11 +70,9 @@ def engine_from_url(url: str) -> Engine:
         # firewall may drop the connection, and children must not share one with their parent.
         return sa.create_engine(parsed, connect_args=limits, poolclass=sa.pool.NullPool)
     except (ArgumentError, ValueError) as problem:
-        raise UsageError(
-            f"{mask(url)} is not the URL of a database",
-            facts={"reason": problem},
-            fix="use the form postgresql://user@host/database",
-        ) from None
+        message = f"{mask(url)} is not the URL of a database"
+        fix = "use the form postgresql://user@host/database"
+        raise UsageError(message, facts={"reason": problem}, fix=fix) from None
 
 
 _TABLES = sa.MetaData()
@@ -128,11 +126,9 @@ class Index:
         with self._transaction(write=False) as connection:
             version = _version(connection)
         if version > SCHEMA:
-            raise StoreError(
-                "the store was written by a newer trtbench",
-                facts={"store": mask(self.url), "its version": version, "known here": SCHEMA},
-                fix="pip install --upgrade trtbench",
-            )
+            facts = {"store": mask(self.url), "its version": version, "known here": SCHEMA}
+            fix = "pip install --upgrade trtbench"
+            raise StoreError("the store was written by a newer trtbench", facts=facts, fix=fix)
         if version == SCHEMA:
             return
         with self._transaction(write=True) as connection:
@@ -173,11 +169,9 @@ class Index:
                 "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
             ).all()
             if known and not {str(name) for _, name, _ in known} & _TABLES.tables.keys():
-                raise StoreError(
-                    "this is the database of another program, not the index of a store",
-                    facts={"file": self.url.removeprefix("sqlite:///"), "contains": known[0][1]},
-                    fix="use another folder with --store",
-                )
+                message = "this is the database of another program, not the index of a store"
+                facts = {"file": self.url.removeprefix("sqlite:///"), "contains": known[0][1]}
+                raise StoreError(message, facts=facts, fix="use another folder with --store")
             computes = any(
                 kind in ("trigger", "view") or str(sql).upper().startswith("CREATE VIRTUAL")
                 for kind, _, sql in known

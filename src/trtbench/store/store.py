@@ -263,11 +263,9 @@ class Store:
             found = self.index.find(id_prefix=name, limit=2)
             found = [entry for entry in found if entry.id == name] or found
         if len(found) > 1:
-            raise errors.UsageError(
-                f"several runs begin with {name!r}",
-                facts={"for example": ", ".join(entry.id for entry in found)},
-                fix="type more of the id",
-            )
+            facts = {"for example": ", ".join(entry.id for entry in found)}
+            fix = "type more of the id"
+            raise errors.UsageError(f"several runs begin with {name!r}", facts=facts, fix=fix)
         if not found:
             raise errors.UsageError(f"there is no run {name!r}", fix="trtbench runs")
         return found[0]
@@ -283,11 +281,9 @@ class Store:
             self._check_same_run(entry, run.id, folder)
             return run
         if self._place.is_shared and self._remote is None and entry.host != platform.node():
-            raise errors.StoreError(
-                "the run's directory is on another machine",
-                facts={"machine": entry.host, "path": folder},
-                fix="set runs in trtbench.toml to a folder or URL that all machines reach",
-            )
+            message = "the run's directory is on another machine"
+            fix = "set runs in trtbench.toml to a folder or URL that all machines reach"
+            raise errors.StoreError(message, facts={"machine": entry.host, "path": folder}, fix=fix)
         facts = {"path": folder}
         raise errors.StoreError("the run's directory is gone", facts=facts, fix=self.repair)
 

@@ -263,29 +263,23 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
     for name in matrix.options:
         if name not in (*FLAGS, MACHINE) and not name.startswith(PREFIXES):
             known = (*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME", "input.NAME")
-            raise errors.UsageError(
-                f"{where}: {name!r} is not an option that can be swept",
-                facts={"options": " ".join(known)},
-                fix=errors.suggest(name, FLAGS),
-            )
+            message = f"{where}: {name!r} is not an option that can be swept"
+            fix = errors.suggest(name, FLAGS)
+            raise errors.UsageError(message, facts={"options": " ".join(known)}, fix=fix)
         if name.startswith("build.") and name.removeprefix("build.") in SET_BY_SWEEP:
             message = f"{where}: {name} is set by the sweep itself"
             raise errors.UsageError(message, fix="--precision, --batch, ...")
     axes = [len(getattr(matrix, name)) for name in ("models", *AXES)]
     count = math.prod(max(1, each) for each in (*axes, *map(len, matrix.options.values())))
     if count > MOST_CASES:
-        raise errors.UsageError(
-            f"{where}: the axes have too many combinations",
-            facts={"cases": count, "maximum": MOST_CASES},
-            fix="sweep fewer values at a time",
-        )
+        message = f"{where}: the axes have too many combinations"
+        fix = "sweep fewer values at a time"
+        raise errors.UsageError(message, facts={"cases": count, "maximum": MOST_CASES}, fix=fix)
     named = {name.rpartition(".")[2]: str(values) for name, values in matrix.options.items()}
     for name, value in safety.mask_values(named).items():
         if value != named[name]:
-            raise errors.UsageError(
-                f"{where}: {name} looks like a secret, which a sweep would store",
-                fix="set it as an environment variable",
-            )
+            message = f"{where}: {name} looks like a secret, which a sweep would store"
+            raise errors.UsageError(message, fix="set it as an environment variable")
     if matrix.title is not None:
         safety.check_title(matrix.title, where=where)
     low, best, high = matrix.profile or (1, 1, 1)
@@ -372,10 +366,8 @@ def refuse_flags_with_resume(request: SweepRequest) -> None:
     given = [getattr(request, each.name) for each in MATRIX_FIELDS]
     settings = [value for value in request.settings.values() if value is not None]
     if any((request.models, request.output, settings, *given)):
-        raise errors.UsageError(
-            "--resume cannot be combined with flags that change the sweep",
-            fix="omit them, or start a new sweep",
-        )
+        message = "--resume cannot be combined with flags that change the sweep"
+        raise errors.UsageError(message, fix="omit them, or start a new sweep")
 
 
 def sweep_folder(request: SweepRequest, matrix: Matrix, root: Path) -> Path:
@@ -479,11 +471,9 @@ def _fill_dims(name: str, shape: tuple[int | str, ...], dims: Dims) -> tuple[int
     for dim in found:
         if not isinstance(dim, int):
             known = "x".join(str(each) if isinstance(each, int) else "1" for each in found)
-            raise errors.UsageError(
-                f"the dimension {dim!r} of the input {name!r} has no value",
-                facts={"shape": text_from_shape(shape)},
-                fix=f"--axis shape.{dim}=1,2,5, or --shape {name}:{known}",
-            )
+            message = f"the dimension {dim!r} of the input {name!r} has no value"
+            fix = f"--axis shape.{dim}=1,2,5, or --shape {name}:{known}"
+            raise errors.UsageError(message, facts={"shape": text_from_shape(shape)}, fix=fix)
     return tuple(dim for dim in found if isinstance(dim, int))
 
 

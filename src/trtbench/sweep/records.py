@@ -43,10 +43,8 @@ def start_sweep(
     """Create the folder of a sweep with its outline; an existing sweep there is an error."""
     folder = folder.absolute()
     if (folder / SWEEP).exists():
-        raise UsageError(
-            f"{folder} already contains a sweep",
-            fix=f"trtbench sweep --resume {folder}, or choose another folder with -o",
-        )
+        fix = f"trtbench sweep --resume {folder}, or choose another folder with -o"
+        raise UsageError(f"{folder} already contains a sweep", fix=fix)
     outline = SweepOutline(
         name=folder.name,
         tag=f"sweep:{safety.file_name_from_text(folder.name)}-{secrets.token_hex(3)}",
@@ -82,20 +80,16 @@ def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Confi
     if safety.SECRET in outline.store:
         if safety.mask(config.store) == outline.store:
             return config
-        raise UsageError(
-            "the sweep's store needs its password",
-            facts={"store": outline.store},
-            fix="give it with --store URL, or TRTBENCH_STORE in the environment",
-        )
+        facts = {"store": outline.store}
+        fix = "give it with --store URL, or TRTBENCH_STORE in the environment"
+        raise UsageError("the sweep's store needs its password", facts=facts, fix=fix)
     if given is None:
         return config.having(store=outline.store, runs=outline.runs)
     same = address_from_text(given) == outline.store
     if not same and not is_url(outline.store) and Path(outline.store).is_dir():
-        raise UsageError(
-            "the runs of this sweep are in another store",
-            facts={"its store": outline.store, "given": given},
-            fix=f"trtbench sweep --resume {folder}",
-        )
+        facts = {"its store": outline.store, "given": given}
+        fix = f"trtbench sweep --resume {folder}"
+        raise UsageError("the runs of this sweep are in another store", facts=facts, fix=fix)
     return config
 
 

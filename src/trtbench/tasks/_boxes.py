@@ -82,16 +82,12 @@ class CocoFile:
             numbered.sort(key=lambda pair: int(str(pair[0])))
         example = next(iter(self.files), "none")
         if not numbered:
-            raise InputError(
-                "no image is annotated: the file names do not match",
-                facts={"images": names[0], "annotations": example},
-            )
+            facts = {"images": names[0], "annotations": example}
+            raise InputError("no image is annotated: the file names do not match", facts=facts)
         if len({id for id, _ in numbered}) < len(numbered):
             double = next(n for n, id in zip(names, ids, strict=True) if ids.count(id) > 1)
-            raise InputError(
-                "two images match the same annotation: its file names do not include folders",
-                facts={"for example": double, "annotations": example},
-            )
+            message = "two images match the same annotation: its file names do not include folders"
+            raise InputError(message, facts={"for example": double, "annotations": example})
         seen = set(ids)
         kinds = {
             "images without annotation": [n for n, i in zip(names, ids, strict=True) if i is None],
@@ -252,11 +248,9 @@ def read_labels(path: Path) -> AnyArray:
             if not paired or not 0 <= label < MOST_CLASSES or label % 1:
                 raise ValueError(line)
         except ValueError:
-            raise InputError(
-                f"{path}, line {number} is not a YOLO label",
-                facts={"line": line[:80]},
-                fix="write: class x_centre y_centre width height, as fractions of the image",
-            ) from None
+            message = f"{path}, line {number} is not a YOLO label"
+            fix = "write: class x_centre y_centre width height, as fractions of the image"
+            raise InputError(message, facts={"line": line[:80]}, fix=fix) from None
         across, down = values[0::2], values[1::2]
         x0, y0, x1, y1 = min(across), min(down), max(across), max(down)
         if len(values) == 4:
@@ -298,11 +292,9 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
         data = yaml_from_text(read_text(path), where=str(path))
     if not isinstance(data, dict) or not data.get(split):
         parts = [k for k in ("train", "val", "test") if isinstance(data, dict) and data.get(k)]
-        raise UsageError(
-            f"{path} has no split {split!r}",
-            facts={"splits": ", ".join(parts) or "none"},
-            fix=f"--split {parts[0]}" if parts else None,
-        )
+        facts = {"splits": ", ".join(parts) or "none"}
+        fix = f"--split {parts[0]}" if parts else None
+        raise UsageError(f"{path} has no split {split!r}", facts=facts, fix=fix)
     roots = [path.parent / expand_home(str(data.get("path") or "")), path.parent]
     entries = data[split] if isinstance(data[split], list) else [data[split]]
     lists: list[Path] = []
@@ -314,10 +306,8 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
             usable = (p for p in places if p.is_dir() or (p.is_file() and p.suffix == LIST_SUFFIX))
             place = next(usable, None)
             if place is None:
-                raise InputError(
-                    f"{path} lists images that do not exist",
-                    facts={"images": entry, "looked in": ", ".join(map(str, dict.fromkeys(roots)))},
-                )
+                facts = {"images": entry, "looked in": ", ".join(map(str, dict.fromkeys(roots)))}
+                raise InputError(f"{path} lists images that do not exist", facts=facts)
             lists += [place] if place.is_file() else []
             images += find_images(place) if place.is_dir() else _read_list(place, roots)
         root = roots[0] if roots[0].is_dir() else path.parent
@@ -401,10 +391,8 @@ class DetectionImages(_images.ImageFiles):
             labels = YoloBoxes(data.paths, named, folder=folder, root=data.root)
             self.truth = labels if labels.found else None
             if not labels.found and (folder is not None or data.names):
-                raise InputError(
-                    "no image has a label file",
-                    facts={"looked for": next(iter(labels.files.values()), "none")},
-                )
+                facts = {"looked for": next(iter(labels.files.values()), "none")}
+                raise InputError("no image has a label file", facts=facts)
         ids = self.truth.ids if self.truth is not None and self.truth.named else ()
         self.classes = len(ids) or None
         self.has_truth = self.truth is not None

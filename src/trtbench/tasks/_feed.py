@@ -108,10 +108,8 @@ def task_of_data(
         return None, {}
     chosen, settings = settled_task(task, given, models)
     if not (chosen or usual):
-        raise UsageError(
-            f"{Path(str(data)).name} needs --task to become an input",
-            fix=f"--task {' or --task '.join(TASKS.names())}: it is prepared as for eval",
-        )
+        fix = f"--task {' or --task '.join(TASKS.names())}: it is prepared as for eval"
+        raise UsageError(f"{Path(str(data)).name} needs --task to become an input", fix=fix)
     return chosen or usual, settings
 
 
@@ -138,11 +136,9 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     # Maps the model's input names to those of the items: by name, else by position.
     own, theirs = [tensor.name for tensor in settled], feed.names or ()
     if theirs and len(own) != len(theirs):
-        raise UsageError(
-            "the models do not have the same inputs",
-            facts={"reference": ", ".join(theirs), "this model": ", ".join(own)},
-            fix="compare a model with one that was converted from it",
-        )
+        facts = {"reference": ", ".join(theirs), "this model": ", ".join(own)}
+        fix = "compare a model with one that was converted from it"
+        raise UsageError("the models do not have the same inputs", facts=facts, fix=fix)
     same = not theirs or set(own) == set(theirs)
     known = dict(zip(own, own if same else theirs, strict=True))
     rows = {each.name for each in tensors if model_inputs.has_rows(each, tensors)}

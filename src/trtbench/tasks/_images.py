@@ -190,11 +190,9 @@ def find_item(names: Sequence[str], wanted: Scalar) -> int:
             if own.count(word) == 1:
                 return own.index(word)
     guess = near_miss(text, names)
-    raise UsageError(
-        f"--show {text} does not match exactly one item",
-        facts={"items": ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")},
-        fix=f"--show {guess}" if guess else None,
-    )
+    facts = {"items": ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")}
+    fix = f"--show {guess}" if guess else None
+    raise UsageError(f"--show {text} does not match exactly one item", facts=facts, fix=fix)
 
 
 def item_to_show(names: Sequence[str], settings: Settings) -> tuple[int, tuple[str, ...]]:

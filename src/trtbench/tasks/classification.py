@@ -55,10 +55,8 @@ class ImageFolder(_images.ImageFiles):
         usual = round(min(self._crop) * MARGIN)
         self._resize = int(settings["resize"] or usual)
         if self._resize < min(self._crop):
-            raise UsageError(
-                f"--resize {self._resize} is smaller than the crop of {min(self._crop)}",
-                fix=f"--resize {usual}",
-            )
+            message = f"--resize {self._resize} is smaller than the crop of {min(self._crop)}"
+            raise UsageError(message, fix=f"--resize {usual}")
         self.preparation = {"fit": "crop", "resize": self._resize, **self.preparation}
         self._classes = settings.get("classes")
         self._stated = {name: n for n, name in _images.stated_classes(settings).items()}
@@ -86,11 +84,9 @@ class ImageFolder(_images.ImageFiles):
         """Return the class of every image: by --classes, the folder's number, or folder order."""
         own = [Path(name).parts[0] if len(Path(name).parts) > 1 else None for name in self.names]
         if None in own:
-            raise InputError(
-                "the images are not in one folder per class",
-                facts={"for example": self.names[own.index(None)]},
-                fix="sort the images into folders; tools/arrange_imagenet.py does it for ImageNet",
-            )
+            facts = {"for example": self.names[own.index(None)]}
+            fix = "sort the images into folders; tools/arrange_imagenet.py does it for ImageNet"
+            raise InputError("the images are not in one folder per class", facts=facts, fix=fix)
         # An empty folder counts as a class, so that later classes keep their numbers.
         inside = (e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith("."))
         self.folders = tuple(sorted(inside))
@@ -101,10 +97,8 @@ class ImageFolder(_images.ImageFiles):
             numbers = read_classes(Path(str(self._classes)))
             missing = [folder for folder in self.folders if folder not in numbers]
             if missing:
-                raise InputError(
-                    f"{self._classes} does not list all folders",
-                    facts={"missing": ", ".join(missing[:5])},
-                )
+                facts = {"missing": ", ".join(missing[:5])}
+                raise InputError(f"{self._classes} does not list all folders", facts=facts)
         elif {*self.folders} <= {*self._stated}:
             numbers = self._stated
         elif all(folder.isdecimal() for folder in self.folders):
@@ -116,10 +110,8 @@ class ImageFolder(_images.ImageFiles):
         """Raise an error if the labels do not match the network's number of classes."""
         assert self.labels is not None
         if self.labels.max(initial=0) >= scores:
-            raise InputError(
-                f"the labels go up to {self.labels.max()}, {model} has {scores} classes",
-                fix="--classes FILE, with the classes in the network's order",
-            )
+            message = f"the labels go up to {self.labels.max()}, {model} has {scores} classes"
+            raise InputError(message, fix="--classes FILE, with the classes in the network's order")
         by_order = not self._classes and not self.folders[0].isdecimal()
         if by_order and len(self.folders) != scores:
             raise InputError(
@@ -152,10 +144,8 @@ def read_classes(path: Path) -> dict[str, int]:
         if min(order.values(), default=0) < 0:
             raise ValueError
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):
-        raise InputError(
-            f"{path} does not list classes",
-            fix='write a list, {"0": ["n01440764", "tench"]}, or {"n01440764": 0}',
-        ) from None
+        fix = 'write a list, {"0": ["n01440764", "tench"]}, or {"n01440764": 0}'
+        raise InputError(f"{path} does not list classes", fix=fix) from None
     return order
 
 
@@ -189,20 +179,16 @@ class LabelledArrays(DataSource):
         if found is not None:
             given = found.reshape(-1)
             if given.size != count:
-                raise InputError(
-                    "the number of labels differs from the number of items",
-                    facts={"items": count, "labels": given.size},
-                )
+                message = "the number of labels differs from the number of items"
+                raise InputError(message, facts={"items": count, "labels": given.size})
             usable = given.dtype.kind in "iubf" and (np.abs(given) < MOST_CLASSES).all()
             if not usable or (given % 1 != 0).any():
                 raise InputError("labels must be integers", facts={"labels": str(given[:5])})
             self.labels = given.astype(np.int64)
         elif not unlabelled:
-            raise InputError(
-                f"{path.name} has no labels",
-                facts={"looked for": ", ".join(array_files.LABELS)},
-                fix="np.savez(file, images=..., labels=...), or --labels labels.npy",
-            )
+            facts = {"looked for": ", ".join(array_files.LABELS)}
+            fix = "np.savez(file, images=..., labels=...), or --labels labels.npy"
+            raise InputError(f"{path.name} has no labels", facts=facts, fix=fix)
         self.names = tuple(f"{path.name}[{index}]" for index in range(count))
         for tensor in tensors:  # only sequences may differ from the input's shape
             wanted, have = tensor.shape[1:], self._arrays[tensor.name].shape[1:]

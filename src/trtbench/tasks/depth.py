@@ -97,10 +97,8 @@ class DepthImages(_images.ImageFiles):
         names = [str(Path(name).with_suffix("")) for name in self.names]
         found = {index: files[name] for index, name in enumerate(names) if name in files}
         if not found:
-            raise InputError(
-                "no image has ground truth: the file names do not match",
-                facts={"images": self.names[0], "ground truth": next(iter(files), "none")},
-            )
+            facts = {"images": self.names[0], "ground truth": next(iter(files), "none")}
+            raise InputError("no image has ground truth: the file names do not match", facts=facts)
         used = set(found.values())
         without = [name for index, name in enumerate(self.names) if index not in found]
         unused = [name for name, file in files.items() if file not in used]
@@ -129,10 +127,8 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
     if found:
         name = max(found, key=lambda n: (any(w in n.lower() for w in MAP_NAMES), found[n].size))
         return {"depth": found[name].astype(np.float32)}
-    raise InputError(
-        "no output is a depth map",
-        facts={name: text_from_shape(each.shape) for name, each in outputs.items()},
-    )
+    facts = {name: text_from_shape(each.shape) for name, each in outputs.items()}
+    raise InputError("no output is a depth map", facts=facts)
 
 
 def rules_from_settings(settings: Settings) -> scoring.DepthRules:
@@ -140,10 +136,8 @@ def rules_from_settings(settings: Settings) -> scoring.DepthRules:
     names = (each for each in scoring.DepthRules.__struct_fields__ if given.get(each) is not None)
     found = msgspec.convert({name: given[name] for name in names}, scoring.DepthRules)
     if not 0 < found.min_depth < found.max_depth:
-        raise UsageError(
-            f"no depth is between {found.min_depth:g} and {found.max_depth:g}",
-            fix="--min-depth 0.001 --max-depth 80",
-        )
+        message = f"no depth is between {found.min_depth:g} and {found.max_depth:g}"
+        raise UsageError(message, fix="--min-depth 0.001 --max-depth 80")
     return found
 
 

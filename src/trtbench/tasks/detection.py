@@ -148,11 +148,9 @@ def _read_rows(batch: DetectorOutputs) -> Candidates | None:
         finite = rows[np.isfinite(rows[..., :ROW_VALUES]).all(axis=2)]
         scores, classes = finite[:, 4], finite[:, 5]
         if (scores < 0).any() or (scores > 1).any() or np.mod(classes, 1).any():
-            raise InputError(
-                "the rows of six values are not a box, its score and its class",
-                facts=batch.shapes(),
-                fix="write a decoder: --decoder FILE.py:FUNCTION (docs/eval.md)",
-            )
+            message = "the rows of six values are not a box, its score and its class"
+            fix = "write a decoder: --decoder FILE.py:FUNCTION (docs/eval.md)"
+            raise InputError(message, facts=batch.shapes(), fix=fix)
         return Candidates(
             boxes=rows[..., :4], scores=rows[..., 4], labels=list(rows[..., 5]),
             suppressed=rows.shape[1] <= MOST_ROWS,
@@ -226,11 +224,9 @@ def _read_table(kind: str, batch: DetectorOutputs) -> Candidates | None:
     if own != kind:
         return None
     if (rows[..., 2:4] < 0).any():
-        raise InputError(
-            "boxes have negative sizes: they seem to be relative to grid cells",
-            facts=batch.shapes(),
-            fix="export the network with box decoding, or use --decoder FILE.py:FUNCTION",
-        )
+        message = "boxes have negative sizes: they seem to be relative to grid cells"
+        fix = "export the network with box decoding, or use --decoder FILE.py:FUNCTION"
+        raise InputError(message, facts=batch.shapes(), fix=fix)
     fractions = _are_fractions(rows)
     if kind == "yolov8":  # few boxes with fractional coordinates are RT-DETR queries
         return Candidates(
@@ -300,11 +296,9 @@ def _load_decoder(name: str) -> _CustomDecoder:
         members = runpy.run_path(place) if is_file else vars(importlib.import_module(place))
         found: _CustomDecoder = members[function]
     except Exception as problem:  # the file may raise anything when it is run
-        raise UsageError(
-            f"--decoder {name} cannot be loaded",
-            facts={"reason": f"{type(problem).__name__}: {problem}"},
-            fix="--decoder FILE.py:FUNCTION",
-        ) from None
+        facts = {"reason": f"{type(problem).__name__}: {problem}"}
+        fix = "--decoder FILE.py:FUNCTION"
+        raise UsageError(f"--decoder {name} cannot be loaded", facts=facts, fix=fix) from None
     return found
 
 
@@ -458,11 +452,9 @@ def _candidates(batch: DetectorOutputs) -> tuple[str, Candidates]:
         if (decoded := DECODERS[each][0](batch)) is not None:
             return each, decoded
     if name is not None:
-        raise InputError(
-            f"the outputs do not match {given}: {DECODERS[name][1]}",
-            facts=batch.shapes(),
-            fix="omit --decoder, or write one: --decoder FILE.py:FUNCTION",
-        )
+        message = f"the outputs do not match {given}: {DECODERS[name][1]}"
+        fix = "omit --decoder, or write one: --decoder FILE.py:FUNCTION"
+        raise InputError(message, facts=batch.shapes(), fix=fix)
     tried = {f"tried {each}": DECODERS[each][1] for each in NAMES[:-1]}
     fix = "--decoder NAME, or a custom one: --decoder FILE.py:FUNCTION (docs/eval.md)"
     raise InputError("no decoder fits the outputs", facts={**batch.shapes(), **tried}, fix=fix)
@@ -550,11 +542,9 @@ def _boxes_of_model(
     decoders = [NAMES[code] for code in codes["decoder"]]
     orders = sorted(ORDERS[code] for code in codes["order"])
     if len(decoders) > 1 or len(orders) > 1:
-        raise InputError(
-            f"batches of {model.label} were decoded differently",
-            facts={"decoders": ", ".join(decoders), "box formats": ", ".join(orders)},
-            fix="--decoder NAME" if len(decoders) > 1 else f"--box-format {orders[0]}",
-        )
+        facts = {"decoders": ", ".join(decoders), "box formats": ", ".join(orders)}
+        fix = "--decoder NAME" if len(decoders) > 1 else f"--box-format {orders[0]}"
+        raise InputError(f"batches of {model.label} were decoded differently", facts=facts, fix=fix)
     rows = [row[row[:, 4] >= 0].astype(np.float64) for each in arrays for row in each["boxes"]]
     how, places, note = "number", None, None
     if truth is not None and truth.named:
