@@ -87,8 +87,7 @@ def test_a_model_that_cannot_be_opened_has_not_changed(world, monkeypatch) -> No
 
 
 def test_the_fix_for_a_lost_run_is_for_the_store_that_lacks_it(world: Path) -> None:
-    place = world / "a store"
-    shutil.rmtree(records.add(Store(place), records.record("r1")))
+    shutil.rmtree(records.add(Store(place := world / "a store"), records.record("r1")))
     fix = typed("runs", "show", "r1", "--store", place, status=1).stderr.partition("fix: ")[2]
     assert "1 entry without a directory dropped" in typed(*shlex.split(fix)[1:], status=0).stderr
 

@@ -150,18 +150,13 @@ def test_a_store_that_cannot_be_written(say):
             assert "for the store: TRTBENCH_STORE=DIR" in err
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["check", "tiny.onnx", "tiny.onnx", "-o"],
-        ["eval", "tiny.onnx", "--task", "classification", "--data", "x.npz", "-o"],
-        ["gate", "tiny.onnx", "--metric", "median<1s", "-o"],
-        ["compare", "tiny.onnx", "tiny.onnx", "-o"],
-        ["bench", "tiny.onnx", "--batch", "1", "-o"],
-    ],
-)
+INTO_A_FOLDER = """check tiny.onnx tiny.onnx, eval tiny.onnx --task classification --data x.npz,
+    gate tiny.onnx --metric median<1s, compare tiny.onnx tiny.onnx, bench tiny.onnx --batch 1"""
+
+
+@pytest.mark.parametrize("command", INTO_A_FOLDER.split(","))
 def test_a_folder_for_results_is_tried_before_the_work(say, command):
-    status, out, err = say(*command, "tiny.onnx/below")
+    status, out, err = say(*command.split(), "-o", "tiny.onnx/below")
     assert (status, out) == (1, "")
     assert "tiny.onnx/below cannot be written" in err
     assert "fix: use another folder with -o" in err

@@ -45,7 +45,6 @@ HELP = "add --help to the command to see its flags"
         ("runs --store postgresql://a@127.0.0.1:1/b", "start the server, or correct the address"),
         # other machines
         ("export m.pt --executor ssh", HELP),
-        ("localize a.onnx b.onnx --hosts h.toml", HELP),
         ("compare a.onnx b.onnx --builds 3 --executor ray", "leave out --executor"),
         ("bench m.onnx --need gpu=H100", "--executor ray, or ssh"),
         ("bench m.onnx --hosts h.toml", "--executor ssh"),
