@@ -579,7 +579,7 @@ class LengthFields(ValueFields, group=MEASURING):
     iterations: int | None = option(
         None,
         "Minimum number of measured queries (default 10). Without --duration there is no minimum "
-        "time; trtexec keeps its minimum of 3 s.",
+        "time.",
         metavar="N",
         least=1,
         axis=True,

@@ -192,7 +192,7 @@ def document_from_evaluation(
     sections += [_task_section(each, rows) for each in evaluation.tables if each.rows]
     if found := evaluation.pictures:
         pictures = tuple(doc.Picture(Path(each.path).stem, each.title, each.path) for each in found)
-        sections.append(doc.Section("pictures", "Worst cases", pictures))
+        sections.append(doc.Section("pictures", "Pictures", pictures))
     return doc.Document(title=title, sections=tuple(sections))
 
 
