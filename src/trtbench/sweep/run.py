@@ -53,7 +53,6 @@ from trtbench.sweep.matrix import MACHINE, Case, Matrix, check_matrix
 from trtbench.sweep.records import Journal, SweepOutline, read_outline, start_sweep
 from trtbench.tasks import TASKS
 
-EVAL_BATCH = 32  # batch size to evaluate models with a dynamic batch
 _RUN = "run"  # folder of the run in the output of another machine
 _StepOutput = tuple[Path, tuple[str, ...]]  # the output file of a step, and notes
 
@@ -463,7 +462,6 @@ class Sweep:
     def _evaluate(self, step: Step, sides: Sequence[EvalSide]) -> StepResult:
         began, matrix = time.monotonic(), self.plan.matrix
         assert matrix.data is not None
-        most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
         folder = self._kept.folder(step)
         request = models.EvalRequest(
             models=[side.spec.model.path for side in sides],
@@ -477,7 +475,7 @@ class Sweep:
             store=self._store,
             config=self._config,
             execution=self._here,
-            open_batch=min(EVAL_BATCH, most),
+            open_batch=self.plan.eval_batch,
             sides=sides,
         )
         places, failed = range(len(sides)), iter(found.failed)
