@@ -12,7 +12,7 @@ import select
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -484,43 +484,36 @@ def _from_trtexec(flag: str, typed: AnyVerb | None, here: str | None) -> UsageEr
 
     message = f"{flag} is a flag of trtexec"
     own = {field.name: field for field in fields_of(typed.request)} if typed else {}
+    model = next((each for each in own.values() if each.about.travels == "model"), None)
     for name in ("", "bench", "build"):
         verb = verb_named(name) if name else typed
         for field in fields_of(verb.request) if verb else ():
             alike = field.flags if isinstance(field.about, Option) and flag in FLAG_VERSIONS else ()
             known = (word.partition("=") for word in (*field.about.trtexec.split(), *alike))
-            values = [value for word, _, value in known if word == flag]
-            if values:
-                return UsageError(message, fix=_counterpart(field, values[0], name, own, here))
+            value = next((value for word, _, value in known if word == flag), None)
+            if value is None:
+                continue
+            text = as_typed(field, value)
+            given = value or text.partition(" ")[2] or "on"
+            if isinstance(field.about, Argument):
+                text = as_typed(model, "") if model else f"trtbench {name} {text}"
+            # Of another verb, --output is another file and --opt has other names.
+            elif not name or (field.name in own and field.name not in ("output", "options")):
+                text = as_typed(own[field.name], value)
+            elif field.name == here:
+                text = f"leave it out: trtbench {here} does that"
+            elif "axis" in own and field.about.axis:
+                text = f"--axis {'build.' if name == 'build' else ''}{field.name}={given}"
+            else:
+                is_setting = name == "build" and "build" in own and field.name not in own
+                setting = f"--build {field.name}={given}, or " if is_setting else ""
+                text = f"{setting}trtbench {name} MODEL {text}"
+            return UsageError(message, fix=text)
     if flag in FLAG_VERSIONS or flag in OTHER_FLAGS or re.match(r"--[a-z]+[A-Z0-9]", flag):
-        verb_name = here if "extra_args" in own else "bench"
-        fix = f"trtbench {verb_name} MODEL -r trtexec -- {flag}, which passes it on"
-        fix = f"--args={flag}, which passes it on" if "args" in own else fix
+        words = f"trtbench {here if 'extra_args' in own else 'bench'} MODEL -r trtexec -- {flag}"
+        fix = f"{f'--args={flag}' if 'args' in own else words}, which passes it on"
         return UsageError(f"{message}, and has no counterpart in trtbench", fix=fix)
     return None
-
-
-def _counterpart(
-    field: RequestField, value: str, name: str, own: Mapping[str, RequestField], here: str | None
-) -> str:
-    """Return what to type for a field of the verb ``name``, to a verb with the fields ``own``."""
-    model = next((each for each in own.values() if each.about.travels == "model"), None)
-    if isinstance(field.about, Argument) and model:
-        return as_typed(model, "")
-    # Of another verb, --output is another file and --opt has other names.
-    if not name or (field.name in own and field.name not in ("output", "options")):
-        return as_typed(own[field.name], value)
-    if field.name == here:
-        return f"leave it out: trtbench {here} does that"
-    text = as_typed(field, value)
-    if isinstance(field.about, Argument):
-        return f"trtbench {name} {text}"
-    given = value or text.partition(" ")[2] or "on"
-    if "axis" in own and isinstance(field.about, Option) and field.about.axis:
-        return f"--axis {'build.' if name == 'build' else ''}{field.name}={given}"
-    is_setting = name == "build" and "build" in own and field.name not in own
-    setting = f"--build {field.name}={given}, or " if is_setting else ""
-    return f"{setting}trtbench {name} MODEL {text}"
 
 
 def as_typed(field: RequestField, value: str) -> str:

@@ -109,7 +109,6 @@ DepthKind = Literal["depth", "inverse", "disparity"]
 Align = Literal["median", "least-squares", "none"]
 
 NEGATIVE_SCALE = "the best fit has a negative scale"  # why an image is excluded
-NO_TRUTH = "no valid ground truth"
 DEPTH_METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1", "d2", "d3")
 
 
@@ -153,7 +152,7 @@ def judge_depth_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) ->
     mask &= finite
     valid = int(mask.sum())
     if not valid:
-        reason = "the prediction is not finite" if lost else NO_TRUTH
+        reason = "the prediction is not finite" if lost else "no valid ground truth"
         return DepthResult(metrics=None, reason=reason, nonfinite=lost)
     own, wanted = prediction[mask].astype(np.float64), depth[mask]
     # Converting from depth to another kind uses the same formula as the reverse.

@@ -238,12 +238,6 @@ def peak_of(name: str | None, *, sm_count: int | None = None) -> GpuPeak | None:
     return max(fitting, key=lambda peak: len(_words(peak.name)), default=None)
 
 
-def gpus_like(name: str) -> list[str]:
-    """Return the known GPUs whose names have all words of a shorter one: ``A100``."""
-    words = _words(name) - {"nvidia"}
-    return [peak.name for peak in gpu_peaks() if words <= _words(peak.name)]
-
-
 def _words(name: str) -> set[str]:
     """Split a name into lower-case words at spaces, hyphens and underscores."""
     return {word for word in re.split(r"[\s_-]+", name.lower()) if word}

@@ -810,8 +810,7 @@ class ExecutorFields(VerbRequest, group=ELSEWHERE):
         }
         for flag, (given, executors) in users.items():
             if given and self.executor is None:
-                fix = f"--executor {executors}"
-                raise UsageError(f"{flag} needs an executor", fix=fix)
+                raise UsageError(f"{flag} needs an executor", fix=f"--executor {executors}")
 
 
 class FilterFields(VerbRequest):

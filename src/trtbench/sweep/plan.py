@@ -355,8 +355,7 @@ class SweepPlan:
             own = {k: v for k, v in told if k in how and v != how[k]}  # alike, if compared
             key = digest({"model": "" if self.one_table else case.model, "settings": own})
             prepared[key] = {**own, **matrix.task_settings}
-            group = grouped.setdefault(key, {})
-            group.setdefault(side, []).append(each)
+            grouped.setdefault(key, {}).setdefault(side, []).append(each)
         for group_key, sides in grouped.items():
             case = next(iter(sides.values()))[0].case
             title = f"accuracy of {f'{len(sides)} models' if self.one_table else case.network}"

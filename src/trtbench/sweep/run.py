@@ -85,8 +85,7 @@ def run_sweep(
     plan = plans.plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.locked():
-        kept = Cache(store)
-        sweep = Sweep(folder, outline, plan, journal, store, config, execution, kept)
+        sweep = Sweep(folder, outline, plan, journal, store, config, execution, Cache(store))
         work = plans.estimate(plan, store=store)
         sweep.case_s = next(((e.seconds or 0.0) / e.count for e in work if e.kind == "bench"), None)
         for line in journal.unfinished():  # runs that were stored, but not noted in the journal
@@ -426,8 +425,7 @@ class Sweep:
             if scores is None:
                 continue
             for finding in scores.findings:
-                text = f"{finding.severity} {finding.code}: {finding.message}"
-                remarks.append((places, text))
+                remarks.append((places, f"{finding.severity} {finding.code}: {finding.message}"))
             for run in own:
                 if (reason := scores.why_not_for(run.record)) is not None:
                     remarks.append((places, f"no accuracy: {reason}"))

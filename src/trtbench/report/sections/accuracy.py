@@ -228,13 +228,10 @@ def _score_table(evaluation: Evaluation) -> doc.Table:
         doc.column("layers", "Layers", kind="count", rank=7),
         doc.column("parameters", "Parameters", kind="count", rank=6),
     )
-    batches = {
-        f"per batch of {each.batch}, after "
-        f"{units.counted(each.split.warmup_batches, 'batch', 'batches')} of warm-up"
-        for each in evaluation.models
-    }
+    known = sorted({(each.batch, each.split.warmup_batches) for each in evaluation.models})
+    each_kind = (f"of {a}, after {units.counted(b, 'batch', 'batches')} of" for a, b in known)
     caption = (
-        f"In brackets, 95 % intervals. Latency {' or '.join(sorted(batches))} "
+        f"In brackets, 95 % intervals. Latency per batch {' or '.join(each_kind)} warm-up "
         "(all: from inputs to outputs on the host; model: the network alone); trtbench "
         "bench measures it precisely."
     )
