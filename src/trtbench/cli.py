@@ -472,7 +472,7 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
 
             if (axis := name.replace("-", "_")) in FLAGS:
                 return UsageError(message, fix=f"--axis {axis}=VALUE")
-        if found := _from_trtexec(flag, getattr(command, "verb", None)):
+        if found := _from_trtexec(flag, getattr(command, "verb", None), command.name):
             return found
         if isinstance(command, VerbCommand) and command.verb.task:
             from trtbench.tasks import TASKS
@@ -499,29 +499,40 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
     return UsageError(message, fix=fix)
 
 
-def _from_trtexec(flag: str, typed: AnyVerb | None) -> UsageError | None:
+def _from_trtexec(flag: str, typed: AnyVerb | None, here: str | None) -> UsageError | None:
     """Return what to type instead of a flag of trtexec, to a verb or to none; or ``None``."""
     from trtbench.trtexec.version import FLAG_VERSIONS, OTHER_FLAGS
 
     message = f"{flag} is a flag of trtexec"
-    own = {field.name for field in fields_of(typed.request)} if typed else set[str]()
+    own = {field.name: field for field in fields_of(typed.request)} if typed else {}
+    model = next((each for each in own.values() if each.about.travels == "model"), None)
     for name in ("", "bench", "build"):
         verb = verb_named(name) if name else typed
         for field in fields_of(verb.request) if verb else ():
-            for word in field.about.trtexec.split():
-                known, _, value = word.partition("=")
-                if known != flag:
-                    continue
-                text = as_typed(field, value)
-                if name and isinstance(field.about, Argument):
-                    text = f"trtbench {name} {text}"
-                elif name:
-                    setting = f"--build {field.name}={text.partition(' ')[2] or 'on'}, or "
-                    is_setting = name == "build" and "build" in own and field.name not in own
-                    text = f"{setting if is_setting else ''}trtbench {name} MODEL {text}"
-                return UsageError(message, fix=text)
+            alike = field.flags if isinstance(field.about, Option) and flag in FLAG_VERSIONS else ()
+            known = (word.partition("=") for word in (*field.about.trtexec.split(), *alike))
+            value = next((value for word, _, value in known if word == flag), None)
+            if value is None:
+                continue
+            text = as_typed(field, value)
+            given = value or text.partition(" ")[2] or "on"
+            if isinstance(field.about, Argument):
+                text = as_typed(model, "") if model else f"trtbench {name} {text}"
+            # Of another verb, --output is another file and --opt has other names.
+            elif not name or (field.name in own and field.name not in ("output", "options")):
+                text = as_typed(own[field.name], value)
+            elif field.name == here:
+                text = f"leave it out: trtbench {here} does that"
+            elif "axis" in own and field.about.axis:
+                text = f"--axis {'build.' if name == 'build' else ''}{field.name}={given}"
+            else:
+                is_setting = name == "build" and "build" in own and field.name not in own
+                setting = f"--build {field.name}={given}, or " if is_setting else ""
+                text = f"{setting}trtbench {name} MODEL {text}"
+            return UsageError(message, fix=text)
     if flag in FLAG_VERSIONS or flag in OTHER_FLAGS or re.match(r"--[a-z]+[A-Z]", flag):
-        fix = f"trtbench bench MODEL -r trtexec -- {flag}, which passes it on"
+        words = f"trtbench {here if 'extra_args' in own else 'bench'} MODEL -r trtexec -- {flag}"
+        fix = f"{f'--args={flag}' if 'args' in own else words}, which passes it on"
         return UsageError(f"{message}, and has no counterpart in trtbench", fix=fix)
     return None
 
@@ -530,7 +541,7 @@ def as_typed(field: RequestField, value: str) -> str:
     """Return a flag with a value, or with what stands for one; an argument has no flag."""
     about = field.about
     if isinstance(about, Argument):
-        return f"{about.metavar}, without a flag"
+        return f"{(about.metavar or '').strip('[].')}, without a flag"
     if field.type is bool:
         off = field.flags[-1].partition("/")[2] or f"without {field.flag}"
         return off if value == "off" else field.flag

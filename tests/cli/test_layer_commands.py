@@ -259,6 +259,7 @@ def test_measured_bytes_are_shown_and_make_the_roofline(say: Say, fp16: Path) ->
 def test_a_roofline_is_asked_for_by_name(say: Say, fp16: Path) -> None:
     assert 0 < layers(say, fp16, "--gpu", "NVIDIA H200")["/a/Conv"]["roofline_share"] < 1
     assert "is not a known GPU" in say("profile", fp16, "--gpu", "Voodoo 2", status=2).err
+    assert "A100-PCIE-40GB" in say("profile", fp16, "--gpu", "NVIDIA A100", status=2).err
 
 
 # Attributes of layers, and several engines

@@ -144,5 +144,21 @@ def test_flags_of_trtexec_meet_what_trtbench_calls_them(say: Say) -> None:
         assert ("has no counterpart" in said.err) is (flag in NO_COUNTERPART), flag
         assert f"fix: {COUNTERPARTS.get(flag, '')}" in said.err
     assert "trtbench bench MODEL --precision fp16" in say("--fp16").err
-    assert "fix: --output PATH" in say("build", "m.onnx", "--saveEngine=m.engine").err
+    for words, fix in {
+        "build --saveEngine=m.engine": "--output PATH",
+        "build --iterations=10": "trtbench bench MODEL --iterations N",
+        "build --exportTimes=t.json": "trtbench bench MODEL --output PATH",
+        "build --avgRuns=100": "trtbench bench MODEL --opt avg_runs=10",
+        "build --layerPrecisions=*:fp16": "trtbench build MODEL -r trtexec -- --layerPrecisions",
+        "compare --onnx=m.onnx": "BASELINE, without a flag",
+        "compare --tacticSources=-CUDNN": "--args=--tacticSources",
+        "profile --dumpProfile": "leave it out: trtbench profile does that",
+        "profile --saveEngine=m.engine": "trtbench build MODEL --output PATH",
+        "sweep --fp16": "--precision fp16",
+        "sweep --noDataTransfers": "--axis transfers=off",
+        "sweep --builderOptimizationLevel=5": "--axis build.optimization_level=N",
+        "sweep --loadEngine=m.engine": "MODELS, without a flag",
+    }.items():
+        verb, flag = words.split()
+        assert f"fix: {fix}" in say(verb, "m.onnx", flag, status=2).err
     assert "did you mean" in say("bench", "m.onnx", "--launchez").err.lower()

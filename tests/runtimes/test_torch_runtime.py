@@ -37,10 +37,11 @@ def models(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> Path:
 def bench(models: Path, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     python = find_torch()
     assert python is not None
-    quick = ("--device", "cpu", "--iterations", "15", "--warmup-iterations", "3")
+    quick = ("--iterations", "15", "--warmup-iterations", "3")
     command = [sys.executable, "-m", "trtbench", "bench", *arguments, *quick]
     command += ["--no-until-steady", "--python", python, "--store", "store", "-o", "run"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(models)}
+    environment["CUDA_VISIBLE_DEVICES"] = ""  # without a GPU and without --device
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
 
@@ -67,7 +68,7 @@ def test_torchscript_runs_and_writes_the_result_files_of_the_toolkit(models: Pat
     host = run.times.host
     assert told["iters"] == 15
     assert told["batch"] == 2
-    assert told["shape"] == [2, 3, 16, 16]
+    assert (told["shape"], told["device"]) == ([2, 3, 16, 16], "cpu")
     assert told["tf32"] is False
     assert told["throughput_qps"] == pytest.approx(15 / host.sum())
     assert told["metrics"]["host"]["p99"] == pytest.approx(np.percentile(host * 1e3, 99))

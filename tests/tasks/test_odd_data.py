@@ -228,9 +228,14 @@ def test_scores_among_several_outputs() -> None:
         {"n01": 1, "n02": 0},
     ],
 )
-def test_orders_of_classes_in_json(tmp_path: Path, content: object) -> None:
+def test_orders_of_classes(tmp_path: Path, content: object) -> None:
     (tmp_path / "order.json").write_text(json.dumps(content))
     assert read_classes(tmp_path / "order.json") == {"n01": 1, "n02": 0}
+    (tmp_path / "order.txt").write_text("n02  great shark\nn01 tench\n")
+    words = {"n01 tench": 1, "n02 great shark": 0}
+    assert read_classes(tmp_path / "order.txt") == {"n01": 1, "n02": 0, **words}
+    (tmp_path / "order.txt").write_text("great owl\ngreat shark\n")
+    assert read_classes(tmp_path / "order.txt") == {"great owl": 0, "great shark": 1}
 
 
 BOX = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}

@@ -34,11 +34,12 @@ def test_ties_go_to_the_lower_class() -> None:
     assert scoring.rank_of_label(scores, np.array([0, 1])).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(("hits", "count"), [(0, 7), (7, 7), (503, 510), (1, 3)])
+@pytest.mark.parametrize(("hits", "count"), [(0, 7), (0, 35), (7, 7), (503, 510), (1, 3)])
 def test_wilson_as_scipy_has_it(hits: int, count: int) -> None:
     second = binomtest(hits, count).proportion_ci(0.95, method="wilson")
     found = scoring.wilson(hits, count)
     assert (found.low, found.high) == pytest.approx((second.low, second.high))
+    assert (found.low == 0, found.high == 1) == (hits == 0, hits == count), "exactly"
 
 
 @pytest.mark.parametrize(("lost", "won"), [(0, 0), (5, 1), (3, 9), (40, 41), (12, 0)])

@@ -50,7 +50,10 @@ def test_one_table_and_the_pictures_of_all_models(place: Path, capsys) -> None:
     told = json.loads((place / "out" / "accuracy" / "eval.json").read_text())
     assert [each["label"] for each in told["models"]] == ["fp16", "int8", "mixed"]
     assert told["pictures"][0]["title"] == "Depth: 2.png"
+    report = place / "out" / "report" / "report.html"
+    report.write_text("of fewer runs")
     assert cli(["sweep", "--resume", "out", "--format", "none"]) == 0
+    assert rows[0]["runs"][0] in report.read_text(), "no report of earlier results stays"
     again = json.loads((place / "out" / "results.json").read_text())["rows"]
     assert [row["runs"] for row in again] == [row["runs"] for row in rows]
 

@@ -82,9 +82,10 @@ def place(place: Path, torch_python: str) -> Path:
 def test_weights_factories_and_trust_reach_every_step(place: Path) -> None:
     colour_folder(place / "val", per_class=2)
     words = ["best.pth", "-r", "torch,onnxruntime", "--axis", "opt.factory=nets:make",
-             "--input-shape", "-1x3x16x16", "--data", "val", "--names", "vanilla"]  # fmt: skip
+             "--input-shape", "-1x3x16x16", "--data", "val", "--names", "vanilla",
+             "--batch", "1,3"]  # fmt: skip
     assert cli(["sweep", *words, *SHORT, "-o", "own"]) == 0
-    vanilla, exported = rows_of(place / "own")
+    vanilla, exported, *_ = rows_of(place / "own")
     assert [vanilla["reason"], exported["reason"]] == [None, None]
     assert vanilla["top1"] == exported["top1"], "the same weights, whoever runs them"
     assert vanilla["parameters"] == 3 * 8 * 9 + 8 + 8 * 3 + 3
@@ -92,6 +93,7 @@ def test_weights_factories_and_trust_reach_every_step(place: Path) -> None:
     assert vanilla["size"] > 0
     assert "| Vanilla" in (place / "own" / "results.md").read_text()
     told = json.loads((place / "own" / "accuracy" / "eval.json").read_text())
+    assert [each["batch"] for each in told["models"]] == [3, 3], "as many items per batch"
     assert [told["models"][0][key] for key in ("layers", "parameters", "size_bytes")] == [
         vanilla[key] for key in ("layers", "parameters", "size")
     ]

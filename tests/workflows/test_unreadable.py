@@ -63,6 +63,9 @@ def test_depth_goes_on_without_an_image_and_without_a_truth(tmp_path: Path, eval
     [table] = [each for each in found["tables"] if each["id"] == "images"]
     [reason] = [row[-1] for row in table["rows"] if row[0] == "2.png"]
     assert reason.startswith("ground truth:")
+    far = evaluate(network, "--task", "depth", "--data", root / "images" / "0.png",
+                   "--gt", root / "truth" / "0.npy", "--gt-scale", "1e-9")  # fmt: skip
+    assert any("check --gt-scale (a divisor)" in note for note in far["notes"])
 
 
 def test_a_check_on_images_goes_on(tmp_path: Path, say: Say) -> None:

@@ -151,8 +151,7 @@ def compare_inputs(a: Sequence[TensorSpec], b: Sequence[TensorSpec]) -> _Found:
         for side in (a, b)
     )
     if not a or not b:
-        unknown = (one, other, "the input shapes of one side are unknown", False)
-        return unknown if a or b else None
+        return (one, other, "the input shapes of one side are unknown", False) if a or b else None
     if len(a) == len(b) and all(
         x.shape == y.shape and (x.dtype == y.dtype or UNKNOWN in (x.dtype, y.dtype))
         for x, y in zip(a, b, strict=True)

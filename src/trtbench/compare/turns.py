@@ -559,5 +559,4 @@ def headline_verdict(duet: Duet, *, margin: float) -> Verdict:
         return judge.incomparable(metric, reason=reason, design=design)
     effects = [judge.pair_effect(a, b, design=design) for a, b in pairs]
     verdict = judge.verdict_from_effects(effects, metric=metric, design=design, margin=margin)
-    alone = judge.alone_effects(*duet.launch_facts)
-    return judge.checked_alone(verdict, alone, margin=margin)[0]
+    return judge.checked_alone(verdict, judge.alone_effects(*duet.launch_facts), margin=margin)[0]

@@ -218,8 +218,7 @@ def _assumed_spans(
         if end == "opt":
             note = settled.note
     names = [each.name for each in inputs if each.name not in given and not each.is_static]
-    spans = {name: _span([end[name] for end in ends]) for name in names}
-    return spans, note
+    return {name: _span([end[name] for end in ends]) for name in names}, note
 
 
 def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefact:

@@ -82,8 +82,7 @@ def resolved_items(
     """Return inputs with all dimensions but the batch, and a note on those that are assumed."""
     model_inputs.refuse_other_than_tensors(inputs)
     given = model_inputs.with_given_shapes(inputs, shapes, items=True)
-    reference = ModelRef(path=str(model), format="onnx")
-    return settle(given, reference, batch=False, values=values)
+    return settle(given, ModelRef(path=str(model), format="onnx"), batch=False, values=values)
 
 
 def open_items(

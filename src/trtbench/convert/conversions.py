@@ -243,8 +243,7 @@ def run_export(
     with _made(output) as folder:
         work = folder / "work"
         made = work / output.name
-        job = jobs.ExportJob(spec=spec.having(output=str(made)))
-        end = _run_conversion(job, work, execution)
+        end = _run_conversion(jobs.ExportJob(spec=spec.having(output=str(made))), work, execution)
         outcome = read_outcome(work, results.ExportOutcome)
         opset = opset_of(load_onnx(made, weights=False))
         _refuse_opset(opset, request.target)  # the exporter's own, where none was given

@@ -402,8 +402,7 @@ def _send(shell: Shell, upload: Upload, there: str, notify: Notify) -> None:
         label = None  # the machine's name in records, unless its own settings name it
         with contextlib.suppress(InputError):
             label = boundary.check_tag(name) if name else None
-        sent = upload.having(job=upload.job.having(machine=label))
-        request.write_bytes(json_from_value(sent))
+        request.write_bytes(json_from_value(upload.having(job=upload.job.having(machine=label))))
         shell.transfer("place", there, source=request)
 
 

@@ -419,9 +419,10 @@ def torch_benchmark(run: Run) -> TorchBenchmark | None:
         return None
     total_s = float(host.sum())
     condition = {name: fact.value for name, fact in record.conditions.items()}
+    on_gpu = "device" in condition or run.times.gpu is not None
     return TorchBenchmark(
         model_path=record.spec.model.path,
-        device=record.spec.device or "cuda:0",
+        device=record.spec.device or ("cuda:0" if on_gpu else "cpu"),
         batch=record.known_items,
         shape=record.inputs[0].shape if record.inputs else None,
         dtype=_text(condition.get("precision")),

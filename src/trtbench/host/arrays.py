@@ -58,8 +58,7 @@ def arrays_by_input(
         stored[name] = name if name in names else usual[0]
     labels = next((name for name in LABELS if name in names), None)
     found = read_archive(source, wanted={*stored.values(), labels or ""})
-    arrays = {name: found[own] for name, own in stored.items()}
-    return arrays, found[labels] if labels else None
+    return {name: found[own] for name, own in stored.items()}, found[labels] if labels else None
 
 
 def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:

@@ -307,8 +307,7 @@ def guarded(work: Callable[[], T], *, what: str, seconds: float, memory_bytes: i
     For parsers of files that anyone may have written: one that hangs or fills the memory is ended,
     and while it works, a signal ends this process at once. Errors are raised here.
     """
-    with open("/proc/self/statm") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     setup = _child_setup(memory_bytes=used + memory_bytes)
     source, sink = os.pipe()
     with warnings.catch_warnings():

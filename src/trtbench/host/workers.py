@@ -213,8 +213,7 @@ def _job_end(ended: Exit, folder: Path, stage: str, error: ReportedError | None)
     results = ("outcome.json", "*/outcome.json", "outputs.npz")
     left = any(True for pattern in results for _ in folder.glob(pattern))
     if error is None and (ended.status == 0 or stage == DONE) and not left:
-        message = "it ended without a result"
-        error = ReportedError(kind="bug", message=message, stage=stage)
+        error = ReportedError(kind="bug", message="it ended without a result", stage=stage)
     # The last lines of the worker, or of the program that it had started.
     logs = [folder / "log.txt", *sorted(folder.glob("*.log"))]
     lines = (error.log_tail if error else ()) or next(filter(None, map(tail, logs)), ())

@@ -362,8 +362,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
         raise errors.StoreError(message, facts=facts, fix=store.repair) from None
     if stopped is not None:
         kept = "launches so far are" if search is None else "search so far is"
-        text = f"the {kept} kept: trtbench runs show {run.id}"
-        execution.listen(Event(kind="note", text=text))
+        execution.listen(Event(kind="note", text=f"the {kept} kept: trtbench runs show {run.id}"))
         raise stopped
     return run
 

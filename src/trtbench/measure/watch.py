@@ -123,8 +123,7 @@ class Watch:
             if not end.ok:
                 self.notes.append("the launch with telemetry did not finish")
                 return samples
-            count = len(read_samples(folder))
-            self.evidence |= launch.energy(samples, count=count, gpu=gpu)
+            self.evidence |= launch.energy(samples, count=len(read_samples(folder)), gpu=gpu)
             return samples
 
 

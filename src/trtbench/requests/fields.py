@@ -579,7 +579,7 @@ class LengthFields(ValueFields, group=MEASURING):
     iterations: int | None = option(
         None,
         "Minimum number of measured queries (default 10). Without --duration there is no minimum "
-        "time; trtexec keeps its minimum of 3 s.",
+        "time.",
         metavar="N",
         least=1,
         axis=True,
@@ -810,8 +810,7 @@ class ExecutorFields(VerbRequest, group=ELSEWHERE):
         }
         for flag, (given, executors) in users.items():
             if given and self.executor is None:
-                fix = f"--executor {executors}"
-                raise UsageError(f"{flag} needs an executor", fix=fix)
+                raise UsageError(f"{flag} needs an executor", fix=f"--executor {executors}")
 
 
 class FilterFields(VerbRequest):

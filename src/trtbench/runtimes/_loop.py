@@ -437,8 +437,7 @@ def _search_rate(
             stage.progress(min(0.99, max(0.0, used)), f"{said}trying {told}")
             seed = spec.inputs.seed + len(search.points)
             stop = Length(seconds=length, iterations=10)
-            due = arrivals(rate, stop, kind=spec.arrivals, seed=seed)
-            each = _send(prepared, due, wait=wait)
+            each = _send(prepared, arrivals(rate, stop, kind=spec.arrivals, seed=seed), wait=wait)
             sent.setdefault(rate, []).append(each)
             evidence, columns = load_evidence(
                 scheduled=each.scheduled, starts=each.starts, ends=each.ends, rate_hz=rate

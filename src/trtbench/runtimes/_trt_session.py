@@ -256,8 +256,7 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
     heard = LoggedErrors()
     # The log of the worker, unless standard error is a socket, which cannot be opened.
     log = Path(os.devnull) if _STDERR.is_socket() else _STDERR
-    verbose = spec.options.get("verbose") == "on"
-    logger = make_logger(trt, path=log, logged=heard, verbose=verbose)
+    logger = make_logger(trt, path=log, logged=heard, verbose=spec.options.get("verbose") == "on")
     # Engines may need plugins, of TensorRT or of the user.
     initialise = getattr(trt, "init_libnvinfer_plugins", None)
     if initialise is not None:
@@ -419,8 +418,7 @@ class TrtSession(_session.Session):
 
     def burst(self, *, size: int, lead: int) -> _session.Burst:
         """Return a call that runs queries back to back on the current inputs, without copies."""
-        lane = self._lane(self._units[0])
-        return burst_of_queries(self._cuda, lane, size=size, lead=lead)
+        return burst_of_queries(self._cuda, self._lane(self._units[0]), size=size, lead=lead)
 
     def fetch(self) -> Outputs:
         return self.fetch_with_span()[0]

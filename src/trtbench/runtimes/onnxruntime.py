@@ -252,7 +252,11 @@ def open_session(spec: RunSpec) -> OrtSession:
     traced = partial(_session_options, onnxruntime, spec, trace=True)
     if not uses_io_binding(spec):
         opened = OrtSession(session, spec, profiling=lambda: make(traced()))
-        opened.notes += _overflow(spec.model.path)
+        with suppress(OSError, errors.InputError):
+            nodes = outline_of(Path(spec.model.path)).nodes if sums_overflow() else ()
+            if any(node.operator == "QLinearMatMul" for node in nodes):
+                why = "on this processor, which has no VNNI"
+                opened.notes += (f"sums of QLinearMatMul can overflow {why}",)
         return opened
     bound = BoundSession(onnxruntime, session, spec, profiling=lambda: make(traced()))
     with suppress(errors.InputError):  # the file may not contain its types
@@ -262,14 +266,6 @@ def open_session(spec: RunSpec) -> OrtSession:
 
 
 bench = partial(bench_session, open_session)
-
-
-def _overflow(path: str) -> tuple[str, ...]:
-    with suppress(OSError, errors.InputError):
-        nodes = outline_of(Path(path)).nodes if sums_overflow() else ()
-        if any(node.operator == "QLinearMatMul" for node in nodes):
-            return ("sums of QLinearMatMul can overflow on this processor, which has no VNNI",)
-    return ()
 
 
 def _session_options(onnxruntime: ModuleType, spec: RunSpec, *, trace: bool) -> SessionOptions:

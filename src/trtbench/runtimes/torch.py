@@ -637,8 +637,7 @@ class CudaSession(TorchSession):
         if self._spec.protocol in ON_DEVICE:
             self.spans = Pipeline(self._events, [self._lane], transfers=False)
         else:
-            transfers = self._spec.transfers
-            self.spans = SerialQuery(self._events, self._lane, transfers=transfers)
+            self.spans = SerialQuery(self._events, self._lane, transfers=self._spec.transfers)
         return self.spans.step
 
     def burst(self, *, size: int, lead: int) -> _session.Burst | None:

@@ -279,8 +279,7 @@ def _version(connection: Connection) -> int:
 
 
 def _run_numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
-    query = sa.select(RUNS.c.id, _NUMBER).where(RUNS.c.id.in_(ids))
-    found = connection.execute(query)
+    found = connection.execute(sa.select(RUNS.c.id, _NUMBER).where(RUNS.c.id.in_(ids)))
     return {str(name): number if isinstance(number, int) else 0 for name, number in found}
 
 

@@ -142,8 +142,7 @@ class RemoteRuns:
         """Has one empty file for each run that may not have been sent completely."""
         self._scheme = url.partition("://")[0]
         try:
-            fsspec = importlib.import_module("fsspec")
-            files, root = fsspec.core.url_to_fs(url)
+            files, root = importlib.import_module("fsspec").core.url_to_fs(url)
         except ImportError as problem:
             raise UnavailableError(
                 f"runs at {mask(url)} need a library that is not installed",

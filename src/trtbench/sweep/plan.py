@@ -355,8 +355,7 @@ class SweepPlan:
             own = {k: v for k, v in told if k in how and v != how[k]}  # alike, if compared
             key = digest({"model": "" if self.one_table else case.model, "settings": own})
             prepared[key] = {**own, **matrix.task_settings}
-            group = grouped.setdefault(key, {})
-            group.setdefault(side, []).append(each)
+            grouped.setdefault(key, {}).setdefault(side, []).append(each)
         for group_key, sides in grouped.items():
             case = next(iter(sides.values()))[0].case
             title = f"accuracy of {f'{len(sides)} models' if self.one_table else case.network}"
@@ -424,7 +423,19 @@ class SweepPlan:
         """Return the spec to evaluate a case: any batch size, without measurement settings."""
         options = output_options(self.cases[place].case)
         flags = {key: value for key, value in options.items() if not key.startswith("opt.")}
-        return self._spec(place, model, {**flags, "profile": False}).having(batch=None)
+        spec = self._spec(place, model, {**flags, "profile": False}).having(batch=None)
+        given = input_shapes(matrices.export_shapes(self.matrix, self.cases[place].case))
+        if spec.model.format != "torch" or any(each.shape[0] > 0 for each in given):
+            return spec
+        # As many items as models with a dynamic batch, so that latencies per batch compare.
+        shapes = {name: (self.eval_batch, *dims[1:]) for name, dims in spec.shapes.items()}
+        return spec.having(shapes=shapes)
+
+    @property
+    def eval_batch(self) -> int:
+        """Batch size to evaluate models with a dynamic batch."""
+        profile = self.matrix.profile
+        return min(32, profile[2] if profile else max(self.matrix.batch, default=32))
 
     def _spec(self, place: int, model: Path | str | ModelRef, flags: dict[str, Any]) -> RunSpec:
         reference = model if isinstance(model, ModelRef) else None  # it is not made yet

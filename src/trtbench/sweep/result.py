@@ -22,6 +22,7 @@ from trtbench.core.samples import times_from_columns
 from trtbench.core.spec import ModelRef, RunSpec
 from trtbench.host.files import make_subfolder, write_output
 from trtbench.models.identity import external_files, source_of
+from trtbench.report.compose import RENDERERS
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sections.sweep import csv_from_rows, document_from_sweep, json_from_rows
 from trtbench.store.directory import now
@@ -153,8 +154,12 @@ def write_results(
             make_subfolder(target)
             paths += [write_output(target / each.name, read_bytes(each)) for each in tables]
     paths += write_pipeline_files(results.rows, {run.id: run for run in results.runs}, folder)
+    # A format in which an earlier report lies there is written again: it would have old numbers.
+    report = folder / "report"
+    there = {path.suffix[1:] for path in (*report.glob("*"), *report.glob("tables/*"))}
+    formats = (*formats, *sorted(there & {*RENDERERS.names()} - {*formats}))
     if results.runs and formats:
-        report = make_subfolder(folder / "report")
+        make_subfolder(report)
         paths += write_report(
             results.runs, report, failed=results.failed, title=title, formats=formats
         )

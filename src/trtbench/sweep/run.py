@@ -53,7 +53,6 @@ from trtbench.sweep.matrix import MACHINE, Case, Matrix, check_matrix
 from trtbench.sweep.records import Journal, SweepOutline, read_outline, start_sweep
 from trtbench.tasks import TASKS
 
-EVAL_BATCH = 32  # batch size to evaluate models with a dynamic batch
 _RUN = "run"  # folder of the run in the output of another machine
 _StepOutput = tuple[Path, tuple[str, ...]]  # the output file of a step, and notes
 
@@ -86,8 +85,7 @@ def run_sweep(
     plan = plans.plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.locked():
-        kept = Cache(store)
-        sweep = Sweep(folder, outline, plan, journal, store, config, execution, kept)
+        sweep = Sweep(folder, outline, plan, journal, store, config, execution, Cache(store))
         work = plans.estimate(plan, store=store)
         sweep.case_s = next(((e.seconds or 0.0) / e.count for e in work if e.kind == "bench"), None)
         for line in journal.unfinished():  # runs that were stored, but not noted in the journal
@@ -427,8 +425,7 @@ class Sweep:
             if scores is None:
                 continue
             for finding in scores.findings:
-                text = f"{finding.severity} {finding.code}: {finding.message}"
-                remarks.append((places, text))
+                remarks.append((places, f"{finding.severity} {finding.code}: {finding.message}"))
             for run in own:
                 if (reason := scores.why_not_for(run.record)) is not None:
                     remarks.append((places, f"no accuracy: {reason}"))
@@ -463,7 +460,6 @@ class Sweep:
     def _evaluate(self, step: Step, sides: Sequence[EvalSide]) -> StepResult:
         began, matrix = time.monotonic(), self.plan.matrix
         assert matrix.data is not None
-        most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
         folder = self._kept.folder(step)
         request = models.EvalRequest(
             models=[side.spec.model.path for side in sides],
@@ -477,7 +473,7 @@ class Sweep:
             store=self._store,
             config=self._config,
             execution=self._here,
-            open_batch=min(EVAL_BATCH, most),
+            open_batch=self.plan.eval_batch,
             sides=sides,
         )
         places, failed = range(len(sides)), iter(found.failed)

@@ -103,7 +103,8 @@ class ImageFolder(_images.ImageFiles):
             numbers = self._stated
         elif all(folder.isdecimal() for folder in self.folders):
             numbers = {folder: int(folder) for folder in self.folders}
-        self.class_names = {number: name for name, number in numbers.items()}
+        named = {numbers[folder]: folder for folder in self.folders}
+        self.class_names = {number: name for name, number in numbers.items()} | named
         return np.array([numbers[folder] for folder in own if folder], np.int64)
 
     def check_classes(self, scores: int, model: str = "the network") -> None:
@@ -129,8 +130,10 @@ def read_classes(path: Path) -> dict[str, int]:
     with reading(path):
         text = read_text(path, most=MAX_BYTES)
     if path.suffix != ".json":
-        lines = [line.split() for line in text.splitlines() if line.strip()]
-        return {words[0]: number for number, words in enumerate(lines)}
+        lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+        whole = {line: number for number, line in enumerate(lines)}  # "great white shark"
+        first = {line.split()[0]: number for line, number in whole.items()}  # "n01440764 tench"
+        return whole | first if len(first) == len(whole) else whole
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as problem:

@@ -205,6 +205,12 @@ def judge(
             notes = (*notes, f"{label}: {lost} valid pixels with NaN or Inf were left out")
         if scoring.NEGATIVE_SCALE in excluded:
             notes = (*notes, "check that --output-kind matches the network's output")
+        truth, _ = source.truth(next(iter(tally.results), 0))
+        if truth is not None and not any(x.valid or x.nonfinite for x in tally.results.values()):
+            ends = f"goes from {np.nanmin(truth):g} to {np.nanmax(truth):g}"
+            valid = f"depth is valid from {rules.min_depth:g} to {rules.max_depth:g}"
+            check = "check --gt-scale (a divisor) and --gt-kind"
+            notes = (*notes, f"the ground truth {ends}, {valid}: {check}")
     tables = []
     if len(tallies) > 1:
         title = f"Difference from {tallies[0].model.label}, as a fraction of its range"

@@ -597,7 +597,7 @@ def judge(
     for tally, other in zip(tallies, alike, strict=True):
         own = _boxes.scores_with_intervals(
             tally.summary(),
-            functools.partial(_mean_precisions, tally),
+            lambda weights: coco.mean_precisions(tally.by_class(weights=weights)),  # noqa: B023
             images=len(truths),
             resamples=resamples,
         )
@@ -615,10 +615,6 @@ def judge(
         tables=(_class_table(labels, tallies, truth.names), _image_table(labels, matches, source)),
         notes=tuple(notes),
     )
-
-
-def _mean_precisions(tally: coco.BoxTally, weights: AnyArray) -> dict[str, float]:
-    return coco.mean_precisions(tally.by_class(weights=weights))
 
 
 def _similar(found: coco.Objects, reference: coco.Objects) -> AnyArray:

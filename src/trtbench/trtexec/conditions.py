@@ -354,13 +354,19 @@ def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
             sections.append(LogSection(name=name, entries=tuple(entries)))
     totals = _mapping(document.get("performance_summary"))
     labels = _mapping(document.get("performance_labels"))
+    metrics: dict[str, dict[str, float]] = {}
+    for title, values in totals.items():
+        if isinstance(values, list):
+            names = labels.get(title)
+            names = names if isinstance(names, list) else _POSITIONS.get(len(values), _STATISTICS)
+            short = (str(name).removeprefix("percentile(").rstrip(")") for name in names)
+            pairs = zip(short, map(number, values), strict=False)
+            metrics[str(title)] = {name: each for name, each in pairs if each is not None}
     summary = log_values.PerformanceSummary(
         throughput_qps=number(totals.get("Throughput")),
         wall_s=number(totals.get("Total Host Walltime")),
         gpu_total_s=number(totals.get("Total GPU Compute Time")),
-        metrics={
-            str(k): _metric(v, labels.get(k)) for k, v in totals.items() if isinstance(v, list)
-        },
+        metrics=metrics,
     )
     return LogRun(
         where=where,
@@ -383,15 +389,6 @@ def _converted(value: object, kind: type[T]) -> T | None:
         return None if value is None else msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return None
-
-
-def _metric(values: list[object], labels: object) -> dict[str, float]:
-    names = labels if isinstance(labels, list) else _POSITIONS.get(len(values), _STATISTICS)
-    return {
-        str(name).removeprefix("percentile(").rstrip(")"): value
-        for name, each in zip(names, values, strict=False)
-        if (value := number(each)) is not None
-    }
 
 
 def _mapping(value: object) -> Mapping[str, object]:

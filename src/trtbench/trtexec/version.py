@@ -108,8 +108,7 @@ class TrtexecAbilities(Value, frozen=True, kw_only=True):
         if self.has(flag):
             return flag
         what = f"{what} cannot be expressed for trtexec of {self.name}"
-        facts = {"flag": flag, "needs": versions_with(flag)}
-        raise UsageError(what, facts=facts, fix=fix)
+        raise UsageError(what, facts={"flag": flag, "needs": versions_with(flag)}, fix=fix)
 
 
 def versions_with(flag: str) -> str:

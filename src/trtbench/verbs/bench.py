@@ -135,8 +135,7 @@ def show_run(run: Run, *, as_json: bool, brief: bool = False, explain: bool = Fa
 
 
 def plan(request: BenchRequest, view: PlanView, caller: Caller) -> None:
-    config = caller.settings(request.store)
-    spec = spec_from_request(request, config)
+    spec = spec_from_request(request, caller.settings(request.store))
     if request.slo is not None:
         spec, _ = _plan_search(request, spec)
     show_plan(spec, as_json=view.as_json)

@@ -16,7 +16,7 @@ from trtbench.importing import files
 from trtbench.importing.make import Stated, run_from_draft
 from trtbench.layers import diff
 from trtbench.layers import table as tables
-from trtbench.layers.cost import costs_from_model, peak_of, with_rates
+from trtbench.layers.cost import costs_from_model, gpu_peaks, peak_of, with_rates
 from trtbench.layers.join import join_layers
 from trtbench.measure.bench import command_for_layer_times
 from trtbench.models.identity import source_of
@@ -165,8 +165,10 @@ def _engine(
     table = join_layers(run.layers if run else None, graph, costs=costs)
     peak = peak_of(gpu or facts.gpu, sm_count=facts.sm_count)
     if gpu and peak is None:
-        message = f"{gpu!r} is not a known GPU"
-        raise UsageError(message, fix="write it as nvidia-smi does: 'NVIDIA H200'")
+        word, peaks = gpu.lower().rpartition(" ")[2], gpu_peaks()
+        alike = [each.name for each in peaks if word in each.name.lower()] or ["NVIDIA H200"]
+        fix = f"write it as nvidia-smi does: {' or '.join(map(repr, alike))}"
+        raise UsageError(f"{gpu!r} is not a known GPU", fix=fix)
     table = with_rates(table, peak, energy_j=facts.energy_j)
     return EngineSource(label=label, table=table, facts=facts, run=run)
 

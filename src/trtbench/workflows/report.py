@@ -135,8 +135,7 @@ def write_report(
     carriers = []
     for run in runs:
         mine = [each for each in given if each.candidate == run.id]
-        findings = (*run.record.findings, *flat.get(run.id, ()))
-        record = run.record.having(findings=findings)
+        record = run.record.having(findings=(*run.record.findings, *flat.get(run.id, ())))
         carriers.append(replace(run, record=record, extra={**run.extra, "comparisons": mine}))
     data = report(carriers[0]) if len(carriers) == 1 else {}
     if len(carriers) > 1:

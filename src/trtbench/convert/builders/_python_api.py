@@ -254,8 +254,7 @@ class EngineBuild:
             if use == "refused":
                 self.files[".timing.cache.old"] = f"{Path(str(spec.timing_cache)).name}.old"
         part = Path(f"{spec.output}.part")
-        with open(part, "wb") as file:
-            file.write(memoryview(data))
+        part.write_bytes(memoryview(data))
         part.replace(spec.output)
         shapes = {name: span.opt for name, span in profiles[0].items()} if profiles else {}
         loads = gpu and not spec.strip_weights

@@ -192,7 +192,7 @@ def document_from_evaluation(
     sections += [_task_section(each, rows) for each in evaluation.tables if each.rows]
     if found := evaluation.pictures:
         pictures = tuple(doc.Picture(Path(each.path).stem, each.title, each.path) for each in found)
-        sections.append(doc.Section("pictures", "Worst cases", pictures))
+        sections.append(doc.Section("pictures", "Pictures", pictures))
     return doc.Document(title=title, sections=tuple(sections))
 
 
@@ -228,11 +228,11 @@ def _score_table(evaluation: Evaluation) -> doc.Table:
         doc.column("layers", "Layers", kind="count", rank=7),
         doc.column("parameters", "Parameters", kind="count", rank=6),
     )
-    first = evaluation.models[0]
-    warmup = units.counted(first.split.warmup_batches, "batch", "batches")
+    known = sorted({(each.batch, each.split.warmup_batches) for each in evaluation.models})
+    each_kind = (f"of {a}, after {units.counted(b, 'batch', 'batches')} of" for a, b in known)
     caption = (
-        f"In brackets, 95 % intervals. Latency per batch of {first.batch}, after {warmup} of "
-        "warm-up (all: from inputs to outputs on the host; model: the network alone); trtbench "
+        f"In brackets, 95 % intervals. Latency per batch {' or '.join(each_kind)} warm-up "
+        "(all: from inputs to outputs on the host; model: the network alone); trtbench "
         "bench measures it precisely."
     )
     return doc.table("scores", evaluation.models, columns, caption=caption)
@@ -248,7 +248,8 @@ def _split_table(evaluation: Evaluation) -> doc.Table:
         doc.column("items_per_s", "Items/s inference", "split.items_per_s", "rate"),
         doc.column("items_per_s_all", "Items/s all", "split.items_per_s_all", "rate", rank=1),
     )
-    caption = f"{doc.capitalized(evaluation.models[0].timed)}. {PARTS_MEANING}"
+    timed = dict.fromkeys(doc.capitalized(each.timed) for each in evaluation.models)
+    caption = f"{', or '.join(timed)}. {PARTS_MEANING}"
     return doc.table("split", evaluation.models, columns, caption=caption)
 
 
