@@ -97,13 +97,14 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     low, before = spec.precision, onnx_model.opset_of(model)
     made = casts.cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
     if not made.changed:
-        raise InputError(
-            "there is nothing to cast: no node outside of control flow computes in FP32",
-            facts={"model": spec.model.path, **_control_flow(made.model)},
-            fix=_WITHOUT_BODIES
-            if _control_flow(made.model)
-            else "use it as it is; trtbench inspect shows its types",
-        )
+        flow = _control_flow(made.model)
+        reason, kept = "no node outside of control flow computes in FP32", {}
+        if made.kept and not flow:
+            reason = f"no node that computes in FP32 can do so in {low}"
+            kept = dict([*made.kept.items()][:4])
+        facts = {"model": spec.model.path, **flow, **kept}
+        fix = _WITHOUT_BODIES if flow else "use it as it is; trtbench inspect shows its types"
+        raise InputError(f"there is nothing to cast: {reason}", facts=facts, fix=fix)
     stage("save")
     _finish(made.model, spec)
     onnx_model.save_onnx(made.stand_in, folder / STAND_IN)
