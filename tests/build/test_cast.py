@@ -162,6 +162,21 @@ def test_a_quantized_model_can_be_cast_too(tmp_path: Path, images: np.ndarray) -
     assert diff.sqnr_db > 20
 
 
+@pytest.mark.parametrize(
+    ("nodes", "kept"),
+    [("q = QuantizeLinear(r, one) y = DequantizeLinear(q, one)", set()),
+     ("[s] s = SplitToSequence(r) [at] z = SequenceAt(s, at0) y = Flatten(z)", {"s", "at"})],
+)  # fmt: skip
+def test_outputs_have_the_type_that_onnx_infers(tmp_path: Path, nodes: str, kept: set[str]) -> None:
+    text = f"net (float[1, 1] x) => (float[1, 1] y) {{r = Relu(x) {nodes}}}"
+    path = models.save_text(tmp_path / "m.onnx", text, one=np.float32(1), at0=np.int64(0))
+    model = load_onnx(path)
+    model.opset_import[0].version, model.ir_version = 23, 10
+    made = cast(model, precision="fp16")
+    assert made.kept.keys() == kept
+    assert outputs(saved(made.model, path), x=np.ones((1, 1), np.float32))["y"].tolist() == [[1]]
+
+
 def test_a_plugin_without_a_domain_is_left_as_it_is(tmp_path: Path) -> None:
     """TensorRT's parser finds plugins in any domain; ONNX's checker knows of none."""
     path, ends = tmp_path / "net.onnx", "(float[1, 4] x) => (float[1, 4] y)"

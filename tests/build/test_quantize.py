@@ -66,13 +66,6 @@ def test_int8_is_what_tensorrt_takes_and_close_on_held_out_items(
     }  # fmt: skip
 
 
-def test_additions_of_constants_are_left_alone(tmp_path: Path) -> None:
-    """TensorRT refuses a quantized constant that is no weight of a layer."""
-    path = one_node(tmp_path, np.array([1.0, 2.0]), op="Add")
-    with pytest.raises(InputError, match="nothing was quantized"):
-        quantize(path, "int8", method="minmax", data="random", items=8)
-
-
 def test_random_calibration_is_stamped_everywhere(tmp_path: Path, say: Say) -> None:
     model = models.conv_model(tmp_path / "conv.onnx")
     words = ["quantize", model, "--precision", "int8", "--calibration", "random"]
@@ -105,6 +98,23 @@ def test_an_old_opset_is_raised_and_infinite_values_are_left_alone(tmp_path: Pat
     made = quantize(tmp_path / "net.onnx", "int8", data="random", items=16)
     assert (made.opset, made.difference[0].nonfinite) == (13, 0)
     assert "has infinite values" in made.kept.values()
+
+
+def test_scores_keep_their_steps_beside_a_mask(tmp_path: Path, monkeypatch: Any) -> None:
+    """And sympy, which ONNX Runtime would call if it is there, makes no difference."""
+    text = """net (float[n, 4, 8] x, bool[n, 1, 4] on) => (float[n, 4, 8] y) {
+        k = Transpose<perm = [0, 2, 1]>(x) scores = MatMul(x, k) bias = Where(on, zero, low)
+        [mask] m = Add(scores, bias) p = Softmax(m) v = MatMul(p, x) y = MatMul(v, w)
+    }"""
+    models.save_text(tmp_path / "m.onnx", text, w=np.eye(8), zero=0.0, low=np.float32(-3e38))
+    on, x = np.ones((32, 1, 4), bool), np.random.default_rng(0).random((32, 4, 8), np.float32)
+    on[:, :, 3:] = False
+    np.savez(tmp_path / "data.npz", x=x, on=on)
+    (tmp_path / "sympy.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    made = quantize(tmp_path / "m.onnx", "int8", data=tmp_path / "data.npz")
+    assert made.kept == {"mask": "adds a mask before Softmax"}
+    assert (made.difference[0].sqnr_db or 0) > 20
 
 
 FULL = (np.linspace(-127, 127, 64).astype(np.int8) // 2 * 2).reshape(8, 8)
@@ -162,14 +172,16 @@ def test_copies_of_a_shared_bias_do_not_take_the_name_of_another_tensor(tmp_path
 
 
 def test_a_model_without_anything_to_quantize_names_its_operators(say: Say) -> None:
-    models.identity(Path("m.onnx"), ("x", TensorProto.FLOAT, [2, 3]))
+    one_node(Path(), np.ones(2), op="Add").rename("m.onnx")  # a constant, no weight of a layer
     words = ("quantize", "m.onnx", "--precision", "int8", "--random", 4, "-o", "q.onnx")
-    assert "operators    1 Identity" in say(*words, status=1).err
+    assert "operators    1 Add, 1 Relu" in say(*words, status=1).err
     text = "then_branch = body () => (float[2] a) {a = Sqrt(x)}, else_branch = other () => "
     text += "(float[2] b) {b = Neg(x)}"
     text = f"net (float[2] x, bool c) => (float[2] y) {{y = If(c) <{text}>}}"
     models.save_text(Path("m.onnx"), text, check=False)
     assert "fix: export it without If" in say(*words, status=1).err
+    models.save_text(Path("m.onnx"), "n (double[2, 2] x) => (double[2, 2] y) {y = MatMul(x, x)}")
+    assert "fix: export it in FP32" in say(*words, status=1).err
 
 
 @pytest.mark.parametrize("op", ["If", "Loop"])

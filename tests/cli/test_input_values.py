@@ -90,6 +90,19 @@ def echo(kind: str) -> None:
     np.save("wide.npy", np.ones((1, 7), np.float32))
 
 
+def test_inputs_that_are_unusual_run_or_are_refused(say: Say) -> None:
+    text = "net (float[T, N, 6] x, float[1, N, 6] h0) => (float[T, N, 6] y) { y = Add (x, h0) }"
+    save_text(M, text)
+    assert "x float32 1x1x6, h0 float32 1x1x6" in say(*COMMANDS["bench"], status=0).words
+    save_text(M, "none () => (float[2] y) { y = RandomNormal <shape = [2]> () }")
+    say(*COMMANDS["bench"], status=0)
+    echo("bfloat16")
+    assert "cannot exchange BF16" in say(*COMMANDS["bench"], status=1).err
+    inside = "{ a = Cast <to = 16> (x) b = MatMul (a, a) y = Cast <to = 1> (b) }"
+    save_text(M, f"net (float[6, 6] x) => (float[6, 6] y) {inside}")
+    assert "does not compute this model in BF16" in say(*COMMANDS["bench"], status=1).err
+
+
 @pytest.mark.parametrize(
     ("given", "kind", "least", "most"),
     [("x=7", "int64", 7, 7), ("x=3..5", "int32", 3, 5), ("x=-2..-1", "float", 1, 2),

@@ -152,17 +152,10 @@ def full_runs(folder: Path) -> list[Run]:
     profile = made_profile(40)
     torch = made_run(phased_times(seed=1), id="torch-1", runtime="torch", batch=1)
     engine = made_run(
-        phased_times(seed=2),
-        id="engine-1",
-        runtime="tensorrt",
-        precision="fp16",
-        batch=1,
-        findings=(WARNING,),
-        layers=profile,
-        graph=made_graph(profile),
+        phased_times(seed=2), id="engine-1", runtime="tensorrt", precision="fp16", batch=1,
+        findings=(WARNING,), layers=profile, graph=made_graph(profile), path=folder,
         telemetry=made_telemetry(),
-        path=folder,
-    )
+    )  # fmt: skip
     engine.extra["build"] = {"build_s": 12.5, "peak_memory_bytes": 2**30, "tensorrt": "10.9"}
     engine.extra["checks"] = [{"output": "logits", "max_abs": 1e-3, "cosine": 0.9999, "ok": True}]
     engine.extra["output_comparison"] = {"max_abs_diff": 0.25, "outputs": {"a": {"mae": 0.1}}}

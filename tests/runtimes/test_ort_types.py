@@ -7,9 +7,11 @@ import pytest
 from onnx import TensorProto
 
 import typed_models
+from command import QUICK, Say
 from models import tiny_model
 from quick import bench
 from trtbench.core.properties import title_of_record
+from trtbench.data import demo_file
 from trtbench.runtimes.onnxruntime import types_of_trace
 from trtbench.store.store import Store
 
@@ -35,6 +37,13 @@ def event(operator: str, *kinds: str) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_trace_tells_what_multiplied(events: list[Any], held: set[str], ran: set[str]) -> None:
     assert types_of_trace(events, frozenset(held)) == ran
+
+
+def test_a_check_says_where_types_were_not_computed_in(say: Say) -> None:
+    say("quantize", demo_file("digits.onnx"), "--precision", "fp16", "-o", "half.onnx", status=0)
+    ran = say("bench", "half.onnx", *QUICK, status=0).words
+    said = say("check", demo_file("digits.onnx"), "half.onnx", "--random", 4, status=0).words
+    assert ("was computed in fp32" in said) == ("fp16, computed in fp32" in ran)
 
 
 def test_what_no_node_computes_in_is_said_beside_the_label(tmp_path: Path) -> None:

@@ -217,6 +217,10 @@ def _check_candidate(
     findings += unreadable_findings(passes)[1:]
     notes = [f"{each.severity} {each.code}: {each.message}" for each in findings]
     notes += other.outcome.notes
+    ran = other.outcome.facts.get("computes_in")
+    if ran and other.side.precision in ("fp16", "bf16"):
+        text = f"{name} was computed in {ran}, not in its own types: rounding and overflow on a "
+        notes.append(text + "GPU are not in these numbers; trtbench localize emulates them")
     same = first.outcome.inputs_sha256 == other.outcome.inputs_sha256
     if not same and first.feed.kind == "task":
         notes.append("the sides saw different inputs: their preprocessing or its libraries differ")

@@ -531,12 +531,10 @@ class Comparison:
         return session_of(casts.stand_in(model), wanted, optimized=self.pair.optimized)
 
     def _run(
-        self,
-        session: InferenceSession,
-        names: Mapping[str, str],
+        self, session: InferenceSession, names: Mapping[str, str],
         rename_inputs: Callable[[FeedArrays], FeedArrays],
         on_outputs: Callable[[Batch, FeedArrays], None],
-    ) -> dict[str, float]:
+    ) -> dict[str, float]:  # fmt: skip
         """Run a model over all items and return the task's scores."""
         judge = self.judge() if self.judge else None
         theirs = list(names.values())

@@ -86,17 +86,11 @@ def resolved_items(
 
 
 def open_items(
-    data: object,
-    inputs: Sequence[TensorSpec],
-    *,
-    model: ModelRef,
-    limit: int,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
-    task: str | None = None,
-    settings: Mapping[str, Scalar] | None = None,
-    seed: int = 0,
+    data: object, inputs: Sequence[TensorSpec], *, model: ModelRef, limit: int,
+    shapes: Mapping[str, tuple[int, ...]] | None = None, task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None, seed: int = 0,
     values: Mapping[str, str] | None = None,
-) -> tuple[Items, dict[str, Scalar]]:
+) -> tuple[Items, dict[str, Scalar]]:  # fmt: skip
     """Return items of data, at most as many as the limit, and how their task prepared them.
 
     Those of a task are in random order, which mixes classes; without data they are random.
@@ -181,15 +175,9 @@ class FeedFile:
 
 
 def save_calibration(
-    path: Path,
-    items: Items,
-    inputs: Sequence[TensorSpec],
-    *,
-    source: str,
-    batch: int,
-    preprocessing: Mapping[str, Scalar],
-    seed: int = 0,
-) -> CalibrationRef:
+    path: Path, items: Items, inputs: Sequence[TensorSpec], *, source: str, batch: int,
+    preprocessing: Mapping[str, Scalar], seed: int = 0,
+) -> CalibrationRef:  # fmt: skip
     feeds = items.feeds(batch=batch, fixed=model_inputs.fixed_batch(inputs) is not None)
     if not feeds:
         message = "there is less than one full batch of calibration data"

@@ -201,27 +201,37 @@ def _edges(
         schema = onnx.defs.get_schema(node.op_type, opset or 0, node.domain)
     except onnx.defs.SchemaError:
         return None, f"ONNX does not define {node.domain or 'ai.onnx'}:{node.op_type}"
+    if any(name and name not in types for name in (*node.input, *node.output)):
+        return None, "has sequences, or tensors of unknown type"
 
-    def formal(formals: Sequence[OpSchema.FormalParameter], index: int) -> OpSchema.FormalParameter:
-        return formals[min(index, len(formals) - 1)]  # the last one may be repeated
-
-    def new_type(parameter: OpSchema.FormalParameter) -> int:
+    def new_type(formals: Sequence[OpSchema.FormalParameter], index: int) -> int:
+        parameter = formals[min(index, len(formals) - 1)]  # the last one may be repeated
         return low if _WORDS[low] in parameter.types else FLOAT
 
     inputs = tuple(
-        new_type(formal(schema.inputs, index)) if types.get(name) == FLOAT else None
+        new_type(schema.inputs, index) if types.get(name) == FLOAT else None
         for index, name in enumerate(node.input)
     )
-    tied = {formal(schema.inputs, index).type_str for index in range(len(node.input))}
-    outputs: list[int | None] = []
-    for index, name in enumerate(node.output):  # the type of the inputs, or set by an attribute
-        own = formal(schema.outputs, index)
-        follows = own.type_str in tied or node.op_type in ("Cast", "ConstantOfShape")
-        given = new_type(own) if follows else FLOAT
-        outputs.append(given if types.get(name) == FLOAT else None)
+    if node.op_type in ("Cast", "ConstantOfShape"):  # an attribute sets the type of its output
+        made = [new_type(schema.outputs, 0)]
+    else:
+        kinds = {
+            name: own or types[name] for name, own in zip(node.input, inputs, strict=True) if name
+        }
+        given = {name: onnx.helper.make_tensor_type_proto(kinds[name], None) for name in kinds}
+        opsets = list(model.opset_import)
+        try:
+            found = onnx.shape_inference.infer_node_outputs(
+                schema, node, given, opset_imports=opsets, ir_version=model.ir_version
+            )
+        except Exception as problem:  # such as a BitCast to a type of another size
+            return None, f"{node.op_type} does not allow it: {first_line(problem)}"
+        made = [found[x].tensor_type.elem_type if x in found else FLOAT for x in node.output]
+    pairs = zip(node.output, made, strict=True)
+    outputs = tuple(own if types.get(name) == FLOAT else None for name, own in pairs)
     if low not in (*inputs, *outputs):
         return None, f"{node.op_type} has no such type in opset {opset}"
-    return NodeTypes(inputs=inputs, outputs=tuple(outputs)), None
+    return NodeTypes(inputs=inputs, outputs=outputs), None
 
 
 def tensor_types(model: ModelProto) -> dict[str, int]:

@@ -222,15 +222,9 @@ def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor
 
 
 def write_onnx(
-    model: Module | ExportedProgram,
-    example: Example,
-    outputs: dict[str, Tensor],
-    path: Path,
-    opset: int | None,
-    *,
-    exporter: Exporter,
-    torch: ModuleType,
-) -> None:
+    model: Module | ExportedProgram, example: Example, outputs: dict[str, Tensor], path: Path,
+    opset: int | None, *, exporter: Exporter, torch: ModuleType,
+) -> None:  # fmt: skip
     """Write a model with one of PyTorch's two exporters.
 
     The legacy one traces, for opset 17 and below; its outputs are assumed to be dynamic where

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,18 +64,18 @@ def quantize(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
 def _nothing_quantized(model: ModelProto, spec: QuantSpec) -> InputError:
     asked = spec.operators or (OPERATORS if spec.via == "onnxruntime" else ())
     own = Counter(node.op_type for node in model.graph.node)
-    return InputError(
-        "nothing was quantized",
-        facts={
-            "looked for": " ".join(asked) or "chosen by the quantizer",
-            "operators": ", ".join(f"{count} {name}" for name, count in own.most_common(8)),
-            **_control_flow(model),
-        },
-        fix=_WITHOUT_BODIES
-        if _control_flow(model)
-        else "name the operators to quantize, such as --op MatMul; ModelOpt does not quantize "
-        "small convolutions and products",
-    )
+    facts = {
+        "looked for": " ".join(asked) or "chosen by the quantizer",
+        "operators": ", ".join(f"{count} {name}" for name, count in own.most_common(8)),
+    }
+    fix = "name the operators to quantize, such as --op Gemm"
+    if _control_flow(model):
+        fix = _WITHOUT_BODIES
+    elif spec.via == "modelopt":
+        fix += "; ModelOpt does not quantize small convolutions and products"
+    elif own.keys() & set(asked):  # their tensors have other types, or are constants
+        fix = "export it in FP32, with weights: trtbench inspect shows its types"
+    return InputError("nothing was quantized", facts={**facts, **_control_flow(model)}, fix=fix)
 
 
 def _rename_numbered(graph: GraphProto) -> None:
@@ -98,13 +97,14 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     low, before = spec.precision, onnx_model.opset_of(model)
     made = casts.cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
     if not made.changed:
-        raise InputError(
-            "there is nothing to cast: no node outside of control flow computes in FP32",
-            facts={"model": spec.model.path, **_control_flow(made.model)},
-            fix=_WITHOUT_BODIES
-            if _control_flow(made.model)
-            else "use it as it is; trtbench inspect shows its types",
-        )
+        flow = _control_flow(made.model)
+        reason, kept = "no node outside of control flow computes in FP32", {}
+        if made.kept and not flow:
+            reason = f"no node that computes in FP32 can do so in {low}"
+            kept = dict([*made.kept.items()][:4])
+        facts = {"model": spec.model.path, **flow, **kept}
+        fix = _WITHOUT_BODIES if flow else "use it as it is; trtbench inspect shows its types"
+        raise InputError(f"there is nothing to cast: {reason}", facts=facts, fix=fix)
     stage("save")
     _finish(made.model, spec)
     onnx_model.save_onnx(made.stand_in, folder / STAND_IN)
@@ -249,19 +249,14 @@ def quantize_int8(spec: QuantSpec, feeds: FeedFile, *, folder: Path, stage: Stag
     def make(method: str, per_channel: bool) -> None:
         with _errors_of("ONNX Runtime", method):
             quantization.quantize_static(
-                str(source),
-                str(folder / QUANTIZED),
-                Reader(),
-                quant_format=quantization.QuantFormat.QDQ,
+                str(source), str(folder / QUANTIZED), Reader(), per_channel=per_channel,
+                quant_format=quantization.QuantFormat.QDQ, extra_options=options,
                 op_types_to_quantize=list(spec.operators or OPERATORS),
-                per_channel=per_channel,
                 activation_type=quantization.QuantType.QInt8,
-                weight_type=quantization.QuantType.QInt8,
-                nodes_to_exclude=sorted(kept),
+                weight_type=quantization.QuantType.QInt8, nodes_to_exclude=sorted(kept),
                 use_external_data_format=source.stat().st_size > onnx_model.ONE_FILE_BYTES // 2,
                 calibrate_method=getattr(quantization.CalibrationMethod, methods[method]),
-                extra_options=options,
-            )
+            )  # fmt: skip
 
     by_channel = spec.per_channel and opset >= casts.AXIS_OPSET
     ways = [(how, each) for each in (by_channel, False) for how in (spec.method, "minmax")]
@@ -348,7 +343,15 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str], list[
         node.name: "adds a constant"
         for node in model.graph.node
         if node.op_type == "Add" and stored & set(node.input)
-    } | casts.matching_nodes(model, spec.keep)
+    }
+    scores = set[str]()  # a mask of -3e38 would leave no steps for them
+    for node in reversed(model.graph.node):
+        passes = node.op_type in ("Add", "Cast", "Identity", "Max", "Reshape")
+        if "Softmax" in node.op_type or (passes and scores & {*node.output}):
+            scores.update(node.input)
+            if node.op_type == "Add":
+                kept.setdefault(node.name, "adds a mask before Softmax")
+    kept |= casts.matching_nodes(model, spec.keep)
     if not any(n.op_type in (spec.operators or OPERATORS) and n.name not in kept
                for n in model.graph.node):  # fmt: skip
         raise _nothing_quantized(model, spec)
@@ -356,10 +359,7 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str], list[
     named, ready = folder / "named.onnx", folder / "prepared.onnx"
     large = len(onnx_model.save_onnx(model, named)) > 1
     with _errors_of("ONNX Runtime", spec.method):
-        quant_pre_process(
-            str(named),
-            str(ready),
-            skip_symbolic_shape=util.find_spec("sympy") is None,
-            save_as_external_data=large,
-        )
+        # Its symbolic inference needs sympy, fails on many networks, and adds nothing to the types.
+        way = {"skip_symbolic_shape": True, "save_as_external_data": large}
+        quant_pre_process(str(named), str(ready), **way)
     return ready, kept, notes, opset

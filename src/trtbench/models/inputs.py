@@ -145,7 +145,10 @@ def with_assumed_shapes(
 
     sizes = [[(dim, guess(each, at)) for at, dim in enumerate(each.shape)] for each in tensors]
     texts = [(dim_name(dim), size) for row in sizes for dim, size in row if dim_name(dim)]
-    named: dict[Dim, int] = {}
+    named: dict[Dim, int] = {  # of a state with its items further back, also in other inputs
+        dim_name(each.shape[at]): BATCH for each in tensors if not each.usual
+        and (at := batch_place(each)) and dim_name(each.shape[at])
+    }  # fmt: skip
     for dim, size in sorted(texts, key=lambda pair: len(_parts(pair[0]))):  # sums after their parts
         named[dim] = _value(dim, named) or size
     return tuple(

@@ -77,7 +77,7 @@ def settle(
         why = "as its operators require"
     if any(each.usual for each in tensors):
         why = "as the engine is optimized for"
-    elif outline and model.format == "onnx":
+    elif shaped and outline and model.format == "onnx":
         found = _search(Path(model.path), outline, shaped, given)
         if not found.shapes:
             opened = (each for each in shaped if not each.is_static)

@@ -75,7 +75,7 @@ def stream(
             outputs=tuple(each for each in session.outputs if each.name not in work.left_out),
             inputs_sha256=work.digest.hexdigest(),
             conditions=session.conditions,
-            facts=dict(session.evidence),
+            facts={**session.evidence, **session.observe_after()},
             notes=(*session.notes, *source.notes, *left_out),
         )
     finally:

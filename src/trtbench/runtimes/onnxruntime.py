@@ -102,6 +102,7 @@ _TYPES = {
 _KINDS = {"seq": SEQUENCE, "map": MAP, "sparse_tensor": SPARSE, "optional": OPTIONAL}
 
 OLDEST_OPSET = 7
+_BF16_ON_GPU = "trtbench build makes an engine that computes in BF16; trtbench localize emulates it"
 KERNEL = "_kernel_time"
 LARGEST_TRACE_BYTES = 1 << 30
 MOST_NAMED = 8
@@ -342,9 +343,8 @@ def _raise_if_provider_failed(onnxruntime: ModuleType, spec: RunSpec, problem: s
         name = next(name for name in _requested_providers(spec) if name in ON_GPU)
         raise _provider_error(onnxruntime, name, problem.strip().splitlines()[0]) from None
     if refused := _NO_SETTING.search(problem):
-        raise errors.UsageError(
-            refused[0], fix="correct or leave out that --opt PROVIDER.KEY"
-        ) from None
+        fix = "correct or leave out that --opt PROVIDER.KEY"
+        raise errors.UsageError(refused[0], fix=fix) from None
 
 
 def _provider_error(onnxruntime: ModuleType, provider: str, reason: str) -> errors.UnavailableError:
@@ -363,11 +363,9 @@ def _provider_error(onnxruntime: ModuleType, provider: str, reason: str) -> erro
 
 
 def precision_conditions(
-    session: InferenceSession,
-    requested: Sequence[Provider],
-    held: frozenset[str],
+    session: InferenceSession, requested: Sequence[Provider], held: frozenset[str],
     environment: Mapping[str, str],
-) -> dict[str, Fact]:
+) -> dict[str, Fact]:  # fmt: skip
     """Return the precision of the first provider, if it can differ from the types of the file.
 
     TensorRT rounds FP32 to TF32 unless that is switched off, and so does CUDA.
@@ -397,16 +395,19 @@ class OrtSession(_session.Session):
     """One ``InferenceSession``, whose inputs are passed with each call."""
 
     def __init__(
-        self,
-        session: InferenceSession,
-        spec: RunSpec,
-        *,
+        self, session: InferenceSession, spec: RunSpec, *,
         profiling: Callable[[], InferenceSession] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._session, self._model, self._profiling = session, spec.model, profiling
         self._feed: Arrays = {}
         self.inputs = tuple(_tensor(each) for each in session.get_inputs())
         found = [_tensor(each) for each in session.get_outputs()]
+        if brain := [each.name for each in (*self.inputs, *found) if each.dtype == "bfloat16"]:
+            raise errors.InputError(
+                "ONNX Runtime cannot exchange BF16 with Python, because numpy has no such type",
+                facts={"tensors": ", ".join(brain[:MOST_NAMED])},
+                fix=f"{_BF16_ON_GPU}; trtbench quantize MODEL --precision bf16 --keep-io",
+            )
         self.outputs = tuple(each for each in found if each.dtype not in NO_TENSORS)
         self.notes = notes_from_metadata(session.get_modelmeta().custom_metadata_map)
         self._names = [each.name for each in found]
@@ -465,13 +466,9 @@ class BoundSession(OrtSession):
     """A session with tensors bound to the device; it counts the nodes that ran on the CPU."""
 
     def __init__(
-        self,
-        onnxruntime: ModuleType,
-        session: InferenceSession,
-        spec: RunSpec,
-        *,
+        self, onnxruntime: ModuleType, session: InferenceSession, spec: RunSpec, *,
         profiling: Callable[[], InferenceSession],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(session, spec, profiling=profiling)
         self._again: Callable[[], BoundSession] = lambda: BoundSession(
             onnxruntime, profiling(), spec, profiling=profiling
@@ -694,10 +691,12 @@ def explain_load_failure(path: str, reason: str) -> errors.InputError:
         return errors.InputError(f"{Path(path).name} is not an ONNX file", facts=facts, fix=fix)
     every = data_rows("failures.txt")
     message, fix = next(row[1:] for row in every if any(x in reason for x in row[0].split(";")))
-    opset = outline_of(Path(path)).opset if "Could not find" in reason else None
-    if opset is not None and opset < OLDEST_OPSET:
-        message = f"the model has opset {opset}; ONNX Runtime runs {OLDEST_OPSET} and later"
+    outline = outline_of(Path(path)) if "Could not find" in reason else None
+    if outline and outline.opset is not None and outline.opset < OLDEST_OPSET:
+        message = f"the model has opset {outline.opset}; ONNX Runtime runs {OLDEST_OPSET} and later"
         fix = "export it again, or raise it with onnx.version_converter.convert_version in Python"
+    elif outline and "bf16" in outline.held:
+        message, fix = "ONNX Runtime does not compute this model in BF16 here", _BF16_ON_GPU
     first = reason.strip().partition("\n")[0] or "no reason given"
     message = message.format(name=Path(path).name)
     return errors.InputError(message, facts={"file": path, "reason": first}, fix=fix)
