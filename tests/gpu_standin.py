@@ -14,6 +14,7 @@ import re
 import signal
 import sys
 import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ WEIGHTS = re.compile(rb"weights=(\w+);")
 """In the bytes of an engine: the type of its layers' weights, as the inspector words it."""
 FROZEN = b"frozen;"
 """In the bytes of an engine: a graph of it computes with the inputs it was captured with."""
+SECOND = 1.05  # how much longer queries take where a process has another engine
 BYTE_S = 0.25e-9  # to fill one byte of memory
 
 
@@ -289,12 +291,17 @@ class Trt:
         self.shares_profiles = True
         self.profiles = [((1, 8), (4, 8), (16, 8)), ((1, 8), (32, 8), (64, 8))]
         self.contexts: list[Context] = []
+        self.engine = self.logger = None
 
     def init_libnvinfer_plugins(self, logger, namespace):
         return True
 
     def Runtime(self, logger):
+        self.logger = self.logger or weakref.ref(logger)
+
         def deserialize(data):
+            if self.logger() is None:  # TensorRT goes on using the first one of a process
+                os.kill(os.getpid(), signal.SIGSEGV)
             if self.refuse:
                 logger.log(SimpleNamespace(name="ERROR"), self.refuse)
                 return None
@@ -321,7 +328,11 @@ class Trt:
                 self.cuda.capturable = False
             if FROZEN in bytes(data):
                 self.replay_frozen = True
-            return Engine(self)
+            if self.engine is not None and self.engine() is not None:
+                self.gpu_s *= SECOND
+            engine = Engine(self)
+            self.engine = weakref.ref(engine)
+            return engine
 
         self.runtime = SimpleNamespace(deserialize_cuda_engine=deserialize)
         return self.runtime
@@ -366,6 +377,13 @@ class Engine(SimpleNamespace):
         return SimpleNamespace(get_engine_information=lambda kind: text)
 
 
+class Forgetful(list["Context"]):
+    """The contexts of an engine, which this does not keep alive."""
+
+    def append(self, context: Context) -> None:
+        pass
+
+
 class Context:
     profiler: Any = None
     enqueue_emits_profile = True
@@ -375,6 +393,12 @@ class Context:
         self.addresses: dict[str, int] = {}
         self.active_optimization_profile = 0
         self.plain = 0
+        self._ran: Stream | None = None
+
+    def __del__(self):
+        kept = not isinstance(self._trt.contexts, Forgetful)
+        if self._ran is not None and self._ran.handle not in self._trt.cuda.live and not kept:
+            os.kill(os.getpid(), signal.SIGSEGV)  # it outlived its stream
 
     def set_optimization_profile_async(self, index, handle):
         if not self._trt.shares_profiles and len(self._trt.contexts) > 1:
@@ -408,7 +432,7 @@ class Context:
         return True
 
     def execute_async_v3(self, handle):
-        stream = self._trt.cuda.streams[handle]
+        stream = self._ran = self._trt.cuda.streams[handle]
         _until(time.perf_counter() + ENQUEUE_S)
         if stream.capturing is not None:
             kept = self._input() if self._trt.replay_frozen else None
@@ -503,12 +527,11 @@ CUDA = _told_to()
 
 def _shaped() -> Trt:
     """A library whose engines take what the environment says: ``STANDIN_GPU_SHAPE=-1,1,16,16``."""
-    told = os.environ.get("STANDIN_GPU_SHAPE")
-    if not told:
-        return Trt(CUDA)
-    shape = tuple(int(dim) for dim in told.split(","))
-    library = Trt(CUDA, shape=shape)
-    library.profiles = [tuple((batch, *shape[1:]) for batch in (1, 4, 16))]
+    library = Trt(CUDA)
+    if told := os.environ.get("STANDIN_GPU_SHAPE"):
+        shape = library.shape = tuple(int(dim) for dim in told.split(","))
+        library.profiles = [tuple((batch, *shape[1:]) for batch in (1, 4, 16))]
+    library.contexts = Forgetful()
     return library
 
 

@@ -205,6 +205,7 @@ def _run_side_on_gpu(
     graph = prepared.session.conditions["cuda_graph"].value is True
     if not partner.swap(float(graph)) and graph:  # then neither side uses one
         prepared.close()
+        del prepared  # frees the engine: beside it, a second one would be slower
         prepared = _prepare(spec.having(cuda_graph="off"))
         notes = (*prepared.outcome.notes, OTHER_SIDE)
         prepared = replace(prepared, outcome=prepared.outcome.having(notes=notes))
@@ -224,26 +225,7 @@ def _run_side_on_gpu(
             pace_s, _ = _burst(prepared, size=PROBE, lead=2)()
         plan = pacing.bursts_from_pace([pace_s, partner.swap(pace_s)], turns=job.pairs)
         stage("measure")
-        bursts: dict[str, object] = {}
-        if job.bursts:
-            # The order within each pair is random, so one side may have two turns in a row.
-            burst = _burst(prepared, size=plan.size, lead=plan.lead)
-            count = pacing.SETTLE + plan.turns
-            turns = pacing.order_of_turns(count, seed=job.seed, launch=job.launch)
-            rows: list[tuple[float, float, float]] = []
-
-            def work() -> None:  # the clock is read while it is still as in the burst
-                rows.append((*burst(), (gpu.sm_clock_hz() if gpu else None) or 0.0))
-
-            run_stretches({mine: work}, pacing.stretches(turns), partner)
-            seconds, enqueueing, seen_hz = np.array(rows[pacing.SETTLE :], np.float64).T
-            known_hz = seen_hz[seen_hz > 0]
-            bursts = {
-                "burst_s": tuple(seconds.tolist()),
-                "burst_size": plan.size,
-                "burst_enqueue_s": float(np.median(enqueueing)),
-                "burst_clock_hz": float(known_hz.mean()) if len(known_hz) else None,
-            }
+        bursts = _bursts(job, mine, prepared, plan, partner, gpu) if job.bursts else {}
         times, facts = _series(prepared, partner, first=first)
         outcome = prepared.outcome_of(facts.having(load_order=job.load_order, **bursts), warm)
         neighbours.finish()
@@ -260,6 +242,34 @@ def _burst(prepared: loop.PreparedSession, *, size: int, lead: int) -> Burst:
     if burst is None:
         raise UsageError("this runtime cannot time bursts of queries", fix="--mode launches")
     return burst
+
+
+def _bursts(
+    job: DuetJob,
+    mine: int,
+    prepared: loop.PreparedSession,
+    plan: pacing.BurstPlan,
+    partner: TurnPartner,
+    gpu: Device | None,
+) -> dict[str, object]:
+    """Run the bursts of this side in turn; returns what they took."""
+    burst, rows = _burst(prepared, size=plan.size, lead=plan.lead), list[tuple[float, ...]]()
+
+    def work() -> None:  # the clock is read while it is still as in the burst
+        rows.append((*burst(), (gpu.sm_clock_hz() if gpu else None) or 0.0))
+
+    # The order within each pair is random, so one side may have two turns in a row.
+    count = pacing.SETTLE + plan.turns
+    turns = pacing.order_of_turns(count, seed=job.seed, launch=job.launch)
+    run_stretches({mine: work}, pacing.stretches(turns), partner)
+    seconds, enqueueing, seen_hz = np.array(rows[pacing.SETTLE :], np.float64).T
+    known_hz = seen_hz[seen_hz > 0]
+    return {
+        "burst_s": tuple(seconds.tolist()),
+        "burst_size": plan.size,
+        "burst_enqueue_s": float(np.median(enqueueing)),
+        "burst_clock_hz": float(known_hz.mean()) if len(known_hz) else None,
+    }
 
 
 def _series(

@@ -106,7 +106,7 @@ def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
     title, notes = tensorrt.TITLES[flavour], []
     version = spec.options.get("version")
     if version is not None:
-        notes.append(f"for {title} {version}, as requested")
+        notes.append(f"for {title} {version}")
     else:
         version = next(iter(distribution_versions(flavour.replace("_", "-")).values()), None)
     if version is None:
