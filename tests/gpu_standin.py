@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import weakref
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -312,7 +313,9 @@ class Trt:
             if (once := os.environ.get("STANDIN_GPU_CRASHES_ONCE")) and _is_first(once):
                 os.kill(os.getpid(), signal.SIGSEGV)
             if (once := os.environ.get("STANDIN_GPU_CRASHES_AT_END")) and _is_first(once):
-                os._exit = lambda _: os.kill(os.getpid(), signal.SIGSEGV)  # type: ignore[assignment]
+                crash = partial(os.kill, os.getpid(), signal.SIGSEGV)
+                os._exit = lambda _: crash()  # type: ignore[assignment]
+                self.cuda.cudaDeviceSynchronize = crash  # which begins to free what was made
             if told := os.environ.get("STANDIN_GPU_MOST_ENGINES"):
                 path, _, most = told.rpartition(":")
                 if _loaded(path) > int(most):

@@ -30,7 +30,7 @@ from trtbench.core.run import LoadSearch
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Value
 from trtbench.runtimes import RUNTIMES, session_opener
-from trtbench.runtimes._session import image_readers
+from trtbench.runtimes._session import at_end, image_readers
 
 EXIT_REPORTED = 3  # the exit status when `error.json` says what went wrong
 _FUNCTIONS: Mapping[type[jobs.Job], tuple[str, str]] = {
@@ -209,6 +209,8 @@ def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> jobs.Rep
 
 
 if __name__ == "__main__":
+    measured: list[object] = []  # a library that crashes as it is taken apart would lose results
+    at_end[0] = measured.append
     status = main(sys.argv[1:])
     with contextlib.suppress(OSError):  # the disk of the log may be full
         sys.stdout.flush()

@@ -818,9 +818,8 @@ def why(
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
         title, remedy, command = _words_of("enqueue")
-        evidence = ("enqueueing takes {}, the GPU {}".format(*times),)
-        lost = outside if outside > 0 else None
-        cause = Cause(code="enqueue", title=title, seconds=lost, evidence=evidence)
+        seen = ("enqueueing takes {}, the GPU {}".format(*times),)
+        cause = Cause(code="enqueue", title=title, seconds=max(0.0, outside) or None, evidence=seen)
         every.append(cause.having(try_=remedy, command=command))
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = to_explain = max(0.0, shortfall)

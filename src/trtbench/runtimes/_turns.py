@@ -36,7 +36,7 @@ from trtbench.host.machine import fastest_core, still_runs
 from trtbench.host.nvml import Device, keep_open, opened, visible_index
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes import _loop as loop
-from trtbench.runtimes._session import Burst, TurnSpec
+from trtbench.runtimes._session import Burst, TurnSpec, at_end
 
 _HELLO, _TURN = b"h", b"t"
 _PACE = struct.Struct("!d")
@@ -211,7 +211,7 @@ def _run_side_on_gpu(
         prepared = replace(prepared, outcome=prepared.outcome.having(notes=notes))
     neighbours.loads.release()
     with ExitStack() as held:
-        held.callback(prepared.close)
+        held.callback(at_end[0], prepared)
         gpu: Device | None = None
         # Launches that read the SM clock: it depends on the engine, and starting NVML takes time.
         if job.launch < 2:
@@ -225,7 +225,26 @@ def _run_side_on_gpu(
             pace_s, _ = _burst(prepared, size=PROBE, lead=2)()
         plan = pacing.bursts_from_pace([pace_s, partner.swap(pace_s)], turns=job.pairs)
         stage("measure")
-        bursts = _bursts(job, mine, prepared, plan, partner, gpu) if job.bursts else {}
+        bursts: dict[str, object] = {}
+        if job.bursts:
+            # The order within each pair is random, so one side may have two turns in a row.
+            burst = _burst(prepared, size=plan.size, lead=plan.lead)
+            count = pacing.SETTLE + plan.turns
+            turns = pacing.order_of_turns(count, seed=job.seed, launch=job.launch)
+            rows: list[tuple[float, float, float]] = []
+
+            def work() -> None:  # the clock is read while it is still as in the burst
+                rows.append((*burst(), (gpu.sm_clock_hz() if gpu else None) or 0.0))
+
+            run_stretches({mine: work}, pacing.stretches(turns), partner)
+            seconds, enqueueing, seen_hz = np.array(rows[pacing.SETTLE :], np.float64).T
+            known_hz = seen_hz[seen_hz > 0]
+            bursts = {
+                "burst_s": tuple(seconds.tolist()),
+                "burst_size": plan.size,
+                "burst_enqueue_s": float(np.median(enqueueing)),
+                "burst_clock_hz": float(known_hz.mean()) if len(known_hz) else None,
+            }
         times, facts = _series(prepared, partner, first=first)
         outcome = prepared.outcome_of(facts.having(load_order=job.load_order, **bursts), warm)
         neighbours.finish()
@@ -242,34 +261,6 @@ def _burst(prepared: loop.PreparedSession, *, size: int, lead: int) -> Burst:
     if burst is None:
         raise UsageError("this runtime cannot time bursts of queries", fix="--mode launches")
     return burst
-
-
-def _bursts(
-    job: DuetJob,
-    mine: int,
-    prepared: loop.PreparedSession,
-    plan: pacing.BurstPlan,
-    partner: TurnPartner,
-    gpu: Device | None,
-) -> dict[str, object]:
-    """Run the bursts of this side in turn; returns what they took."""
-    burst, rows = _burst(prepared, size=plan.size, lead=plan.lead), list[tuple[float, ...]]()
-
-    def work() -> None:  # the clock is read while it is still as in the burst
-        rows.append((*burst(), (gpu.sm_clock_hz() if gpu else None) or 0.0))
-
-    # The order within each pair is random, so one side may have two turns in a row.
-    count = pacing.SETTLE + plan.turns
-    turns = pacing.order_of_turns(count, seed=job.seed, launch=job.launch)
-    run_stretches({mine: work}, pacing.stretches(turns), partner)
-    seconds, enqueueing, seen_hz = np.array(rows[pacing.SETTLE :], np.float64).T
-    known_hz = seen_hz[seen_hz > 0]
-    return {
-        "burst_s": tuple(seconds.tolist()),
-        "burst_size": plan.size,
-        "burst_enqueue_s": float(np.median(enqueueing)),
-        "burst_clock_hz": float(known_hz.mean()) if len(known_hz) else None,
-    }
 
 
 def _series(
