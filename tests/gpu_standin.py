@@ -380,13 +380,6 @@ class Engine(SimpleNamespace):
         return SimpleNamespace(get_engine_information=lambda kind: text)
 
 
-class Forgetful(list["Context"]):
-    """The contexts of an engine, which this does not keep alive."""
-
-    def append(self, context: Context) -> None:
-        pass
-
-
 class Context:
     profiler: Any = None
     enqueue_emits_profile = True
@@ -396,12 +389,6 @@ class Context:
         self.addresses: dict[str, int] = {}
         self.active_optimization_profile = 0
         self.plain = 0
-        self._ran: Stream | None = None
-
-    def __del__(self):
-        kept = not isinstance(self._trt.contexts, Forgetful)
-        if self._ran is not None and self._ran.handle not in self._trt.cuda.live and not kept:
-            os.kill(os.getpid(), signal.SIGSEGV)  # it outlived its stream
 
     def set_optimization_profile_async(self, index, handle):
         if not self._trt.shares_profiles and len(self._trt.contexts) > 1:
@@ -435,7 +422,7 @@ class Context:
         return True
 
     def execute_async_v3(self, handle):
-        stream = self._ran = self._trt.cuda.streams[handle]
+        stream = self._trt.cuda.streams[handle]
         _until(time.perf_counter() + ENQUEUE_S)
         if stream.capturing is not None:
             kept = self._input() if self._trt.replay_frozen else None
@@ -534,7 +521,6 @@ def _shaped() -> Trt:
     if told := os.environ.get("STANDIN_GPU_SHAPE"):
         shape = library.shape = tuple(int(dim) for dim in told.split(","))
         library.profiles = [tuple((batch, *shape[1:]) for batch in (1, 4, 16))]
-    library.contexts = Forgetful()
     return library
 
 
