@@ -51,11 +51,10 @@ def plan(request: BuildRequest, view: PlanView, caller: Caller) -> None:
 
     config = caller.settings()
     spec = build_spec(request, config)
-    planned, builder = spec, BUILDERS.load(spec.runtime)
-    python = request.python or config.python_for(spec.runtime)
-    if python and builder.LIBRARY and "version" not in spec.options:
-        version = version_elsewhere(builder.LIBRARY.replace("_", "-"), str(python))
-        planned = spec.having(options={**spec.options, **({"version": version} if version else {})})
+    builder = BUILDERS.load(spec.runtime)
+    python = builder.LIBRARY and (request.python or config.python_for(spec.runtime))
+    found = version_elsewhere(builder.LIBRARY.replace("_", "-"), str(python)) if python else None
+    planned = spec.having(options={**({"version": found} if found else {}), **spec.options})
     lines = builder.command_lines(planned) if builder.command_lines else []
     show_job(BuildJob(spec=spec), lines, as_json=view.as_json)
     if spec.assumed:
