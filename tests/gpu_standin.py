@@ -32,7 +32,6 @@ WEIGHTS = re.compile(rb"weights=(\w+);")
 """In the bytes of an engine: the type of its layers' weights, as the inspector words it."""
 FROZEN = b"frozen;"
 """In the bytes of an engine: a graph of it computes with the inputs it was captured with."""
-SECOND = 1.05  # how much longer queries take where a process has another engine
 BYTE_S = 0.25e-9  # to fill one byte of memory
 
 
@@ -332,9 +331,8 @@ class Trt:
             if FROZEN in bytes(data):
                 self.replay_frozen = True
             if self.engine is not None and self.engine() is not None:
-                self.gpu_s *= SECOND
-            engine = Engine(self)
-            self.engine = weakref.ref(engine)
+                self.gpu_s *= 1.05  # slower beside another engine of its process
+            self.engine = weakref.ref(engine := Engine(self))
             return engine
 
         self.runtime = SimpleNamespace(deserialize_cuda_engine=deserialize)
