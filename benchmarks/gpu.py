@@ -203,7 +203,7 @@ def slo(bench: Bench) -> None:
     served += ("--cuda-graph", "on") if bench.runtime[1] == "tensorrt" else ()
     done = bench.command(*served, "--slo", bench.options.slo, "--json")
     found = done.json["load"]
-    rate = found["highest_hz"] and (found["kept_hz"] or found["highest_hz"])
+    rate = found["likely_hz"]
     shown = f"{rate:.0f}/s" if rate else "no rate"
     rows.append((bench.options.slo, shown, f"{done.seconds:.1f} s"))
     bound, crossed = found["slo"], 0.0

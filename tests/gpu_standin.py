@@ -14,6 +14,8 @@ import re
 import signal
 import sys
 import time
+import weakref
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -289,12 +291,17 @@ class Trt:
         self.shares_profiles = True
         self.profiles = [((1, 8), (4, 8), (16, 8)), ((1, 8), (32, 8), (64, 8))]
         self.contexts: list[Context] = []
+        self.engine = self.logger = None
 
     def init_libnvinfer_plugins(self, logger, namespace):
         return True
 
     def Runtime(self, logger):
+        self.logger = self.logger or weakref.ref(logger)
+
         def deserialize(data):
+            if self.logger() is None:  # TensorRT goes on using the first one of a process
+                os.kill(os.getpid(), signal.SIGSEGV)
             if self.refuse:
                 logger.log(SimpleNamespace(name="ERROR"), self.refuse)
                 return None
@@ -305,7 +312,9 @@ class Trt:
             if (once := os.environ.get("STANDIN_GPU_CRASHES_ONCE")) and _is_first(once):
                 os.kill(os.getpid(), signal.SIGSEGV)
             if (once := os.environ.get("STANDIN_GPU_CRASHES_AT_END")) and _is_first(once):
-                os._exit = lambda _: os.kill(os.getpid(), signal.SIGSEGV)  # type: ignore[assignment]
+                crash = partial(os.kill, os.getpid(), signal.SIGSEGV)
+                os._exit = lambda _: crash()  # type: ignore[assignment]
+                self.cuda.cudaDeviceSynchronize = crash  # which begins to free what was made
             if told := os.environ.get("STANDIN_GPU_MOST_ENGINES"):
                 path, _, most = told.rpartition(":")
                 if _loaded(path) > int(most):
@@ -321,7 +330,10 @@ class Trt:
                 self.cuda.capturable = False
             if FROZEN in bytes(data):
                 self.replay_frozen = True
-            return Engine(self)
+            if self.engine is not None and self.engine() is not None:
+                self.gpu_s *= 1.05  # slower beside another engine of its process
+            self.engine = weakref.ref(engine := Engine(self))
+            return engine
 
         self.runtime = SimpleNamespace(deserialize_cuda_engine=deserialize)
         return self.runtime
@@ -503,12 +515,10 @@ CUDA = _told_to()
 
 def _shaped() -> Trt:
     """A library whose engines take what the environment says: ``STANDIN_GPU_SHAPE=-1,1,16,16``."""
-    told = os.environ.get("STANDIN_GPU_SHAPE")
-    if not told:
-        return Trt(CUDA)
-    shape = tuple(int(dim) for dim in told.split(","))
-    library = Trt(CUDA, shape=shape)
-    library.profiles = [tuple((batch, *shape[1:]) for batch in (1, 4, 16))]
+    library = Trt(CUDA)
+    if told := os.environ.get("STANDIN_GPU_SHAPE"):
+        shape = library.shape = tuple(int(dim) for dim in told.split(","))
+        library.profiles = [tuple((batch, *shape[1:]) for batch in (1, 4, 16))]
     return library
 
 

@@ -327,10 +327,12 @@ def profile(bench: Bench) -> None:
         layers = (outcome.get("layers") or {}).get("layers", [])
         total = sum(each["median_s"] for each in layers) * 1e3
         graph = bench.out / "jobs" / f"profile_{model}" / "graph.json"
-        beside = (outcome.get("facts", {}).get("profiled_gpu_s") or 0) * 1e3
+        evidence = outcome.get("evidence", {})
+        busy = (evidence.get("kernel_busy_s") or 0) * 1e3
         say(
-            f"profile {model}: {len(layers)} layers, sum {total:.4f} ms, GPU beside {beside:.4f}, "
-            f"without {told.get('ms', {}).get('gpu')}, graph.json {graph.is_file()}"
+            f"profile {model}: {len(layers)} layers by {evidence.get('layer_times')}, sum "
+            f"{total:.4f} ms, kernels ran {busy:.4f}, GPU time {told.get('ms', {}).get('gpu')}, "
+            f"graph.json {graph.is_file()}"
         )
         bench.keep("profile", model, layers=len(layers), sum_ms=total, error=told.get("error"))
 
@@ -442,9 +444,8 @@ def no_memory(bench: Bench, model: str) -> None:
 
 LOOK = """
 import json, sys, time
-from trtbench.host.nvml import locked_clocks
 from trtbench.host.nvml import opened
-from trtbench.host.telemetry import NvmlSource, growth
+from trtbench.host.telemetry import NvmlSource, growth, locked_clocks
 with opened(0) as device:
     source = NvmlSource(device)
     before = source.counters(energy=True)
@@ -462,7 +463,7 @@ with opened(0) as device:
     print(json.dumps({"samples": len(samples), "look_ms": 1e3 * sorted(costs)[len(costs) // 2],
         "max_gpu_util": max(s.gpu_util or 0 for s in samples),
         "clock_mhz": sorted({(s.sm_clock_hz or 0) / 1e6 for s in samples}),
-        "limits_s": grown.limits_s, "energy_j": grown.energy_j, "seconds": grown.seconds,
+        "limits_s": grown.limits_s, "energy_j": grown.energy_j, "seconds": grown.at_s,
         "energy_period_s": source.energy_period_s(), "lock": locked, "last": last}))
 """
 
@@ -500,7 +501,8 @@ def say(text: str) -> None:
 def in_child(part: str, engine: str, *, queries: int) -> None:
     """What has to happen inside one process that has TensorRT."""
     found = _overhead(engine, queries=queries) if part == "overhead" else _second(engine)
-    print(json.dumps(found))
+    print(json.dumps(found), flush=True)
+    os._exit(0)  # as workers do: TensorRT's objects are not taken apart
 
 
 def _prepared(engine: str, **changes: object):
@@ -535,6 +537,7 @@ def _overhead(engine: str, *, queries: int) -> dict[str, object]:
     import numpy as np
 
     from trtbench.core.spec import Length, Warmup
+    from trtbench.host.tensorrt import keep_until_exit
     from trtbench.runtimes._loop import warm_up
 
     clock = time.perf_counter_ns
@@ -570,7 +573,7 @@ def _overhead(engine: str, *, queries: int) -> dict[str, object]:
             "gpu_us": round(ours["gpu"], 2),
             "into_c_us": round(_into_c_us(session.engine.engine), 3),
         }
-        session.close()
+        keep_until_exit(prepared, step, enqueue)  # contexts must not outlive their streams
     return found
 
 

@@ -30,8 +30,9 @@ from trtbench.core.run import LoadSearch
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import Value
 from trtbench.runtimes import RUNTIMES, session_opener
-from trtbench.runtimes._session import image_readers
+from trtbench.runtimes._session import at_end, image_readers
 
+Result = tuple[jobs.BenchOutcome, IterationTimes]
 EXIT_REPORTED = 3  # the exit status when `error.json` says what went wrong
 _FUNCTIONS: Mapping[type[jobs.Job], tuple[str, str]] = {
     jobs.LocalizeJob: ("accuracy.search", "localize"),
@@ -83,7 +84,7 @@ def main(arguments: list[str]) -> int:
             versions = _versions(job)
             if job.search is not None:
                 keep = partial(_save, folder=folder, versions=versions)
-                outcome, times = _search(job, job.search, keep, folder=folder, events=events)
+                outcome, times = _search(job, keep, folder=folder, events=events)
             else:
                 runtime = RUNTIMES.load(job.spec.runtime)
                 outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
@@ -146,17 +147,12 @@ def _run_job(job: jobs.Job, *, folder: Path, events: Events) -> Value:
 
 
 def _search(
-    job: jobs.BenchJob,
-    search: LoadSearch,
-    save: Callable[[jobs.BenchOutcome, IterationTimes], None],
-    *,
-    folder: Path,
-    events: Events,
-) -> tuple[jobs.BenchOutcome, IterationTimes]:
+    job: jobs.BenchJob, save: Callable[..., None], *, folder: Path, events: Events
+) -> Result:
     """Search for a rate; after every probe, what is known so far is in the folder."""
     from trtbench.runtimes.contract import bench_session
 
-    def keep(search: LoadSearch, result: tuple[jobs.BenchOutcome, IterationTimes]) -> None:
+    def keep(search: LoadSearch, result: Result) -> None:
         ends = {signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # an interrupt leaves whole files
         save(*result)
@@ -164,7 +160,9 @@ def _search(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
 
     opener = session_opener(job.spec.runtime)
-    return bench_session(opener, job.spec, stage=events, folder=folder, search=search, keep=keep)
+    return bench_session(
+        opener, job.spec, stage=events, folder=folder, search=job.search, keep=keep
+    )
 
 
 def _versions(job: jobs.BenchJob | jobs.DuetJob) -> dict[str, str]:
@@ -209,6 +207,8 @@ def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> jobs.Rep
 
 
 if __name__ == "__main__":
+    measured: list[object] = []  # a library that crashes as it is taken apart would lose results
+    at_end[0] = measured.append
     status = main(sys.argv[1:])
     with contextlib.suppress(OSError):  # the disk of the log may be full
         sys.stdout.flush()

@@ -382,6 +382,11 @@ def test_causes_never_explain_more_than_there_is() -> None:
     same = (tables.EngineFacts(gpu_s=each) for each in (0.3, 0.1 + 0.2))  # but for rounding
     found = diff.why(int8_chain(), int8_chain(), baseline=next(same), candidate=next(same))
     assert (found.shortfall_s, found.causes) == (0, ())
+    took = (43e-6, 46e-6)  # layers take 11 µs more, 8 of them while others run
+    sides = (tables.EngineFacts(gpu_s=each, kernel_busy_s=each) for each in took)
+    found = diff.why(int8_chain(), fp16_chain(), baseline=next(sides), candidate=next(sides))
+    assert math.fsum(each.explains_s for each in found.causes) == pytest.approx(3e-6)
+    assert (found.shortfall_s, found.unexplained_s) == pytest.approx((3e-6, 0))
 
 
 def test_layers_left_in_a_wider_type_are_a_cause_in_seconds() -> None:

@@ -289,6 +289,9 @@ def test_columns_with_equal_times_get_equal_verdicts() -> None:
     graph, plain = (record(**on_gpu, conditions=stated(cuda_graph=x)) for x in (True, False))
     assert drift_from_records(graph, graph, metric="gpu").bound == 0.01
     assert drift_from_records(graph, plain, metric="gpu").bound == 0.30
+    back, cold = (graph.having(spec=spec(protocol=x)) for x in ("gpu", "coldl2"))
+    assert drift_from_records(graph, back, metric="gpu").bound == 0.06, "colder one by one"
+    assert blocking_reasons(differences(back, cold), metric="gpu") is not None
     assert drift_from_records(record(), record(), metric="host").bound == 0.40
 
     def side(level: float, *, transfer: float = 0.0) -> Run:

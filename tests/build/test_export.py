@@ -22,6 +22,7 @@ from trtbench.convert.conversions import export_spec, input_shapes, run_export
 from trtbench.convert.export import Example, _exporter, write_onnx
 from trtbench.core.errors import UnavailableError, UsageError
 from trtbench.core.results import InputShape, Sidecar
+from trtbench.data import demo_file
 from trtbench.models.identity import read_sidecar
 from trtbench.models.torch_models import TorchSource, archive_kind, import_torch
 from trtbench.requests.execution import Execution
@@ -126,6 +127,8 @@ def test_the_target_is_the_tensorrt_of_the_interpreter_that_builds(say: Say) -> 
     assert say(*words).json["spec"]["exporter"] == "dynamo"
     Path("trtbench.toml").write_text(f'[runtimes.tensorrt]\npython = "{python}"\n')
     assert say(*words).json["spec"]["opset"] == 17
+    build = ("build", demo_file("digits.onnx"), "-r", "tensorrt", "--precision", "fp16")
+    assert "build fp16+fp32, weakly typed" in say(*build, "-o", "a.engine", "--dry-run").words
 
 
 def test_the_exporter_follows_the_opset_and_the_target() -> None:

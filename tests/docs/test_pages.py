@@ -38,6 +38,12 @@ def test_every_page_of_a_folder_is_in_its_index() -> None:
             assert page.name == "index.md" or f"({page.name})" in index, page.name
 
 
+def test_what_the_tool_for_gpus_imports_exists() -> None:
+    text = (ROOT / "tools" / "gpu_agreement.py").read_text()  # also in scripts for other processes
+    for line in re.findall(r"^ *(from trtbench\S* import .+)$", text, re.MULTILINE):
+        exec(line, {})
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("tensorrt_rtx")
 def test_the_tutorial_runs_and_prints_what_it_shows(torch_python: str, tmp_path: Path) -> None:

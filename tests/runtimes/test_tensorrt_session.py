@@ -120,6 +120,9 @@ def test_a_graph_that_cannot_be_captured_is_an_error_unless_auto(gpu: Trt, bench
     assert outcome.conditions["cuda_graph"].value is False
     assert outcome.conditions["cuda_graph_fell_back"].value is True
     assert any("without a CUDA graph" in note for note in outcome.notes)
+    slow = IterationTimes(host=1.2 * times.gpu, gpu=times.gpu, enqueue=0.9 * times.gpu)
+    found = findings_from_run(run(slow, conditions=outcome.conditions))
+    assert not any("--cuda-graph" in str(each.remedy) for each in found if each.code == "H20")
 
 
 @pytest.mark.parametrize("captured", [True, False])

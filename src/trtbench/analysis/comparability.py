@@ -55,7 +55,9 @@ class Difference(Value, frozen=True, kw_only=True):
     def blocks(self, metric: str) -> bool:
         """Whether it makes a ratio of this metric meaningless."""
         known = property_named(self.key)
-        return self.blocking and not (metric == "gpu" and known is not None and known.host_only)
+        if metric == "gpu" and known is not None and known.host_only:
+            return self.blocking and "coldl2" in (self.baseline, self.candidate)
+        return self.blocking
 
     @property
     def of_device(self) -> bool:

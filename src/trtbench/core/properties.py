@@ -284,7 +284,7 @@ class Property:
     condition: bool = False
     questioned: bool = False  # a condition that gets a note when a side does not report it
     code: str = "H28"
-    host_only: bool = False  # a difference does not change GPU time (measured: below 0.1 %)
+    host_only: bool = False  # GPU times are compared even where it differs
     machine: bool = False  # runs that differ in it were on two devices
     computes: bool = False  # can change the outputs, not only the speed
     checked: bool = False  # also reported as it ran, which may differ from the requested value

@@ -813,13 +813,13 @@ def why(
         advice = {"try_": remedy, "command": command}
         every = [x.having(**advice) if x.code in ("fusion", "kernel") else x for x in every]
     missing = _settled(math.fsum(seconds for _, seconds in excess))
-    outside = max(0.0, _settled(diff.outside_s[1] - diff.outside_s[0]))
-    shortfall = missing + outside
+    outside = _settled(diff.outside_s[1] - diff.outside_s[0])
+    shortfall = _settled(missing + outside)
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
         title, remedy, command = _words_of("enqueue")
-        evidence = ("enqueueing takes {}, the GPU {}".format(*times),)
-        cause = Cause(code="enqueue", title=title, seconds=outside or None, evidence=evidence)
+        seen = ("enqueueing takes {}, the GPU {}".format(*times),)
+        cause = Cause(code="enqueue", title=title, seconds=max(0.0, outside) or None, evidence=seen)
         every.append(cause.having(try_=remedy, command=command))
     causes = [each for each in every if each.seconds is None or each.seconds > 0]
     remaining = to_explain = max(0.0, shortfall)

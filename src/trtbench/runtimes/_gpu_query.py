@@ -63,49 +63,33 @@ class SerialQuery:
     def __init__(self, cuda: Cuda, lane: Lane, *, transfers: bool) -> None:
         names = ("h2d", "gpu", "d2h") if transfers else ("gpu",)
         events = [cuda.event() for _ in range(len(names) + 1)]
-        records = [cuda.record(event, lane.stream) for event in events]
+        begin, *inner, end = (cuda.record(event, lane.stream) for event in events)
+        ahead: tuple[Call, ...] = (begin,)
+        behind: tuple[Call, ...] = (end,)
+        if transfers:
+            copied_in, computed = inner
+            ahead = (begin, *lane.copies_in(lane.stream), copied_in)
+            behind = (computed, *lane.copies_out(lane.stream), end)
         wait = cuda.wait(events[-1])
         ends = zip(names, events, events[1:], strict=False)
         self._spans = {name: cuda.span(begin, end) for name, begin, end in ends}
         self._columns = {name: array("d") for name in ("enqueue", *names)}
         enqueue, push, clock = lane.enqueue, self._columns["enqueue"].append, time.perf_counter_ns
-        begin, *_, end = records
 
-        def bare() -> None:
-            begin()
+        def step() -> None:
+            for call in ahead:
+                call()
             before = clock()
             done = enqueue()
             after = clock()
-            end()
+            for call in behind:
+                call()
             wait()
             if done is False:
                 raise enqueue_error()
             push((after - before) * _NS)
 
-        self.step: Call = bare
-        if not transfers:
-            return
-        _, copied_in, computed, _ = records
-        copies_in, copies_out = lane.copies_in(lane.stream), lane.copies_out(lane.stream)
-
-        def with_copies() -> None:
-            begin()
-            for copy in copies_in:
-                copy()
-            copied_in()
-            before = clock()
-            done = enqueue()
-            after = clock()
-            computed()
-            for copy in copies_out:
-                copy()
-            end()
-            wait()
-            if done is False:
-                raise enqueue_error()
-            push((after - before) * _NS)
-
-        self.step = with_copies
+        self.step: Call = step
 
     def take(self) -> None:
         """Store the spans of the query that has just completed; not timed."""

@@ -111,7 +111,7 @@ def bench_session(
             outcome = outcome.having(layers=session.profile_layers())
         return outcome.having(evidence={**outcome.evidence, **session.observe_after()}), times
     finally:
-        prepared.close()
+        sessions.at_end[0](prepared)
 
 
 def check_protocol(spec: RunSpec) -> None:

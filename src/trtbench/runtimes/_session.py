@@ -6,8 +6,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +50,8 @@ Burst = Callable[[], tuple[float, float]]
 """Returns the device's seconds per query, and the host's seconds of the fastest enqueueing."""
 image_readers: list[Callable[[RunSpec, tuple[TensorSpec, ...]], Arrays]] = []
 """The function that reads input images, set by the worker because runtimes know no tasks."""
+at_end: list[Callable[[Any], object]] = [methodcaller("close")]
+"""What is done with a session that was measured; a worker, which then exits, leaves it alone."""
 
 
 class Session(ABC):

@@ -23,7 +23,7 @@ from trtbench.core.spec import RunSpec, TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host.arrays import ChunkWriter
 from trtbench.models.inputs import fixed_batch, has_rows
-from trtbench.runtimes._session import Session, inputs_error, raise_if_out_of_memory
+from trtbench.runtimes._session import Session, at_end, inputs_error, raise_if_out_of_memory
 
 TIMES = "times.npz"
 
@@ -79,7 +79,7 @@ def stream(
             notes=(*session.notes, *source.notes, *left_out),
         )
     finally:
-        session.close()
+        at_end[0](session)
 
 
 class _Pass:

@@ -52,6 +52,7 @@ from trtbench.host.tensorrt import (
     LoggedErrors,
     OutputAllocator,
     activation_bytes,
+    keep_until_exit,
     load,
     load_plugins,
     make_logger,
@@ -257,6 +258,7 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
     # The log of the worker, unless standard error is a socket, which cannot be opened.
     log = Path(os.devnull) if _STDERR.is_socket() else _STDERR
     logger = make_logger(trt, path=log, logged=heard, verbose=spec.options.get("verbose") == "on")
+    keep_until_exit(logger)  # TensorRT goes on using the first one of a process
     # Engines may need plugins, of TensorRT or of the user.
     initialise = getattr(trt, "init_libnvinfer_plugins", None)
     if initialise is not None:

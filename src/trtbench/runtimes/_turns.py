@@ -36,7 +36,7 @@ from trtbench.host.machine import fastest_core, still_runs
 from trtbench.host.nvml import Device, keep_open, opened, visible_index
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes import _loop as loop
-from trtbench.runtimes._session import Burst, TurnSpec
+from trtbench.runtimes._session import Burst, TurnSpec, at_end
 
 _HELLO, _TURN = b"h", b"t"
 _PACE = struct.Struct("!d")
@@ -205,12 +205,13 @@ def _run_side_on_gpu(
     graph = prepared.session.conditions["cuda_graph"].value is True
     if not partner.swap(float(graph)) and graph:  # then neither side uses one
         prepared.close()
+        del prepared  # frees the engine: beside it, a second one would be slower
         prepared = _prepare(spec.having(cuda_graph="off"))
         notes = (*prepared.outcome.notes, OTHER_SIDE)
         prepared = replace(prepared, outcome=prepared.outcome.having(notes=notes))
     neighbours.loads.release()
     with ExitStack() as held:
-        held.callback(prepared.close)
+        held.callback(at_end[0], prepared)
         gpu: Device | None = None
         # Launches that read the SM clock: it depends on the engine, and starting NVML takes time.
         if job.launch < 2:

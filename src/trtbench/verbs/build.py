@@ -47,10 +47,16 @@ def plan(request: BuildRequest, view: PlanView, caller: Caller) -> None:
     from trtbench.convert.build import build_spec
     from trtbench.convert.builders import BUILDERS
     from trtbench.core.jobs import BuildJob
+    from trtbench.host.machine import version_elsewhere
 
-    spec = build_spec(request, caller.settings())
-    describe = BUILDERS.load(spec.runtime).command_lines
-    show_job(BuildJob(spec=spec), describe(spec) if describe else [], as_json=view.as_json)
+    config = caller.settings()
+    spec = build_spec(request, config)
+    builder = BUILDERS.load(spec.runtime)
+    python = builder.LIBRARY and (request.python or config.python_for(spec.runtime))
+    found = version_elsewhere(builder.LIBRARY.replace("_", "-"), str(python)) if python else None
+    planned = spec.having(options={**({"version": found} if found else {}), **spec.options})
+    lines = builder.command_lines(planned) if builder.command_lines else []
+    show_job(BuildJob(spec=spec), lines, as_json=view.as_json)
     if spec.assumed:
         say(f"note: {spec.assumed}")
 

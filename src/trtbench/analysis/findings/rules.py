@@ -142,8 +142,8 @@ def host_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
     outside copies and GPU work; not where the GPU computes 97 % of the time. Source: trtexec 0.8.
     Means: the GPU waits for the host: the number depends on the CPU and the launching program."""
     gpu, enqueue, host = e.median("gpu"), e.median("enqueue"), e.median("host")
-    graph = e.condition("cuda_graph") is True
-    remedy = "fewer, larger layers or a larger batch" if graph else "--cuda-graph on"
+    tried = any(e.condition(name) is True for name in ("cuda_graph", "cuda_graph_fell_back"))
+    remedy = "fewer, larger layers or a larger batch" if tried else "--cuda-graph on"
     if e.always_busy:
         return
     if gpu and enqueue is not None and enqueue > at["enqueue"] * gpu:

@@ -103,12 +103,10 @@ def available(flavour: tensorrt.Flavour) -> str | None:
 
 def dry_run_lines(spec: BuildSpec, *, flavour: tensorrt.Flavour) -> list[str]:
     """Return the steps of a build and its command; nothing is imported or built."""
-    title, notes = tensorrt.TITLES[flavour], []
-    version = spec.options.get("version")
-    if version is not None:
-        notes.append(f"for {title} {version}, as requested")
-    else:
-        version = next(iter(distribution_versions(flavour.replace("_", "-")).values()), None)
+    title, given = tensorrt.TITLES[flavour], spec.options.get("version")
+    notes = [f"for {title} {given}"] if given else []
+    installed = distribution_versions(flavour.replace("_", "-")).values()
+    version = given or next(iter(installed), None)
     if version is None:
         version = ASSUMED[flavour]
         another = "10.9" if flavour == "tensorrt" else "1.4"
