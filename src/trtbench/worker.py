@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import trtbench.host.early_context  # starts before the slow imports
 import trtbench.one_thread  # noqa: F401 - before the first import of numpy
@@ -207,9 +208,12 @@ def _error_to_report(problem: Exception | SystemExit, *, stage: str) -> jobs.Rep
 
 
 if __name__ == "__main__":
-    measured: list[object] = []  # a library that crashes as it is taken apart would lose results
+    measured: list[Any] = []  # a library that crashes as it is taken apart would lose results
     at_end[0] = measured.append
     status = main(sys.argv[1:])
+    for each in measured:
+        with contextlib.suppress(Exception):
+            getattr(each, "session", each).close_at_exit()
     with contextlib.suppress(OSError):  # the disk of the log may be full
         sys.stdout.flush()
         sys.stderr.flush()

@@ -51,7 +51,7 @@ Burst = Callable[[], tuple[float, float]]
 image_readers: list[Callable[[RunSpec, tuple[TensorSpec, ...]], Arrays]] = []
 """The function that reads input images, set by the worker because runtimes know no tasks."""
 at_end: list[Callable[[Any], object]] = [methodcaller("close")]
-"""What is done with a session that was measured; a worker, which then exits, leaves it alone."""
+"""What is done with a session that was measured; a worker closes it after its results are kept."""
 
 
 class Session(ABC):
@@ -117,6 +117,10 @@ class Session(ABC):
 
     def close(self) -> None:  # noqa: B027 - most sessions use only memory of this process
         """Free resources outside the memory of this process."""
+
+    def close_at_exit(self) -> None:
+        """Free what the end of this process does not; its results are on disk."""
+        self.close()
 
 
 def are_finite(outputs: Mapping[str, object]) -> bool | None:

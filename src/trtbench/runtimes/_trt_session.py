@@ -523,6 +523,9 @@ class TrtSession(_session.Session):
         self._units.clear()
         self._cuda.close()
 
+    def close_at_exit(self) -> None:
+        """Leave everything to the driver: libraries may crash as they are taken apart."""
+
     def _create_unit(self, config: IRuntimeConfig | None) -> Unit:
         """Create an execution context and its stream; raises if there is not enough memory."""
         stream = self._cuda.stream()
