@@ -44,6 +44,32 @@ def test_the_runtime_measures_and_agrees_with_onnx_runtime(capsys: pytest.Captur
     assert run(["check", str(DIGITS), str(DIGITS), *sides, *expected]) == 0
 
 
+CLOSING = """
+from pathlib import Path
+from our_runtime import *
+from our_runtime import ReferenceSession, bench_session
+def bench(spec, *, folder, stage):
+    return bench_session(open_session, spec, stage=stage)
+def open_session(spec):
+    session = ReferenceSession(spec)
+    session.close = lambda: Path("kept.txt").write_text(" ".join(
+        sorted(path.name for path in Path.cwd().glob("store/**/launch-0/*"))))
+    return session
+"""
+
+
+def test_what_a_session_has_opened_is_closed_after_its_results_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "site" / "closing.py").write_text(CLOSING)
+    [names] = (tmp_path / "site").glob("*/entry_points.txt")
+    names.write_text(
+        names.read_text().replace("[trtbench.runtimes]", "[trtbench.runtimes]\nclosing = closing")
+    )
+    assert (
+        run(["bench", str(DIGITS), "-r", "closing", "--iterations", "3", "--duration", "0s"]) == 0
+    )
+    assert {"outcome.json", "samples.npz"} <= {*Path("kept.txt").read_text().split()}
+
+
 def test_the_task_judges_and_its_flag_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     images = np.random.default_rng(0).random((6, 1, 32, 32), np.float32)
     np.savez("data.npz", image=images, target=np.zeros(6))
