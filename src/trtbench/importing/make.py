@@ -476,7 +476,8 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
         name = draft.key or plain(draft.folder.absolute().name) or "unknown"
         part = draft.parts.get("log") or draft.parts.get("failed_log")
         if log.title is not None and part is not None and part.of > 1:
-            name = f"{name}: {log.title}"  # several texts of one file are seldom of one network
+            # Several texts of one file are seldom of one network; a slash would end a folder.
+            name = f"{name}: {log.title}".replace("/", "-").replace("\\", "-")
         path = next((word for word in words if word), name)
     ending = "." + path.rsplit(".", 1)[-1].lower() if "." in path else ""
     model = ModelRef(path=path, format=SUFFIXES.get(ending, "unknown"))

@@ -126,7 +126,6 @@ def total_s(layers: Iterable[Layer]) -> float:
 
 
 _REFORMAT = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
-_FOREIGN = re.compile(r"\{ForeignNode\[(?P<first>.*?)\.\.\.(?P<last>.*)\]\}", re.DOTALL)
 _DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
 _WRAPPED = re.compile(r"^(?:PWN|PointWise|fusedPointwise)\((?P<inner>.*)\)$", re.DOTALL)
 _TORCH = re.compile(r"^\[[A-Z_0-9]+\]-\[(?P<op>[^\]]*)\]-\[(?P<node>[^\]]*)\]")
@@ -143,8 +142,9 @@ def target_of_reformat(name: str) -> tuple[str, str] | None:
 
 def myelin_ends(name: str) -> tuple[str, str] | None:
     """Return the first and the last node of a ``ForeignNode`` (Myelin region) by its name."""
-    match = _FOREIGN.search(name)
-    return (match["first"].strip(), match["last"].strip()) if match else None
+    first, _, rest = name.partition("{ForeignNode[")[2].partition("...")
+    last, closed, _ = rest.rpartition("]}")
+    return (first.strip(), last.strip()) if closed else None
 
 
 def hides_nodes(layer: Layer) -> bool:

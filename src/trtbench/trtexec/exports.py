@@ -376,7 +376,7 @@ def _text(value: object) -> str | None:
 
 EXPECTED_CALIBRATION = "a calibration cache: TRT-<version>-<algorithm>, then lines of 'tensor: hex'"
 INT8_STEPS = 127
-_HEADER = re.compile(r"TRT-(\d{1,9})-(\S.*?)\s*\Z")
+_HEADER = re.compile(r"TRT-(\d{1,9})-(\S.*)")
 _HEX = re.compile(r"[0-9a-fA-F]{1,8}\Z")
 
 
@@ -413,7 +413,7 @@ def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:
         return parse_error(where, what=what, place=f"line {line}", expected=expected)
 
     lines = re.split(r"\r?\n", text.rstrip("\0\r\n\t "))
-    header = _HEADER.match(lines[0])
+    header = _HEADER.fullmatch(lines[0].rstrip())
     if not header:
         raise broken(1, "TRT-<version>-<algorithm>")
     scales = []
