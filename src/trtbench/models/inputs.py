@@ -25,7 +25,7 @@ Dim = int | str | None
 BATCH, SEQUENCE, IMAGE, AUDIO = 1, 128, 224, 16_000  # audio: one second at 16 kHz
 TOKEN_LIMIT = 1000  # token ids are below this: every vocabulary in use is larger
 _SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
-_SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*)+")
+_SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*){1,20}")
 """A dimension that exporters write as a sum of others: ``past_sequence_length + 1``."""
 _PLACEHOLDER = re.compile(r"\W*|none|-1|unk(nown)?|dyn(amic)?", re.IGNORECASE)
 """What exporters write for a dimension without a name: two of these may differ."""
