@@ -60,9 +60,7 @@ def csv_cell(value: object) -> object:
     return value
 
 
-_FORMULA = re.compile(
-    r"(^|[;\t\n\r])([\s\"]{0,99}[=+\-@\uff1d\uff0b\uff0d\uff20]|[\s\"]{100}|[\t\r\n])"
-)
+_FORMULA = re.compile(r'(^|[;\t\n\r])([\s"]{,99}[-=+@\uff1d\uff0b\uff0d\uff20]|[\s"]{99}|[\t\r\n])')
 """Includes full-width signs, and a sign or many blanks after a character that may end a cell."""
 
 MAX_BYTES = 2**30  # of a file that is read as a whole; models are read in pieces

@@ -183,7 +183,7 @@ def layer_labels(names: Sequence[str], *, length: int = 40) -> list[str]:
 
 
 def _label(name: str, length: int) -> str:
-    name = " ".join(name.split())
+    name = " ".join(name[:10_000].split())
     if len(name) <= length:
         return name
     if target := target_of_reformat(name):
@@ -216,13 +216,14 @@ def block_of(name: str, *, depth: int = 1) -> str:
     return ("/" if slash else "") + "/".join(parts[: max(1, min(depth, len(parts) - 1))])
 
 
-def _parts(name: str) -> list[str]:
+def _parts(name: str, left: int = 9) -> list[str]:
     parts: list[str] = []
     for part in map(str.strip, re.split(r" \+ | \|\| ", name.strip())):
         wrapped, torch = _WRAPPED.match(part), _TORCH.match(part)
         # In ``PWN(a, b)`` names are separated by commas instead of plus signs.
-        inner = _parts(wrapped["inner"].replace(", ", " + ")) if wrapped else [part]
-        inner = [torch["node"] or torch["op"]] if torch else inner
+        inner = [torch["node"] or torch["op"]] if torch else [part]
+        if wrapped and left:
+            inner = _parts(wrapped["inner"].replace(", ", " + "), left - 1)
         parts += [re.sub(r"_myl\d+_\d+$", "", each) for each in inner]
     return parts
 

@@ -729,7 +729,6 @@ class _LogReader:
             begin = min(self.text_start or at, self._waiting_start() or at)
             self.next_run(begin, keep_until=begin)
             self._keep_waiting()
-            self.opened = self.bare = False
         elif own or line.level:
             self.opened = self.bare = False
         elif self._add_unmarked(text, at):
