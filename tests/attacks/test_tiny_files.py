@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from evil_models import tar_with_header
 from onnx import TensorProto
 from onnx import helper as make
 
+import logs
 import models
 from trtbench.core.errors import InputError
 from trtbench.host.process import guarded
@@ -102,6 +104,29 @@ def test_a_zip_of_overlapping_files_ends(world: Path, monkeypatch) -> None:  # t
     (world / "a.zip").write_bytes(file.getvalue())
     found = typed("import", "a.zip", status=1)
     assert "0 runs imported" in found.stdout + found.stderr
+
+
+LONG = 1 << 20
+NEARLY = {
+    "a.cache": f"TRT-8601-E{' ' * LONG}!\nx: 3c010204\n",
+    "a.log": f"[{'0' * LONG}!\n{logs.log_10()}",
+    "a.times.json": json.dumps([{"computeMs": f"1{' ' * LONG}x y", "latencyMs": 1}] * 3),
+    "a.profile.json": json.dumps(
+        [{"count": 1}, *({"name": x, "timeMs": 1, "averageMs": 1, "percentage": 1} for x in (
+            "conv", "{ForeignNode[" + "." * LONG, "[ONNX Layer: " * 10**5, "a + " * 10**5,
+            "Reformatting CopyNode for Input Tensor 0 to " * 10**5, "PWN(" * 2000 + ")" * 2000))]
+    ),
+}  # fmt: skip
+
+
+def test_texts_that_nearly_have_a_form_are_read_at_once(world: Path) -> None:
+    """Expressions that try every way to read them would take hours, or years."""
+    for name, content in NEARLY.items():
+        (world / name).write_text(content)
+    models.identity(world / "a.onnx", (f"past{'0' * 60}!", TensorProto.FLOAT, ["n", "s", 4]))
+    draw = "profile a.profile.json --draw a.svg"
+    for words in ("inspect a.cache", "import a.log a.times.json", "inspect a.onnx", draw):
+        assert typed(*words.split()).returncode in (0, 1), words  # one of the files is no use
 
 
 def test_a_parser_that_fills_the_memory_ends() -> None:

@@ -173,12 +173,12 @@ def test_what_no_trtexec_printed_or_ran_is_none(tmp_path: Path, store: Store) ->
 
 def test_the_device_block_of_a_page_takes_no_heading(tmp_path: Path, store: Store) -> None:
     block = "```\n=== Device Information ===\nSelected Device: board 7\nSMs: 128\n```"
-    page = f"# Device\n\n{block}\n\n## Batch = 1\n\n```\n{summary(0)}\n```\n"
-    for place, net in enumerate("ab", start=1):  # the second pair of headings has one level
+    page = f"# Device\n\n{block}\n\n## INT8 / FP16\n## Batch = 4\n\n```\n{summary(0)}\n```\n"
+    for place, net in enumerate("ab", start=1):  # the first and the last pair have one level
         page += f"\n## net {net}\n\n{'#' * (4 - place)} Batch = 4\n\n{summary(place)}\n"
     found = runs_of(page, tmp_path, store)
     names = [each.spec.model.name.removeprefix("page: ") for each in found]
-    assert names == ["Batch = 1", "net a, Batch = 4", "net b, Batch = 4"]
+    assert names == ["INT8 - FP16, Batch = 4", "net a, Batch = 4", "net b, Batch = 4"]
     assert {each.environment.gpus[0].name for each in found} == {"board 7"}
 
 

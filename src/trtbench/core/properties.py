@@ -202,7 +202,7 @@ _PRECISION = re.compile(r"([._-](fp32|tf32|fp16|bf16|int8|fp8|best|half|qdq))+$"
 
 def model_name(record: AnyRecord) -> str:
     """Return the model's file name on one line."""
-    return " ".join(record.spec.model.name.split()) or record.spec.model.path or record.id
+    return " ".join(record.spec.model.name.split()) or record.spec.model.path[:255] or record.id
 
 
 def network_name(record: RunRecord | FailedRun) -> str:

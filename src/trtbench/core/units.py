@@ -20,7 +20,7 @@ BYTES = {
 }  # fmt: skip
 HERTZ = {"/s": 1.0, "Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9, "/min": 1 / 60}
 
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*$")
+_QUANTITY = re.compile(r"([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\d.])\s*(\S*)")
 
 
 def seconds_from_text(text: str) -> float:
@@ -53,7 +53,7 @@ def check_part(value: float, *, most: float = 1) -> float:
 
 
 def _read(text: str, units: Mapping[str, float], *, example: str, what: str) -> float:
-    match = _QUANTITY.match(text)
+    match = _QUANTITY.fullmatch(text.strip())
     if not match:
         raise UsageError(f"{text!r} is not a {what}", fix=f"write it like {example}")
     number, unit = match.groups()

@@ -476,7 +476,7 @@ def _model(draft: Draft, log: LogRun) -> ModelRef:
         name = draft.key or plain(draft.folder.absolute().name) or "unknown"
         part = draft.parts.get("log") or draft.parts.get("failed_log")
         if log.title is not None and part is not None and part.of > 1:
-            name = f"{name}: {log.title}"  # several texts of one file are seldom of one network
+            name = f"{name}: {log.title.replace('/', '-')}"  # texts are seldom of one network
         path = next((word for word in words if word), name)
     ending = "." + path.rsplit(".", 1)[-1].lower() if "." in path else ""
     model = ModelRef(path=path, format=SUFFIXES.get(ending, "unknown"))

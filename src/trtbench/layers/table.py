@@ -126,7 +126,6 @@ def total_s(layers: Iterable[Layer]) -> float:
 
 
 _REFORMAT = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
-_FOREIGN = re.compile(r"\{ForeignNode\[(?P<first>.*?)\.\.\.(?P<last>.*)\]\}", re.DOTALL)
 _DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
 _WRAPPED = re.compile(r"^(?:PWN|PointWise|fusedPointwise)\((?P<inner>.*)\)$", re.DOTALL)
 _TORCH = re.compile(r"^\[[A-Z_0-9]+\]-\[(?P<op>[^\]]*)\]-\[(?P<node>[^\]]*)\]")
@@ -143,8 +142,9 @@ def target_of_reformat(name: str) -> tuple[str, str] | None:
 
 def myelin_ends(name: str) -> tuple[str, str] | None:
     """Return the first and the last node of a ``ForeignNode`` (Myelin region) by its name."""
-    match = _FOREIGN.search(name)
-    return (match["first"].strip(), match["last"].strip()) if match else None
+    first, _, rest = name.partition("{ForeignNode[")[2].partition("...")
+    last, closed, _ = rest.rpartition("]}")
+    return (first.strip(), last.strip()) if closed else None
 
 
 def hides_nodes(layer: Layer) -> bool:
@@ -183,7 +183,7 @@ def layer_labels(names: Sequence[str], *, length: int = 40) -> list[str]:
 
 
 def _label(name: str, length: int) -> str:
-    name = " ".join(name.split())
+    name = " ".join(name[:10_000].split())
     if len(name) <= length:
         return name
     if target := target_of_reformat(name):
@@ -216,13 +216,14 @@ def block_of(name: str, *, depth: int = 1) -> str:
     return ("/" if slash else "") + "/".join(parts[: max(1, min(depth, len(parts) - 1))])
 
 
-def _parts(name: str) -> list[str]:
+def _parts(name: str, left: int = 9) -> list[str]:
     parts: list[str] = []
     for part in map(str.strip, re.split(r" \+ | \|\| ", name.strip())):
         wrapped, torch = _WRAPPED.match(part), _TORCH.match(part)
         # In ``PWN(a, b)`` names are separated by commas instead of plus signs.
-        inner = _parts(wrapped["inner"].replace(", ", " + ")) if wrapped else [part]
-        inner = [torch["node"] or torch["op"]] if torch else inner
+        inner = [torch["node"] or torch["op"]] if torch else [part]
+        if wrapped and left:
+            inner = _parts(wrapped["inner"].replace(", ", " + "), left - 1)
         parts += [re.sub(r"_myl\d+_\d+$", "", each) for each in inner]
     return parts
 

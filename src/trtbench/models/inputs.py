@@ -25,17 +25,17 @@ Dim = int | str | None
 BATCH, SEQUENCE, IMAGE, AUDIO = 1, 128, 224, 16_000  # audio: one second at 16 kHz
 TOKEN_LIMIT = 1000  # token ids are below this: every vocabulary in use is larger
 _SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
-_SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*)+")
+_SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*){1,20}")
 """A dimension that exporters write as a sum of others: ``past_sequence_length + 1``."""
 _PLACEHOLDER = re.compile(r"\W*|none|-1|unk(nown)?|dyn(amic)?", re.IGNORECASE)
 """What exporters write for a dimension without a name: two of these may differ."""
 _AUDIO = re.compile(r"wave|audio|speech|pcm|^samples$", re.IGNORECASE)
 _STATE = re.compile(
-    r"(^|[_./])([hc](_?0|_?n|_?in)?|(hidden|cell)(_?states?)?|states?|cache|past\w*|mems?)"
-    r"([_./]?(in|prev|\d+))*([_./](h|c|k|v|key|value|\d+|decoder|encoder))*$",
+    r"(^|[_./])(?!.{100})([hc](_?0|_?n|_?in)?|(hidden|cell)(_?states?)?|states?|cache|past\w*"
+    r"|mems?)([_./]?(in|prev|\d)|[_./](h|c|k|v|key|value|decoder|encoder))*$",
     re.IGNORECASE,
 )
-"""Names of what a model carries from one query to the next: ``h0``, ``state``, ``past_key_3``."""
+"""What a model carries from one query to the next: ``h0``, ``past_key_3``; no names without end."""
 _HZ = dict.fromkeys(("sr", "fs", "samplerate", "samplingrate"), AUDIO)
 _HZ |= {"fmin": 50, "fmax": 2000}
 _LENGTH = re.compile(r"_?(len|lens|length|lengths)$", re.IGNORECASE)

@@ -107,7 +107,7 @@ def document_from_import(result: ImportResult) -> doc.Document:
             return doc.Cell(None, f"built in {text_from_seconds(build_s, digits=3)}")
         printed = reported_headline(each.record)
         if printed is None:
-            return doc.Cell(None, "layers only" if each.median_s is None else "–")
+            return doc.Cell(None, "–" if each.median_s or each.record.reported else "layers only")
         what = "reported" if printed.statistic == "median" else f"{printed.statistic}, reported"
         return doc.Time(printed.seconds, mark=f" ({what})")
 

@@ -270,7 +270,6 @@ _TYPE_PATTERNS = [
     )
 ]
 _METADATA_SEPARATORS = re.compile("[\x1e\x1f]")
-_ORIGIN = re.compile(r"\[ONNX Layer: (.*)\]\s*\Z", re.DOTALL)
 
 
 def graph_from_json(data: bytes | str, *, where: str) -> EngineGraph:
@@ -331,7 +330,8 @@ def _layer(value: object, index: int, *, where: str) -> LayerInfo:
     stream, metadata = value.get("StreamId"), value.get("Metadata")
     parts = _METADATA_SEPARATORS.split(metadata) if isinstance(metadata, str) else []
     # The ONNX nodes of a layer, in order and without duplicates.
-    origin = tuple(dict.fromkeys(match[1] for part in parts if (match := _ORIGIN.search(part))))
+    named = (part.partition("[ONNX Layer: ")[2].rstrip() for part in parts)
+    origin = tuple(dict.fromkeys(each[:-1] for each in named if each.endswith("]")))
     counts = [each.get("Count") for each in value.values() if isinstance(each, dict)]
     weights = [count for count in counts if isinstance(count, int)]  # and biases
     read = _FIELDS if origin else _FIELDS - {"Metadata"}
@@ -376,7 +376,7 @@ def _text(value: object) -> str | None:
 
 EXPECTED_CALIBRATION = "a calibration cache: TRT-<version>-<algorithm>, then lines of 'tensor: hex'"
 INT8_STEPS = 127
-_HEADER = re.compile(r"TRT-(\d{1,9})-(\S.*?)\s*\Z")
+_HEADER = re.compile(r"TRT-(\d{1,9})-(\S.*)")
 _HEX = re.compile(r"[0-9a-fA-F]{1,8}\Z")
 
 
@@ -413,7 +413,7 @@ def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:
         return parse_error(where, what=what, place=f"line {line}", expected=expected)
 
     lines = re.split(r"\r?\n", text.rstrip("\0\r\n\t "))
-    header = _HEADER.match(lines[0])
+    header = _HEADER.fullmatch(lines[0].rstrip())
     if not header:
         raise broken(1, "TRT-<version>-<algorithm>")
     scales = []

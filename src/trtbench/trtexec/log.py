@@ -114,7 +114,7 @@ def encoding_of(head: bytes) -> str | None:
     return "utf-8" if sum(byte in _ASCII for byte in rest) > 0.97 * len(rest) else None
 
 
-_LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
+_LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+(?:\.\d*)?\s*[,\]])")
 """The start of a JSON list, as opposed to the prefix of a log line."""
 _TRTEXEC_LINE = re.compile(
     r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] |&&&& [A-Z]{6,7} |=== [A-Z][\w ]{3,40} ==="
@@ -729,7 +729,9 @@ class _LogReader:
             begin = min(self.text_start or at, self._waiting_start() or at)
             self.next_run(begin, keep_until=begin)
             self._keep_waiting()
-        elif not own and not line.level and self._add_unmarked(text, at):
+        elif own or line.level:
+            self.opened = self.bare = False
+        elif self._add_unmarked(text, at):
             return
         current = self.current
         if current.is_finished:
@@ -745,7 +747,6 @@ class _LogReader:
         if self.waiting:
             self._keep_waiting()
         current.add(line, raw, at)
-        self.opened = self.bare = False
         text_above = self.text_start or self.title or current.has_summary_heading
         older = current.summary.is_legacy
         steady = raw[20:25] == "] [I]" and not (text_above or older or current.is_finished)

@@ -53,7 +53,7 @@ _UNITS = {
     "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6, "seconds": 1e3, "msec": 1.0,
     "usec": 1e-3, "ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3,
 }  # fmt: skip
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)\s*\Z")
+_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s*([a-zA-Zµ]*)")
 _NOT_LETTERS = re.compile(r"[^a-z0-9]")
 _SECONDS_ALONE = re.compile(r"(?:[^a-zA-Z0-9]s\W?|[a-z0-9]S)\Z")
 """A single s is a unit only if it is separate: ``gpu_s``, not the plural ``gpus``."""
@@ -66,8 +66,7 @@ def duration_names(keys: Iterable[str]) -> dict[str, str]:
     for name, (printed, _) in _DURATIONS.items():
         key = next((key for key in printed if key in given), None)
         key = key or next((key for key in given if column_and_unit(key)[0] == name), None)
-        if key is not None:
-            found[name] = key
+        found |= {} if key is None else {name: key}
     return found
 
 
@@ -76,19 +75,17 @@ def column_and_unit(key: str) -> tuple[str | None, float | None]:
     """Return the column of a key (``GPU compute (ms)``, ``gpu_us``), and its unit in ms."""
     plain = _NOT_LETTERS.sub("", key.lower().replace("µ", "u"))
     for ending, factor in (*_UNITS.items(), ("", None)):
-        if ending == "s" and not _SECONDS_ALONE.search(key):
-            continue
-        if plain.endswith(ending):
-            word = plain[: len(plain) - len(ending)]
-            for name, (_, words) in _DURATIONS.items():
-                if word in words:
-                    return name, factor
+        word = plain[: len(plain) - len(ending)]
+        name = next((name for name, (_, words) in _DURATIONS.items() if word in words), None)
+        is_unit = ending != "s" or _SECONDS_ALONE.search(key)
+        if name and is_unit and plain.endswith(ending):
+            return name, factor
     return None, None
 
 
 def timed(key: str, value: object) -> tuple[str, float]:
     """Return a time in the unit of its key; a text such as ``2005.6 us`` has its own unit."""
-    match = _QUANTITY.match(value) if isinstance(value, str) else None
+    match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or not match[2]:
         return key, exports.number_from_value(float(match[1]) if match else value)
     factor = _UNITS.get(match[2].lower().replace("µ", "u"), math.nan)

@@ -30,7 +30,7 @@ from trtbench.trtexec.log_values import LogRun
 from trtbench.trtexec.sniff import kind_of_stream
 from trtbench.trtexec.version import PlanHeader, plan_from_file
 
-_TENSOR = re.compile(r"(?P<name>.+?) (?P<dtype>[a-z]+\d*\w*) (?P<dims>[\dx?]*)(?:, |$)")
+_TENSOR = re.compile(r"(?P<name>.{1,500}?) (?P<dtype>[a-z]\w{0,30}) (?P<dims>[\dx?]*)(?:, |$)")
 _LOG_FACTS = (
     "peak_cpu_bytes", "peak_gpu_bytes", "scratch_bytes", "timing_cache",
     "timing_cache_loaded_bytes", "timing_cache_saved_bytes",

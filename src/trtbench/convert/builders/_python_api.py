@@ -618,4 +618,4 @@ def _hint(table: Mapping[str, str], text: str, *, model: str, plugin: str = "") 
 def _one_line(text: str) -> str:
     """Return a message in one line, without the location in the source of TensorRT."""
     line = " ".join(text.split())
-    return re.sub(r"\s*\(?In \S+ at \S+:\d+\)?|\s*\[\S+\.cpp::\S+::\d+\]", "", line).strip()
+    return re.sub(r"\s*\(?In \S+ at \S+:\d+\)?|\s*\[[^\s[]{1,400}::\d+\]", "", line).strip()
