@@ -4,21 +4,28 @@ Tests start some thousand commands and workers, and most of the processor's time
 importing the same libraries in each. Here a process waits that has done so; asked for ``python -m
 trtbench`` or a worker it makes a copy of itself, which takes on descriptors, folder, environment
 and arguments, and goes on as a new interpreter would. It knows nothing of the test that asks:
-whatever was patched there is not here. Starts that another environment could make different (a
-search path, a limit, an interpreter) are real ones, and so is every start outside ``make test``.
+whatever was patched there is not here. A command has such a process for its workers, too, which it
+sees as a child. Starts that another environment could make different (a search path, a limit, an
+interpreter) are real ones, and so is every start outside ``make test``.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
+import fcntl
+import importlib
 import json
 import os
+import pkgutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +34,27 @@ IMPORTED = (
     "trtbench.cli", "trtbench.verbs.bench", "trtbench.worker", "trtbench.node",
     "trtbench.runtimes.onnxruntime", "trtbench.runtimes._loop", "trtbench.runtimes._turns",
     "trtbench.runtimes._stream", "sqlalchemy.dialects.sqlite.pysqlite", "rich.table",
-    "rich.progress", "onnx",
+    "rich.progress", "onnx", "numpy.random", "email.parser",
 )  # fmt: skip
 """All but ONNX Runtime, which starts a thread when it is imported: a copy would lack it."""
+
+PACKAGES = ("trtbench.verbs", "trtbench.workflows")
+"""All that is in these is imported, too."""
 
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "OPENBLAS_", "MKL_", "MALLOC_", "COVERAGE")
 """Beginnings of names that only a new interpreter or a library being loaded takes notice of."""
 
 REAL = "TRTBENCH_TEST_STARTS"
-"""A variable that is 1 where a start must be a real one, whatever else holds."""
+"""What must be a real start, whatever else holds: "all", or "workers" of commands that are copies.
+
+With "few", a program (-c) may be a copy, too."""
 
 GIVEN = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 """What workers are given, which a copy can follow."""
 
 SET_DEATH_SIGNAL, SET_ADOPTS = 1, 36
-KILL = 9
+KILL = signal.SIGKILL
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 MAX_BYTES = 1 << 18
 FREE_FROM = 500
 """Descriptors from here on are nobody's: those that were sent wait here for their numbers."""
@@ -72,7 +85,7 @@ class ReadyPopen(subprocess.Popen):  # type: ignore[type-arg]
             return
         streams = [own if each == -1 else each for own, each in enumerate((stdin, stdout, stderr))]
         asked = {
-            "words": [os.fspath(each) for each in command][2:],
+            "words": [os.fspath(each) for each in command][1:],
             "environment": environment,
             "folder": os.path.abspath(folder or "."),  # noqa: PTH100
             "numbers": [0, 1, 2, *map(int, kept)],
@@ -87,9 +100,9 @@ class ReadyPopen(subprocess.Popen):  # type: ignore[type-arg]
 class Source:
     """The process that copies are made of; it is started when the first is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: socket.socket | None = None) -> None:
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._socket = own
         self._process: subprocess.Popen[bytes] | None = None
         self._modules: set[str] = set()
         self._path: set[str] = set()
@@ -101,9 +114,10 @@ class Source:
         """Whether a copy is as good as a new process."""
         if isinstance(command, str | bytes) or len(command) < 3 or os.getpid() != self._owner:
             return False
-        if command[0] != sys.executable or command[1] != "-m" or command[2] not in MODULES:
-            return False
-        if environment.get(REAL) == "1":
+        how, module = command[1:3]
+        named = how == "-m" and module in MODULES
+        named = named or (how == "-c" and environment.get(REAL) == "few")
+        if command[0] != sys.executable or not named or environment.get(REAL) == "all":
             return False
         own, known = _at_start(environment), _at_start(self._environment)
         path = own.get("PYTHONPATH", "")
@@ -155,22 +169,26 @@ class Source:
                 pass_fds=(theirs.fileno(),), env=self._environment, stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
-        self._modules, self._path = map(set, json.loads(mine.recv(MAX_BYTES)))
         self._socket = mine
+        self.know(json.loads(mine.recv(MAX_BYTES)))
         return mine
+
+    def know(self, told: Sequence[Sequence[str]]) -> None:
+        """Take note of what the process has imported, and where it looks for more."""
+        self._modules, self._path = map(set, told)
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environment.items() if key.startswith(READ_AT_START)}
 
 
-@contextmanager
-def ready_processes() -> Iterator[Source]:
+@contextlib.contextmanager
+def ready_processes(source: Source | None = None) -> Iterator[Source]:
     """Let commands and workers that this process starts be copies, where they may."""
     from trtbench.host import process
 
     before, real_popen, real_setup = ReadyPopen.source, subprocess.Popen, process._child_setup
-    source = Source()
+    source = source or Source()
 
     def child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
         setup = real_setup(memory_bytes=memory_bytes)
@@ -208,9 +226,6 @@ def serve(ends: socket.socket) -> dict[str, Any]:
 
 
 def _become(asked: dict[str, Any], descriptors: Sequence[int], ends: socket.socket) -> Any:
-    import fcntl
-    import time
-
     while (parent := os.getppid()) != asked["parent"]:
         if parent == 1:
             os._exit(1)  # who asked is gone
@@ -243,31 +258,80 @@ def _streams(*, unbuffered: bool) -> None:
         setattr(sys, f"__{name}__", stream)
 
 
+def serve_workers(given: socket.socket, told: Any) -> tuple[Any, Source | None]:
+    """Serve, and let each copy that is no worker have a process like this one for its own."""
+    with given:
+        asked = serve(given)
+    while asked["words"][1] != "trtbench.worker" and asked["environment"].get(REAL) != "workers":
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork():
+            theirs.close()
+            high = fcntl.fcntl(mine, fcntl.F_DUPFD_CLOEXEC, FREE_FROM)
+            mine.close()
+            source = Source(socket.socket(fileno=high))
+            source.know(told)
+            return asked, source
+        mine.close()
+        number = fcntl.fcntl(theirs.detach(), fcntl.F_DUPFD, FREE_FROM)
+        os.closerange(0, FREE_FROM)
+        # A signal is for the command; this process ends with it.
+        kept = {each: signal.signal(each, signal.SIG_IGN) for each in SIGNALS}
+        with socket.socket(fileno=number) as ends:
+            asked = serve(ends)
+        for each, handler in kept.items():
+            signal.signal(each, handler)
+    return asked, None
+
+
 def main() -> None:
     """Import everything, wait, and be the command that is asked for."""
     import gc
-    import importlib
     import runpy
     import warnings
 
-    for name in IMPORTED:
+    packages = map(importlib.import_module, PACKAGES)
+    within = [
+        each.name for p in packages for each in pkgutil.iter_modules(p.__path__, f"{p.__name__}.")
+    ]
+    for name in (*IMPORTED, *within):
         importlib.import_module(name)
     gc.freeze()
     ends = socket.socket(fileno=int(sys.argv[1]))
     tops = {name.partition(".")[0] for name in sys.modules}
-    ends.send(json.dumps([sorted(tops), ["", *sys.path]]).encode())
+    told = [sorted(tops), ["", *sys.path]]
+    ends.send(json.dumps(told).encode())
     with warnings.catch_warnings():  # of threads, which NumPy's library starts anew in a copy
         warnings.simplefilter("ignore", DeprecationWarning)
-        asked = serve(ends)
-    environment, (module, *words) = asked["environment"], asked["words"]
+        asked, source = serve_workers(ends, told)
+    environment, (how, module, *words) = asked["environment"], asked["words"]
     _streams(unbuffered="PYTHONUNBUFFERED" in environment)
     first = [] if "PYTHONSAFEPATH" in environment else [asked["folder"]]
     added = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:1] = [*first, *(each for each in added if each not in sys.path)]
-    sys.argv = [module, *words]
+    sys.argv = [module if how == "-m" else how, *words]
     importlib.invalidate_caches()
-    sys.modules.pop(module if module != "trtbench" else "trtbench.__main__", None)  # run anew
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    with ready_processes(source) if source else contextlib.nullcontext():
+        try:
+            if how == "-m":
+                sys.modules.pop(module if module != "trtbench" else "trtbench.__main__", None)
+                runpy.run_module(module, run_name="__main__", alter_sys=True)  # anew
+            else:
+                exec(module, {"__name__": "__main__"})
+        except SystemExit as end:
+            leave(end.code or 0)
+            raise
+        leave(0)
+
+
+def leave(status: object) -> None:
+    """End at once: to take apart all that was imported would be most of a short command."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if isinstance(status, int):
+        with contextlib.suppress(OSError, ValueError):  # which the interpreter tells of
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status & 0xFF)
 
 
 if __name__ == "__main__":

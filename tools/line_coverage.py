@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> int:
     SETTINGS.write_text(NOTE.format(folder=FOLDER, source=SOURCE))
     python, torch = (noting(name, getattr(asked, name)) for name in ("python", "torch"))
     environment = {
-        **os.environ, "TRTBENCH_TEST_TORCH_PYTHON": str(torch), "TRTBENCH_TEST_STARTS": "1"
+        **os.environ, "TRTBENCH_TEST_TORCH_PYTHON": str(torch), "TRTBENCH_TEST_STARTS": "all"
     }  # fmt: skip
     command = [python, "-m", "pytest", "-q", *(tests or TESTS)]
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -191,7 +191,7 @@ def test_a_run_shows_hostile_texts_in_python_and_notebooks(poisoned_store: Store
         run: Any = poisoned_store.load(folder.name)
         shown += [repr(run), str(run), run._repr_html_()]
         page = Page()
-        page.feed(run._repr_html_())
+        page.feed(shown[-1])
         assert page.carried_out == []
     assert any("alert(1)" in each for each in shown)
     assert not [text for text in shown for each in STEERING if each in text]

@@ -60,7 +60,8 @@ def test_no_secret_reaches_the_store_a_document_or_a_screen(world: Path) -> None
     place = ("--store", store)
     run("bench", "m.onnx", *QUICK, *place, "--tag", "a")
     run("bench", "m.onnx", *QUICK, *place, "-o", world / "out")
-    run("compare", "m.onnx", "n.onnx", "--batch", "1", "--launches", "2", "--pairs", "20", *place)
+    turns = ["--batch", "1", "--launches", "2", "--max-launches", "2", "--pairs", "20"]
+    run("compare", "m.onnx", "n.onnx", *turns, *place)
     run("bench", "m.onnx", *QUICK, *place, "--opt", f"api_key={SECRETS[2]}", status=2)
     sweep = ("--batch", "1,2", "-o", world / "sweep", "--axis", "duration=20ms")
     run("sweep", "m.onnx", *place, *sweep)

@@ -65,7 +65,11 @@ def test_photos_are_data_in_every_verb(verb: str, data: str, say: Say) -> None:
     Path("photos").mkdir()
     for name in range(4):
         Image.new("RGB", (40, 40), (60 * name, 0, 0)).save(f"photos/{name}.png")
-    kinds = {"check": [M], "compare": [M, *ONCE], "quantize": ["--precision", "int8"]}
+    kinds = {
+        "check": [M],
+        "compare": [M, *ONCE, "--max-launches", "1"],
+        "quantize": ["--precision", "int8"],
+    }
     held = ["--held-out", "photos"] if verb == "quantize" else []
     words = [*kinds.get(verb, QUICK), *held, "--task", "classification"]
     said = say(verb, M, *words, "--data", data)

@@ -15,6 +15,7 @@ from waiting import printed
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+FEW = "batch=8, launches=2, max_launches=2, pairs=12"
 HOW_TO = sorted((DOCS / "howto").glob("*.md"))
 
 
@@ -68,8 +69,11 @@ def test_the_commands_of_how_to_pages_run(
 def test_the_python_of_the_readme_runs(folder: Path, environment: dict[str, str]) -> None:
     page = (ROOT / "README.md").read_text()
     (code,) = (each["text"] for each in run_docs.FENCE.finditer(page) if each["kind"] == "python")
-    program = [sys.executable, "-c", code.replace("launches=5", "launches=2")]
-    printed(program, cwd=folder, env=environment)
+    for long, short in (("launches=5", "launches=2"), ("int8, batch=8", f"int8, {FEW}")):
+        assert long in code
+        code = code.replace(long, short)
+    program = [sys.executable, "-c", code]
+    printed(program, cwd=folder, env={**environment, "TRTBENCH_TEST_STARTS": "few"})
     package = (ROOT / "pyproject.toml").read_text()
     assert 'all = ["trtbench[onnx,plots,tasks,pandas]"]' in package, "make demo installs these"
     assert (folder / "report" / "report.html").is_file()

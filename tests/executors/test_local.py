@@ -111,7 +111,7 @@ def test_a_second_run_leaves_the_files_of_the_first_alone(tmp_path):
 @pytest.mark.process
 def test_a_process_that_cannot_be_started_is_said(tmp_path, monkeypatch):
     """The kernel takes no variable as long as this one."""
-    monkeypatch.setenv("TRTBENCH_TEST_STARTS", "1")
+    monkeypatch.setenv("TRTBENCH_TEST_STARTS", "all")
     monkeypatch.setenv("MUCH", "x" * 200_000)
     store = Store(tmp_path / "store")
     with pytest.raises(UnavailableError, match="no process can be started") as caught:

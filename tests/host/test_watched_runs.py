@@ -70,7 +70,7 @@ class Machine:
              "--store", "store", *flags],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": path, "NVML_NOTES": str(self.notes),
-                 "TMPDIR": str(self.folder), **settings},
+                 "TMPDIR": str(self.folder), "TRTBENCH_TEST_STARTS": "workers", **settings},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -168,6 +168,7 @@ def world(tmp_path, plugin_folder) -> Bench:
     environment = {
         **os.environ,
         "PYTHONPATH": str(plugin_folder),
+        "TRTBENCH_TEST_STARTS": "workers",
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "XDG_DATA_HOME": str(tmp_path / "data"),
         "TRTBENCH_STORE": str(tmp_path / "store"),
