@@ -261,11 +261,7 @@ def run_on_node(
             with writing("the cache of the node"):
                 cache = make_folder(cache_folder())
                 for sha256, chunks in contents.items():
-                    # Tasks that need the same content wait for each other.
-                    with exclusive(cache / f".{sha256[:16]}.lock"):
-                        if not _transfer.blob_path(cache, sha256).is_file():
-                            parts = map(importlib.import_module("ray").get, chunks)
-                            _transfer.store_blob(cache, sha256, parts)
+                    _fetch_content(cache, sha256, chunks)
             job = _transfer.place_upload(found, cache=cache, folder=folder)
             with contextlib.suppress(OSError):  # Ray limits workers to one thread: undo that
                 context = importlib.import_module("ray").get_runtime_context()
@@ -278,3 +274,11 @@ def run_on_node(
             reported = json_from_value(ReportedError.from_error(problem))
             (work / _transfer.ERROR).write_bytes(reported)
         return _transfer.pack_results(work).read_bytes(), how
+
+
+def _fetch_content(cache: Path, sha256: str, chunks: Sequence[object]) -> None:
+    """Fetch content unless the node has it; tasks that need the same one wait for each other."""
+    with exclusive(cache / f".{sha256[:16]}.lock"):
+        if not _transfer.blob_path(cache, sha256).is_file():
+            ray = importlib.import_module("ray")
+            _transfer.store_blob(cache, sha256, (ray.get(chunk) for chunk in chunks))
