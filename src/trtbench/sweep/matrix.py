@@ -220,6 +220,9 @@ def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
             if "unknown field" in reason
             else "docs/sweep.md describes each key",
         ) from None
+    for each in (*matrix.models, matrix.data, matrix.inputs, *matrix.task_settings.values()):
+        if isinstance(each, str) and each.strip():
+            safety.check_given(each, what=f"{where}:")
     read = partial(_read_value, where=where)
     matrix = matrix.having(
         options={k: tuple(dict.fromkeys(read(k, v) for v in x)) for k, x in matrix.options.items()},
