@@ -15,9 +15,8 @@ EXIT_UNREAD = 141
 LONGEST = 2000  # characters of a message or a fact, which may quote a file
 
 
-def _shortened(text: str) -> str:
-    half = LONGEST // 2  # what is wrong stands at the end
-    return text if len(text) <= LONGEST else f"{text[:half]}…{text[-half:]}"
+def _shortened(text: str) -> str:  # what is wrong stands at the end
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 :]}"
 
 
 class TrtbenchError(Exception):
