@@ -112,12 +112,15 @@ def test_every_cleaned_text_can_be_written_as_utf8_and_as_xml() -> None:
 )
 def test_cells_that_begin_a_formula_are_quoted(text: str) -> None:
     assert boundary.csv_cell(text) == "'" + text
+    assert boundary.csv_cell(f'net\n{" " * 200}"=1') == f"net\n'{' ' * 200}\"=1"
     for mark in ";\t\n":  # ends a cell where a spreadsheet is told, or guesses, that it does
         if text[0] in "=+@-":
             assert boundary.csv_cell(f"net{mark}{text}") == f"net{mark}'{text}"
 
 
-@pytest.mark.parametrize("value", ["-3.5", "+1e-3", "a=b", "", 5, -2.5, None, "-inf"])
+@pytest.mark.parametrize(
+    "value", ["-3.5", "+1e-3", "a=b", "", 5, -2.5, None, "-inf", " " * 200 + "net", '"' * 10**5]
+)
 def test_cells_that_are_numbers_or_text_stay(value: object) -> None:
     assert boundary.csv_cell(value) == value
 

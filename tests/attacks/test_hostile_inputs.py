@@ -9,9 +9,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import onnx
 import pytest
 import records
 from commands import trtbench, typed
+from onnx import helper
 
 import models
 from trtbench.analysis.gate import Suite, junit_from_suites, rules_from_text
@@ -238,6 +240,27 @@ def test_escapes_in_names_and_tags_never_reach_a_screen(world: Path) -> None:
             assert "\x07" not in text
     assert "owned" in said[0].stdout + said[3].stdout
     assert said[8].returncode != 0
+
+
+def test_a_long_name_is_shown_once_and_shortened(world: Path) -> None:
+    name, row = "n" * 10**5, {"timeMs": 1.0, "averageMs": 0.01, "percentage": 1.0}
+    layers = [{"count": 100}, *({"name": f"l{n}", **row} for n in range(99)), {"name": name, **row}]
+    (world / "x.profile.json").write_text(json.dumps(layers))
+    (world / "x.cache").write_text(f"TRT-8600-{name}\nx: 3c010a14\n")
+    (world / "s.toml").write_text(f"models = ['{name}']")
+    (world / "p.toml").write_text(f"precision = ['{name}']")
+    value = helper.make_tensor_value_info("x", 1, [name, 3])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [value])
+    onnx.save(helper.make_model(graph), world / "x.onnx")
+    for words, status, most in [
+        (("profile", world / "x.profile.json", "--all"), 0, 2 * 10**5),
+        (("inspect", world / "x.cache"), 0, 5000), (("inspect", world / "x.onnx"), 0, 5000),
+        (("sweep", world / "s.toml", "--dry-run"), 2, 5000),
+        (("sweep", world / "p.toml", "--dry-run"), 2, 5000),
+    ]:  # fmt: skip
+        done = typed(*words, status=status)
+        assert len(done.stdout + done.stderr) < most, words
+        assert name not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("tag", ["\x1b[2Jgone", "../up", "two\nlines", "", "=cmd()"])

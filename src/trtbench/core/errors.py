@@ -12,7 +12,11 @@ EXIT_BROKEN = 3
 EXIT_UNAVAILABLE = 4
 EXIT_INTERRUPTED = 130
 EXIT_UNREAD = 141
-LONGEST = 2000  # characters of a message, which may quote a file
+LONGEST = 2000  # characters of a message or a fact, which may quote a file
+
+
+def _shortened(text: str) -> str:  # what is wrong stands at the end
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 :]}"
 
 
 class TrtbenchError(Exception):
@@ -29,12 +33,10 @@ class TrtbenchError(Exception):
         log_tail: tuple[str, ...] = (),
         program_status: int | None = None,
     ) -> None:
-        if len(message) > LONGEST:  # what is wrong stands at the end
-            message = f"{message[: LONGEST // 2]}…{message[-LONGEST // 2 :]}"
-        super().__init__(message)
-        self.message = message
-        self.facts = {str(k): str(v) for k, v in (facts or {}).items()}
-        self.fix = fix
+        self.message = _shortened(message)
+        super().__init__(self.message)
+        self.facts = {_shortened(str(k)): _shortened(str(v)) for k, v in (facts or {}).items()}
+        self.fix = fix and _shortened(fix)
         self.log_tail = log_tail  # of the process that failed
         self.program_status = program_status  # below zero: the signal that ended it
 

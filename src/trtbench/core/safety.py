@@ -60,8 +60,8 @@ def csv_cell(value: object) -> object:
     return value
 
 
-_FORMULA = re.compile(r'(^|[;\t\n\r])([\s"]{,99}[-=+@\uff1d\uff0b\uff0d\uff20]|[\s"]{99}|[\t\r\n])')
-"""Includes full-width signs, and a sign or many blanks after a character that may end a cell."""
+_FORMULA = re.compile(r'(^|[;\t\n\r])((?:[^\S\t\n\r]|")*[-=+@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
+"""Includes full-width signs, and a sign or a break after a character that may end a cell."""
 
 MAX_BYTES = 2**30  # of a file that is read as a whole; models are read in pieces
 MAX_TEXT_BYTES = 2**20  # files that people write by hand: settings, sweeps, lists of hosts

@@ -38,6 +38,11 @@ class TensorSpec(Value, frozen=True, kw_only=True, omit_defaults=True):
     shape: tuple[int | str | None, ...]  # int: fixed; str: dynamic; `None`: unknown
     usual: tuple[int, ...] = ()  # sizes that an engine is optimized for, if it is dynamic
 
+    def __post_init__(self) -> None:
+        """Drop names of dimensions that nobody would read or type; every use searches them."""
+        dims = (None if isinstance(dim, str) and len(dim) > 255 else dim for dim in self.shape)
+        msgspec.structs.force_setattr(self, "shape", tuple(dims))
+
     @property
     def is_static(self) -> bool:
         return all(isinstance(dim, int) and dim >= 0 for dim in self.shape)

@@ -236,9 +236,8 @@ def trust_settings(path: Path) -> Path:
     """Trust a settings file, or the one in a folder, whoever owns it; returns the file."""
     file = path / PROJECT_FILE if path.is_dir() else path
     if not file.is_file():
-        raise InputError(
-            f"there are no settings at {file}", fix="give a trtbench.toml, or the folder it is in"
-        )
+        fix = "give a trtbench.toml, or the folder it is in"
+        raise InputError(f"there are no settings at {file}", fix=fix)
     known, name = _read_trust(), _name(file)
     if name not in known.files:
         _write_trust(known.having(files=(*known.files, name)))

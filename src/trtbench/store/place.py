@@ -78,12 +78,9 @@ def place_from_text(store: str, *, runs: str | None = None, home: Path | None = 
     else:
         file = _sqlite_path(store) if _scheme(store) == "sqlite" else _folder(store)
         if file is None:
-            raise UsageError(
-                f"{mask(store)} cannot be used as a store",
-                facts={"possible": "DIR, sqlite:///FILE, postgresql://USER@HOST/DATABASE"},
-                fix="put the index there; "
-                "run directories can be elsewhere: runs = 's3://bucket/path'",
-            )
+            facts = {"possible": "DIR, sqlite:///FILE, postgresql://USER@HOST/DATABASE"}
+            fix = "put the index there; run directories can be elsewhere: runs = 's3://bucket/path'"
+            raise UsageError(f"{mask(store)} cannot be used as a store", facts=facts, fix=fix)
         if _scheme(store) != "sqlite" or not (file.suffix or file.is_file()):
             file = file / "index.sqlite"
         url, index_folder = f"sqlite:///{file.absolute()}", file.absolute().parent
@@ -92,9 +89,8 @@ def place_from_text(store: str, *, runs: str | None = None, home: Path | None = 
         return Place(url=url, root=folder.absolute())
     local = index_folder if home is None else home
     if local is None:
-        raise UsageError(
-            "this store needs a folder for run directories", fix="set runs in trtbench.toml"
-        )
+        message = "this store needs a folder for run directories"
+        raise UsageError(message, fix="set runs in trtbench.toml")
     if runs is None:
         return Place(url=url, root=local.absolute())
     remote = runs.rstrip("/")
@@ -112,9 +108,8 @@ def address_from_text(text: str) -> str:
 def _sqlite_path(store: str) -> Path:
     path = store.partition("://")[2].partition("?")[0]
     if not path.startswith("/") or len(path) < 2:
-        raise UsageError(
-            f"{store} has no file name", fix="sqlite:///relative/file or sqlite:////absolute/file"
-        )
+        fix = "sqlite:///relative/file or sqlite:////absolute/file"
+        raise UsageError(f"{store} has no file name", fix=fix)
     file = Path(unquote(path[1:]))
     return file.resolve() if file.is_symlink() and not is_planted(file) else file
 
@@ -144,15 +139,14 @@ class RemoteRuns:
         try:
             files, root = importlib.import_module("fsspec").core.url_to_fs(url)
         except ImportError as problem:
+            message = f"runs at {mask(url)} need a library that is not installed"
+            facts = {"reason": problem}  # fsspec names the one for this kind of URL
             raise UnavailableError(
-                f"runs at {mask(url)} need a library that is not installed",
-                facts={"reason": problem},  # fsspec names the one for this kind of URL
-                fix="pip install 'trtbench[remote]'",
+                message, facts=facts, fix="pip install 'trtbench[remote]'"
             ) from None
         except Exception as problem:
-            raise StoreError(
-                f"runs cannot be kept at {mask(url)}", facts={"reason": problem}
-            ) from None
+            message = f"runs cannot be kept at {mask(url)}"
+            raise StoreError(message, facts={"reason": problem}) from None
         self._files: AbstractFileSystem = files
         self._root = str(root).rstrip("/")
         # Servers send lists in parts, and one could go on for ever; local storage cannot.

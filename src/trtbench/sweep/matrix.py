@@ -213,13 +213,13 @@ def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
         matrix = msgspec.convert(plain, type=Matrix)
     except msgspec.ValidationError as problem:
         reason, keys = str(problem), Matrix.__struct_fields__
-        raise errors.UsageError(
-            f"{where} is not a valid sweep",
-            facts={"reason": reason, "keys": " ".join(keys)},
-            fix=errors.suggest(reason.split("`")[1], keys)
-            if "unknown field" in reason
-            else "docs/sweep.md describes each key",
-        ) from None
+        guess = errors.suggest(reason.split("`")[1], keys) if "unknown field" in reason else None
+        facts, fix = {"reason": reason, "keys": " ".join(keys)}, "docs/sweep.md describes each key"
+        message = f"{where} is not a valid sweep"
+        raise errors.UsageError(message, facts=facts, fix=guess or fix) from None
+    for each in (*matrix.models, matrix.data, matrix.inputs, *matrix.task_settings.values()):
+        if isinstance(each, str) and each.strip():
+            safety.check_given(each, what=f"{where}:")
     read = partial(_read_value, where=where)
     matrix = matrix.having(
         options={k: tuple(dict.fromkeys(read(k, v) for v in x)) for k, x in matrix.options.items()},
@@ -294,11 +294,7 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
 
 def matrix_from_request(request: SweepRequest) -> Matrix:
     """Return the matrix of a request: its file, mapping or preset, overridden by its flags."""
-    whole = [
-        each
-        for each in request.models
-        if isinstance(each, Mapping) or Path(each).suffix in MATRIX_FILES
-    ]
+    whole = [x for x in request.models if isinstance(x, Mapping) or Path(x).suffix in MATRIX_FILES]
     if len(whole) > 1 or (whole and request.preset):
         raise errors.UsageError("give only one matrix file or preset", fix="trtbench sweep --help")
     matrix = Matrix()
@@ -424,22 +420,18 @@ def cases_from_matrix(
             is_made = runtime in builders and not is_built
             given = dict(zip(varied, values, strict=True))
             case = Case(
-                model=model,
-                runtime=runtime,
+                model=model, runtime=runtime, batch=batch, fixed=fixed,
                 precision=None if precision == "as-is" else precision,
-                batch=batch,
                 engine=(engine or "static") if is_made else None,
                 options={k: v for k, v in given.items() if is_made or not k.startswith("build.")},
-                fixed=fixed,
-            )
+            )  # fmt: skip
             own = {**msgspec.structs.asdict(case), **fixed, **given, "network": case.network}
             names = [key for key in own if key != "options"]
             for key in (key for each in matrix.exclude for key in each if key != "options"):
                 message = f"exclude: cases have no {key!r}"
                 errors.refuse_unknown(key, names, message, listed="names")
-            if not any(
-                all(own[key] == value for key, value in each.items()) for each in matrix.exclude
-            ):
+            out = (all(own[k] == v for k, v in each.items()) for each in matrix.exclude)
+            if not any(out):
                 found.setdefault(msgspec.json.encode(case), case)
     return tuple(found.values())
 

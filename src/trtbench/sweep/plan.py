@@ -155,10 +155,8 @@ class SweepPlan:
         """Raise an error if a model or data changed since the sweep was planned."""
         for each in given:
             if each in self._contents and content_hash(each) != self._contents[each]:
-                raise InputError(
-                    f"{Path(each).name} has changed since the sweep began",
-                    fix="run the command again when the file no longer changes",
-                )
+                fix = "run the command again when the file no longer changes"
+                raise InputError(f"{Path(each).name} has changed since the sweep began", fix=fix)
 
     def model_name(self, place: int) -> str:
         return matrices.unique_model_names(self.matrix.models)[self.cases[place].case.model]
@@ -190,10 +188,9 @@ class SweepPlan:
             reference = model_ref(Path(case.model))
             refuse_other_precision(reference, case.precision)
             if precision_of_engine(reference) is None:
-                raise UsageError(
-                    f"the precision of {reference.name} is unknown and may not be {case.precision}",
-                    fix="omit --precision, or sweep the ONNX file it was built from",
-                )
+                message = f"the precision of {reference.name} is unknown"
+                fix = "omit --precision, or sweep the ONNX file it was built from"
+                raise UsageError(f"{message} and may not be {case.precision}", fix=fix)
         source, chain = case.model, []
         if kind == "torch" and "torch" not in formats:
             loading = {k: v for k, v in case.prefixed("opt.").items() if k in LOADING_OPTIONS}

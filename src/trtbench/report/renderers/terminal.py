@@ -15,13 +15,14 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.text import Text as Line
 
-from trtbench.core.safety import clean_line, clean_text
+from trtbench.core.safety import LONGEST_NAME, clean_line, clean_text
 from trtbench.host.files import write_output
 from trtbench.report import document as doc
 
 FILE = "report.txt"
 FILE_COLUMNS = 100
 GAP = 2
+MOST_PADDED = 1000  # a column is not wider, so that one long name does not fill each row
 MIN_WIDTH = 20  # minimum width of columns, so that shortened names stay recognizable
 FEW_ROWS = 8  # at most, for which each row may become a block
 STYLES = {"good": "green", "bad": "red", "unclear": "yellow", "plain": ""}
@@ -103,7 +104,7 @@ def _block(block: doc.Block, width: int | None) -> Iterator[Line]:
 
 def _table(table: doc.Table, width: int | None) -> Iterator[Line]:
     heads = table.headings
-    texts = [[clean_text(cell.shown, keep="\n") for cell in row] for row in table.rows]
+    texts = [[_clean(cell.shown) for cell in row] for row in table.rows]
     widths = _widths(heads, texts, width)
     if widths is None:  # each row as a block, with the first cell as title
         for row, shown in zip(table.rows, texts, strict=True):
@@ -117,7 +118,9 @@ def _table(table: doc.Table, width: int | None) -> Iterator[Line]:
             yield from _row(heads, widths, titles, ["dim"] * len(places))
         for row, shown in zip(table.rows, texts, strict=True):
             cells = [
-                [shorten_to_width(shown[place], widths[place])]
+                shown[place].split("\n")
+                if width is None
+                else [shorten_to_width(shown[place], widths[place])]
                 if heads[place].fit == "shorten" and "\n" not in shown[place]
                 else list(wrapped(shown[place], widths[place], fold=True))
                 for place in places
@@ -178,7 +181,7 @@ def _widths(
                 narrow += 1
         least[place] = min(wanted[place], narrow)
     if width is None or total_width(wanted, filled) <= width:
-        return wanted
+        return {place: min(each, MOST_PADDED) for place, each in wanted.items()}
     places = [place for place in filled if heads[place].rank == 0]
     if total_width(least, places) > width:
         return None
@@ -201,6 +204,14 @@ def shorten_to_width(text: str, width: int) -> str:
 
 
 # ---- text
+
+
+def _clean(text: str) -> str:
+    """Clean a text, and shorten words that are longer than any path."""
+    clean = clean_text(text, keep="\n")
+    if len(clean) <= LONGEST_NAME:
+        return clean
+    return re.sub(r"\S+", lambda word: shorten_to_width(word[0], LONGEST_NAME), clean)
 
 
 def wrapped(text: str, width: int | None, *, fold: bool = False) -> Iterator[str]:
@@ -228,7 +239,7 @@ def wrapped(text: str, width: int | None, *, fold: bool = False) -> Iterator[str
 
 def _wrap(words: str, width: int | None, *, style: str = "", indent: int = 0) -> Iterator[Line]:
     """Wrap text into lines; all but the first are indented."""
-    for paragraph in clean_text(words, keep="\n").split("\n"):
+    for paragraph in _clean(words).split("\n"):
         room = width - indent if width else None
         for number, part in enumerate(wrapped(paragraph, room)):
             yield Line(" " * indent * (number > 0) + part, style=style)
@@ -242,7 +253,7 @@ def _facts(
     column = max([0 if indent else 10, *(min(cell_len(name), 20) for name in names)])
     margin = indent + column + GAP
     for name, (_, cell) in zip(names, pairs, strict=True):
-        parts = list(wrapped(clean_text(cell.shown, keep="\n"), width - margin if width else None))
+        parts = list(wrapped(_clean(cell.shown), width - margin if width else None))
         first = Line(" " * indent + name.ljust(column), style="dim")
         first.append(" " * GAP + parts[0], style=f"not dim {STYLES[cell.tone]}")
         yield first
