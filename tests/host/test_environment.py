@@ -1,11 +1,15 @@
+"""What a run tells of its machine: processors, GPUs, libraries under all of their names."""
+
 import os
 from pathlib import Path
 
 import pytest
 from nvml_standin import Refusing, using
 
+from trtbench import __version__
 from trtbench.core.run import Environment
 from trtbench.host import machine as machines
+from trtbench.host.machine import library_versions
 from waiting import printed
 
 X86_CORE = """\
@@ -185,3 +189,37 @@ def test_a_large_core_is_taken_before_a_small_one(tmp_path: Path) -> None:
         (tmp_path / f"cpu{core}" / "cpu_capacity").write_text(f"{capacity}\n")
     assert machines.fastest_core({0, 1, 4, 5}, root=tmp_path) == 4
     assert machines.fastest_core({0, 1}, root=tmp_path) == 0
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Make a distribution visible without any code behind it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(name: str, version: str | None) -> None:
+        folder = tmp_path / f"{name.replace('-', '_')}-{version or 0}.dist-info"
+        folder.mkdir()
+        line = f"Version: {version}\n" if version else ""
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\n{line}")
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("asked", "distribution"),
+    [
+        ("tensorrt", "tensorrt-cu12"), ("tensorrt", "tensorrt_cu13_bindings"),
+        ("tensorrt", "tensorrt_bindings"), ("tensorrt", "tensorrt-lean"),
+        ("tensorrt_rtx", "tensorrt_rtx_cu13"), ("tensorrt-rtx", "tensorrt_rtx_cu13"),
+    ],
+)  # fmt: skip
+def test_a_library_is_found_under_every_name_it_is_sold_by(install, asked, distribution):
+    install(distribution, "77.1.2")
+    found = library_versions([asked])
+    assert found[asked] == found[distribution.replace("_", "-")] == "77.1.2"
+
+
+def test_the_trtbench_that_runs_is_told_and_not_the_one_that_is_installed(install):
+    """A machine of a fleet is lent this package; it may have another, or none."""
+    install("trtbench", "0.0.1")
+    assert library_versions(["trtbench"]) == {"trtbench": __version__}
