@@ -143,18 +143,12 @@ def test_blocks_are_prefixes_of_names() -> None:
     assert tables.block_of("layer3.1.conv1", depth=1) == "layer3"
 
 
-@pytest.mark.parametrize(
-    "by", ["kind", "operator", "precision", "role", "node", "block", "/a/*,/b/*"]
-)
-def test_groups_count_every_second_once(by: str) -> None:
+def test_groups_count_every_second_once_and_patterns_find_theirs() -> None:
     joined = int8_chain()
-    groups = tables.groups_of(joined, by)
-    assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(joined.total_s)
-    assert math.fsum(each.share or 0 for each in groups) == pytest.approx(1)
-
-
-def test_groups_by_pattern() -> None:
-    joined = int8_chain()
+    for by in ("kind", "operator", "precision", "role", "node", "block", "/a/*,/b/*"):
+        groups = tables.groups_of(joined, by)
+        assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(joined.total_s), by
+        assert math.fsum(each.share or 0 for each in groups) == pytest.approx(1), by
     found = {each.name: each.seconds for each in tables.groups_of(joined, "/a/*,/c/*")}
     # Both conversions belong to no node; they fit no pattern.
     assert found == pytest.approx({"/a/*": 5e-6, "/c/*": 10e-6, "the rest": 28e-6})

@@ -139,9 +139,6 @@ def test_names_are_shown_and_not_obeyed() -> None:
     tags = {"details", "/details", "summary", "/summary", "br"}
     assert set(re.findall(r"<(/?\w+)", outside)) <= tags
     assert outside.count("<details>") == outside.count("</details>")
-
-
-def test_a_log_cannot_close_its_fence() -> None:
     text = md.markdown(document_from_runs([], failed=[made_failure()]))
     assert "````text\none ``` two\n</details>\n````" in text
 
@@ -164,11 +161,18 @@ def test_escaping(text: str, escaped: str) -> None:
     assert md.escape(text) == escaped
 
 
-def test_ten_thousand_layers_are_folded_and_cut(tmp_path: Path) -> None:
-    text = md.markdown(document_from_runs([made_run(layers=made_profile(10_000))]))
+def test_ten_thousand_layers_are_folded_and_cut_and_do_not_swell_the_page() -> None:
+    large = document_from_runs([made_run(layers=made_profile(10_000))])
+    text, page = md.markdown(large), html.page(large)
     assert len(text) < 500_000
     assert "9 800 more rows" in text
     assert "<details><summary>All 10 000 layers</summary>\n\n|" in text
+    assert len(page) < 3_500_000
+    assert page.count("<tr>") < 600
+    (letters,) = re.findall(r'id="rows">([^<]*)<', page)
+    rows = json.loads(gzip.decompress(base64.b64decode(letters)))["layers"]
+    assert len(rows) == 10_000 - html.OPEN_ROWS
+    assert rows[0][1][6][1] > rows[-1][1][6][1]
 
 
 def check_picture(data: bytes) -> np.ndarray:
@@ -201,9 +205,6 @@ def test_every_figure_is_a_real_picture_and_no_name_breaks_it() -> None:
     }  # fmt: skip
     for figure in figures:
         check_picture(png.png_bytes(figure))
-
-
-def test_a_figure_id_cannot_leave_the_folder() -> None:
     assert "/" not in png.file_name(Picture(id="../../etc/x", title="t", path="x.png"))
 
 
@@ -290,16 +291,6 @@ def test_the_page_points_at_nothing_outside(tmp_path: Path) -> None:
     assert not re.search(r"url\(|@import", "".join(styles))
 
 
-def test_ten_thousand_layers_do_not_swell_the_page() -> None:
-    page = html.page(document_from_runs([made_run(layers=made_profile(10_000))]))
-    assert len(page) < 3_500_000
-    assert page.count("<tr>") < 600
-    (letters,) = re.findall(r'id="rows">([^<]*)<', page)
-    rows = json.loads(gzip.decompress(base64.b64decode(letters)))["layers"]
-    assert len(rows) == 10_000 - html.OPEN_ROWS
-    assert rows[0][1][6][1] > rows[-1][1][6][1]
-
-
 @pytest.mark.parametrize(
     "column", [[1e-3], [0.0] * 20, [2e-3] * 20, [1e-3, np.nan, 2e-3, np.inf], [1e-9, 10.0] * 20]
 )
@@ -317,7 +308,7 @@ def stored(folder: Path, run: Run) -> Path:
     return target
 
 
-def test_what_lies_beside_a_run_is_taken_in(tmp_path: Path) -> None:
+def test_what_lies_beside_a_run_is_taken_in_or_named_if_damaged(tmp_path: Path) -> None:
     run = made_run(id="a")
     folder = stored(tmp_path / "runs", run)
     (folder / "output_diff.json").write_text('{"max_abs": 0.5}')
@@ -330,10 +321,9 @@ def test_what_lies_beside_a_run_is_taken_in(tmp_path: Path) -> None:
     assert loaded.extra["checks"] == [{"output": "y", "cosine": 0.99}]
     assert loaded.extra["pictures"] == [str(Path("pictures") / "worst.png")]
     assert loaded.layers is not None
-
-
-def test_a_damaged_file_beside_a_run_is_named(tmp_path: Path) -> None:
-    folder = stored(tmp_path / "runs", made_run(id="a"))
+    (folder / "pictures" / "worst.png").write_bytes(b"no picture")  # does not stop the page
+    paths = write_report([loaded], tmp_path / "out", formats=["html"])
+    assert "worst" in paths[0].read_text("utf-8")
     (folder / "output_diff.json").write_text("{")
     with pytest.raises(InputError, match="output_diff"):
         load_runs([str(folder)], store=Store(tmp_path / "store"))
@@ -352,12 +342,3 @@ def test_a_build_record_is_believed_if_it_speaks_of_the_same_bytes(
     model = run.record.spec.model.having(path=str(engine), format="engine", sha256="abc")
     record = run.record.having(spec=run.record.spec.having(model=model))
     assert ("build" in with_known_files(Run(record=record, times=run.times)).extra) is taken
-
-
-def test_a_picture_that_is_none_does_not_stop_the_page(tmp_path: Path) -> None:
-    folder = stored(tmp_path / "runs", made_run(id="a"))
-    (folder / "pictures").mkdir()
-    (folder / "pictures" / "worst.png").write_bytes(b"no picture")
-    runs, _ = load_runs([str(folder)], store=Store(tmp_path / "store"))
-    paths = write_report(runs, tmp_path / "out", formats=["html"])
-    assert "worst" in paths[0].read_text("utf-8")

@@ -69,6 +69,10 @@ def test_throughput_appears_when_runs_differ_in_batch_only() -> None:
     (curve,) = chart.panels[0].lines
     assert curve.x == (1, 8)
     assert curve.y == pytest.approx([1 / one.times.host.mean(), 8 / eight.times.host.mean()])
+    assert document_from_runs([run(0, batch=1), run(1, batch=4)]).section("throughput")
+    for change in ({"streams": 4}, {"options": {"compile": "default"}}, {"gap_s": 0.01}):
+        runs = [run(0, batch=1), run(1, batch=4, **change)]
+        assert document_from_runs(runs).section("throughput") is None
 
 
 def test_shares_are_shown_in_per_cent_and_other_scores_as_numbers() -> None:
@@ -180,8 +184,9 @@ def day() -> list[Run]:
     ]
 
 
-def test_names_tell_runs_apart_and_no_more() -> None:
-    assert labels_from_runs(day()) == (
+def test_names_tell_runs_apart_and_pictures_of_mixed_protocols_say_that_they_do_not_compare():
+    runs = day()
+    assert labels_from_runs(runs) == (
         "torchvision:resnet18 · torch · half · serve",
         "torchvision:resnet18 · torch · half · serve · compile=reduce-overhead",
         "torchvision:vit_b_16 · torch · half · serve · compile=reduce-overhead",
@@ -190,10 +195,7 @@ def test_names_tell_runs_apart_and_no_more() -> None:
         "resnet18.engine · tensorrt · pipeline · 2 streams",
         "vit_b_16.engine · tensorrt · serve",
     )
-
-
-def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:
-    document = document_from_runs(day())
+    document = document_from_runs(runs)
     for id in ("speed_benchmark", "percentiles", "inference_time_bar_all"):
         assert "different protocols (serve, gpu, pipeline)" in (figure(document, id).caption or "")
     first = document.sections[0].blocks[0]
@@ -255,15 +257,6 @@ def section(runs: list[Run], name: str) -> Section:
     found = document_from_runs(runs).section(name)
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize(
-    "change", [{"streams": 4}, {"options": {"compile": "default"}}, {"gap_s": 0.01}]
-)
-def test_what_differs_in_more_than_the_batch_is_no_curve_over_it(change: dict[str, Any]) -> None:
-    runs = [run(0, batch=1), run(1, batch=4, **change)]
-    assert document_from_runs(runs).section("throughput") is None
-    assert document_from_runs([run(0, batch=1), run(1, batch=4)]).section("throughput")
 
 
 def test_what_ran_decides_which_runs_are_alike() -> None:

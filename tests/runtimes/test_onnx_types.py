@@ -1,4 +1,4 @@
-"""ONNX files: their precision is that of the numbers they compute with; those not taken are explained."""
+"""ONNX files: the precision of the numbers they compute with, and files that are not taken."""
 
 from pathlib import Path
 from typing import Any

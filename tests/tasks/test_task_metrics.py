@@ -1,4 +1,4 @@
-"""Metrics and boxes by hand and against second implementations: scikit-learn, scipy, pycocotools."""
+"""Metrics and boxes by hand and against others: scikit-learn, scipy, pycocotools, torchvision."""
 
 import json
 import subprocess

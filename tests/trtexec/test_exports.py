@@ -53,22 +53,16 @@ def test_detailed_layers_of_every_version(version: str) -> None:
     assert conv.origin == (() if version == "8.4" else ("/conv1", "/relu1"))
 
 
-def test_flattened_myelin_layers() -> None:
+def test_flattened_myelin_layers_and_what_11_says_of_inputs_and_outputs() -> None:
     gemm = read_graph(samples.graph("10")).layers[1]
     assert (gemm.type, gemm.stream, gemm.weights_count) == ("gemm", 1, None)
     assert (gemm.inputs[0].dtype, gemm.outputs[0].dtype) == ("fp16", "fp32")
     assert gemm.inputs[0].location is None
     assert gemm.origin == ("/fc", "/add")
-
-
-def test_tensorrt_11_keeps_what_it_says_of_inputs_and_outputs() -> None:
     graph = read_graph(samples.graph("11"))
     assert graph.extra["ProfilingVerbosity"] == "DETAILED"
     assert graph.extra["I/O Tensors"]
     assert graph.layers[0].inputs[0].format == "Linear"
-
-
-def test_raw_control_characters_are_read() -> None:
     text = json.dumps(samples.graph("8.6")).replace("\\u001e", "\x1e")
     assert read_graph(text).layers[0].origin == ("/conv1", "/relu1")
 
@@ -139,32 +133,26 @@ def test_names_that_were_not_escaped_are_taken_as_they_stand(name: str) -> None:
     assert [layer.total_s for layer in profile.layers] == pytest.approx([0.001, 0.002, 0.003])
 
 
-def test_a_profile_of_nothing_has_no_shares() -> None:
+def test_a_profile_of_nothing_and_several_in_one_file() -> None:
     profile = read_profile(samples.profile_text([("a", 0.0), ("b", 0.0)], count=1))
     assert profile.count == 1
     assert [layer.share for layer in profile.layers] == [None, None]
+    text = samples.profile_text(samples.LAYERS, count=10) + samples.profile_text([("a", 1.0)])
+    profiles = exports.profiles_from_json(text, where="profile.json")
+    assert [(each.count, len(each.layers)) for each in profiles] == [(10, 4), (100, 1)]
 
 
-def test_json_that_was_written_anew_is_read_as_json() -> None:
+def test_json_that_was_written_anew_is_read_as_json_and_half_characters_can_be_stored() -> None:
     records = json.loads(samples.profile_text(samples.LAYERS))
     records[1]["name"] = 'quoted "name"\\'
     for indent in (None, 2):
         profile = read_profile(json.dumps(records, indent=indent))
         assert profile.layers[0].name == 'quoted "name"\\'
         assert profile.count == 100
-
-
-def test_half_characters_do_not_hinder_storing() -> None:
     text = r'[{"count": 2}, {"name": "a\ud800b\udc00\ud83d\ude00", "timeMs": 3.0}]'
     profile = read_profile(text)
     assert profile.layers[0].name == "a\ufffdb\ufffd\U0001f600"
     assert json_from_value(profile)
-
-
-def test_several_profiles_in_one_file() -> None:
-    text = samples.profile_text(samples.LAYERS, count=10) + samples.profile_text([("a", 1.0)])
-    profiles = exports.profiles_from_json(text, where="profile.json")
-    assert [(each.count, len(each.layers)) for each in profiles] == [(10, 4), (100, 1)]
 
 
 def test_a_profilers_series_gives_minimum_median_and_maximum() -> None:
@@ -368,17 +356,13 @@ def test_values_that_are_no_numbers_are_kept_and_no_samples(word: str) -> None:
     assert len(times_from_arrays([array])) == 39
 
 
-def test_unknown_keys_and_nested_values_do_no_harm() -> None:
+def test_unknown_keys_and_nested_values_do_no_harm_and_a_key_that_rows_lack_is_nan_there() -> None:
     rows = [{**row, "streamId": 3.0} for row in samples.times_rows("8.5", first_ms=300)]
     assert set(one(samples.times_text(rows)).columns["streamId"]) == {3.0}
     nested = [{**row, "note": {"a": [1, {"b": "}]"}]}} for row in rows]
     assert len(one(json.dumps(nested))) == 40
-
-
-def test_a_key_that_some_rows_lack_is_nan_there() -> None:
-    rows = samples.times_rows("8.5", first_ms=300, rows=4)
     del rows[2]["startEnqMs"]
-    lacking = np.isnan(one(samples.times_text(rows)).columns["startEnqMs"])
+    lacking = np.isnan(one(samples.times_text(rows[:4])).columns["startEnqMs"])
     assert lacking.tolist() == [False, False, True, False]
 
 
@@ -488,14 +472,10 @@ def test_a_large_file_needs_little_memory(tmp_path: Path) -> None:
 # Whole folders
 
 
-def whole_files(folder: Path) -> list[Path]:
-    found = [p for p in samples.artefact_files(folder, "times") if "broken" not in p.name]
+def test_every_times_file_of_a_folder_is_read_as_a_json_reader_does(artefacts: Path) -> None:
+    found = [p for p in samples.artefact_files(artefacts, "times") if "broken" not in p.name]
     assert len(found) >= 11
-    return found
-
-
-def test_every_times_file_of_a_folder_is_read(artefacts: Path) -> None:
-    for path in whole_files(artefacts):
+    for path in found:
         with path.open("rb") as file:
             times = times_from_arrays(read_times(file, where=path.name))
         assert times.gpu is not None
@@ -503,10 +483,6 @@ def test_every_times_file_of_a_folder_is_read(artefacts: Path) -> None:
         assert times.latency is not None
         if times.h2d is not None and times.d2h is not None:
             assert times.latency == pytest.approx(times.h2d + times.gpu + times.d2h, rel=1e-3)
-
-
-def test_times_of_a_folder_agree_with_a_json_reader(artefacts: Path) -> None:
-    for path in whole_files(artefacts):
         if "N2_None" in path.name or path.name == "times_net.json":
             continue  # several arrays: not JSON as a whole
         rows = json.loads(path.read_bytes())

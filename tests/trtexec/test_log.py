@@ -38,27 +38,23 @@ def test_versions_are_read_as_trtexec_writes_them(digits: str, version: str | No
     assert version_from_text(digits) == version
 
 
-def test_a_complete_log_is_understood() -> None:
-    run = read(logs.log_10())
+RUN = read(logs.log_10())
+
+
+def test_a_complete_log_is_understood_and_percentiles_keep_their_labels() -> None:
+    run = RUN
     assert (run.version, run.build, run.outcome) == ("10.3.0", 26, "passed")
     assert run.command == "trtexec --onnx=net.onnx --fp16"
     assert (run.warmup_queries, run.queries, run.trace_s) == (7, 20, 3.5)
     (a,), (y,) = run.inputs, run.outputs
     assert (a.name, y.name, y.shape, y.dtype) == ("a", "y", (4, 10), "float16")
-
-
-def test_build_facts() -> None:
-    facts = read(logs.log_10()).facts
+    facts = run.facts
     assert (facts.parse_s, facts.build_s, facts.generate_s) == (0.25, 8.25, 7.5)
     assert facts.deserialize_s == 0.5
     assert facts.engine_bytes == int(12.5 * 2**20)
     assert (facts.peak_cpu_bytes, facts.peak_gpu_bytes) == (3 * 2**20, 13 * 2**20)
     assert (facts.timing_cache, facts.timing_cache_saved_bytes) == ("global", 294419)
     assert facts.onnx == {"Opset version": "17"}
-
-
-def test_summary_keeps_the_labels_of_percentiles() -> None:
-    run = read(logs.log_10())
     latency = run.summary.metrics["Latency"]
     assert (latency["50%"], latency["99.9%"]) == (0.81, 0.9)
     assert (latency["min"], latency["mean"]) == (0.7, 0.8)
@@ -117,7 +113,7 @@ def test_profile_table(table: list[str]) -> None:
 def test_explanations_are_not_numbers(prefix: str) -> None:
     prose = [prefix + line for line in logs.EXPLANATIONS]
     text = logs.log_10().replace("&&&& PASSED", "\n".join(prose) + "\n&&&& PASSED")
-    assert read(text).summary == read(logs.log_10()).summary
+    assert read(text).summary == RUN.summary
 
 
 @pytest.mark.parametrize(
@@ -222,10 +218,7 @@ def test_7_states_an_implicit_batch_and_5_waits_for_every_query() -> None:
     assert three["precision"] == five["precision"]
 
 
-RUN = read(logs.log_10())
-
-
-def test_option_values_are_whole_and_labels_may_repeat() -> None:
+def test_documents_hold_whole_values_repeated_labels_and_summaries_by_place_and_label() -> None:
     assert RUN.option("Dump refittable layers") == "Disabled"
     document = build_metadata_from_log(RUN)
     assert list(document)[:3] == ["model_options", "build_options", "device_information"]
@@ -236,9 +229,6 @@ def test_option_values_are_whole_and_labels_may_repeat() -> None:
     assert document["device_information"]["Device 0"] == '"Test GPU" UUID: GPU-0:1:2'
     assert document["build_facts"]["engine_bytes"] == int(12.5 * 2**20)
     assert document["trtexec"]["version"] == "10.3.0"
-
-
-def test_performance_summary_is_positional_and_labelled() -> None:
     document = profile_metadata_from_log(RUN)
     assert document["performance_summary"]["Latency"] == [0.7, 0.9, 0.8, 0.81, 0.81, 0.9]
     labels = "min max mean median percentile(50%) percentile(99.9%)"
@@ -306,9 +296,6 @@ def test_older_wordings(lines: list[str], best_ms: float) -> None:
     (layer,) = trace_of(lines).layers
     assert layer.name == "conv1"
     assert layer.tactics[0].time_ms == best_ms
-
-
-def test_nodes_fused_into_another() -> None:
     line = "QuantizeDoubleInputNodes: fusing (Dequantize_1 and Dequantize_2) into Conv_3"
     fused = ("QuantizeDoubleInputNodes", "(Dequantize_1 and Dequantize_2)", "Conv_3")
     assert trace_of(verbose(line)).fusions == (fused,)

@@ -118,6 +118,8 @@ def test_paths_are_meant_from_the_file_that_says_them(home, monkeypatch):
     found = load_config()
     assert found.store == "/home/someone/runs"
     assert found.python_for("torch") == "python3.12", "a bare name is looked up on the path"
+    project(home, "[runtimes.torch]\npython = '~nobody-is-called-so/x'")
+    assert str(load_config().python_for("torch")).endswith("/~nobody-is-called-so/x")
 
 
 @pytest.mark.parametrize(
@@ -143,12 +145,6 @@ def test_a_wrong_file_is_named_with_the_reason(home, text, reason, fix):
     assert reason in caught.value.facts["reason"]
     if fix:
         assert fix in caught.value.fix
-
-
-def test_a_home_of_nobody_stays_as_it_is_written(home):
-    """Python's own way raises an exception that is not ours."""
-    project(home, "[runtimes.torch]\npython = '~nobody-is-called-so/x'")
-    assert str(load_config().python_for("torch")).endswith("/~nobody-is-called-so/x")
 
 
 def engine(path: Path, head: bytes = b"ftrt") -> ModelRef:

@@ -1,4 +1,4 @@
-"""Evaluations end to end with ONNX Runtime, on data drawn here and networks that state their task."""
+"""Evaluations end to end with ONNX Runtime: data drawn here, networks that state their task."""
 
 import json
 import sys

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from imports import bring, only, reasons, record, stored, toolkit_files
-from test_log_build import FINAL, TUNING_10
+from test_log import FINAL, TUNING_10
 
 import leftovers
 import logs
@@ -27,7 +27,9 @@ from trtbench.workflows.inspect import inspect
 from trtbench.workflows.report import with_known_files
 
 
-def test_a_set_of_files_is_one_run_with_its_conditions(tmp_path: Path, store: Store) -> None:
+def test_a_set_of_files_is_one_run_with_its_conditions_and_numbers(
+    tmp_path: Path, store: Store
+) -> None:
     folder = leftovers.run_set(tmp_path / "set")
     found = only(bring(folder, store=store))
     made = record(found)
@@ -48,11 +50,7 @@ def test_a_set_of_files_is_one_run_with_its_conditions(tmp_path: Path, store: St
     assert sorted(Path(each).name for each in made.sources) == sorted(
         path.name for path in folder.iterdir()
     )
-
-
-def test_the_run_has_the_numbers_that_were_printed(tmp_path: Path, store: Store) -> None:
-    folder = leftovers.run_set(tmp_path / "set")
-    run = stored(only(bring(folder, store=store)), store)
+    run = stored(found, store)
     times = read_times((folder / "net.times.json").read_bytes(), where="t")[0].columns
     assert len(run.times) == 80
     assert run.times.latency is not None

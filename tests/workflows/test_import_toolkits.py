@@ -40,6 +40,9 @@ def test_a_folder_of_evaluation_toolkit_is_one_run(tmp_path: Path, store: Store)
 def test_our_own_metadata_speaks_for_its_log(tmp_path: Path, store: Store) -> None:
     first = only(bring(leftovers.run_set(tmp_path / "set"), store=store))
     assert first.path is not None
+    result = bring(store.root, store=store)
+    assert result.runs == (), "run directories of our own are left alone"
+    assert any("reindex" in each.reason for each in result.unused)
     for name in ("times.json", "graph.json"):
         shutil.copy(first.path / name, tmp_path / f"net.{name}")
     (log,) = read_log((first.path / LOG).read_bytes(), where=LOG).runs
@@ -122,13 +125,6 @@ def test_toolkit_files_go_where_they_are_asked_for(tmp_path: Path, store: Store)
     assert {"summary.csv", "enqueue_series.csv", "per_layer_times.csv", "latency_hist.png"} <= names
     assert {path: path.read_bytes() for path in before} == before
     assert only(result).known_as == only(bring(folder, store=store)).known_as is not None
-
-
-def test_run_directories_of_our_own_are_left_alone(tmp_path: Path, store: Store) -> None:
-    bring(leftovers.run_set(tmp_path / "set"), store=store)
-    result = bring(store.root, store=store)
-    assert result.runs == ()
-    assert any("reindex" in each.reason for each in result.unused)
 
 
 DAYS = ("01/05/2023", "02/06/2023", "03/07/2023")
