@@ -73,12 +73,19 @@ def test_layers_that_share_a_name_stay_apart_and_keep_their_order() -> None:
     assert any("share their name" in note for note in joined.notes)
 
 
-def test_profile_and_graph_of_different_engines_are_not_joined() -> None:
+def test_another_engine_is_not_joined_and_a_layer_that_was_not_timed_keeps_its_place() -> None:
     mine = graph([conv("x", ("input", "fp16"), ("y", "fp16"))])
     joined = join_layers(profile(["a", "b", "c"], [1, 2, 3]), mine)
     assert [each.kind for each in joined.layers] == [None, None, None]
     assert "different engines" in joined.notes[0]
     assert joined.total_s == pytest.approx(6e-6)
+    names = [f"c{index}" for index in range(20)]
+    layers = [conv(each, (each, "fp16"), (f"{each}_out", "fp16")) for each in names]
+    timed = [each for each in names if each != "c7"]
+    joined = join_layers(profile(timed, [1.0] * 19), graph(layers))
+    assert [each.name for each in joined.layers] == names
+    assert joined.layers[7].time_s is None
+    assert any("not in the profile" in note for note in joined.notes)
 
 
 def test_a_profile_without_a_graph_knows_names_and_times() -> None:
@@ -90,16 +97,6 @@ def test_a_profile_without_a_graph_knows_names_and_times() -> None:
     assert joined.layers[0].precision is None
     zero = join_layers(profile(["a", "b"], [0, 0]))
     assert (zero.total_s, [each.share for each in zero.layers]) == (0, [None, None])
-
-
-def test_a_layer_that_was_not_timed_keeps_its_place() -> None:
-    names = [f"c{index}" for index in range(20)]
-    layers = [conv(each, (each, "fp16"), (f"{each}_out", "fp16")) for each in names]
-    timed = [each for each in names if each != "c7"]
-    joined = join_layers(profile(timed, [1.0] * 19), graph(layers))
-    assert [each.name for each in joined.layers] == names
-    assert joined.layers[7].time_s is None
-    assert any("not in the profile" in note for note in joined.notes)
 
 
 @pytest.mark.parametrize(

@@ -223,16 +223,13 @@ def test_rules_that_cannot_be_read(text: str) -> None:
         check.rule_from_text(text)
 
 
-def test_differences_by_hand() -> None:
+def test_differences_by_hand_and_at_the_edges() -> None:
     reference = np.array([1.0, -2.0, 2.0, 0.0])
     diff = tensor_diff(reference, np.array([1.0, -2.0, 2.3, 0.0]), rtol=0.1, atol=0.0)
     assert diff.max_at == (2,)
     assert diff.rel_l2 == pytest.approx(0.1)
     assert diff.sqnr_db == pytest.approx(20.0)
     assert diff.cosine == pytest.approx(9.6 / (3 * np.sqrt(1 + 4 + 2.3**2)))
-
-
-def test_differences_at_the_edges() -> None:
     same = tensor_diff(np.ones(3), np.ones(3))
     assert (same.rel_l2, same.sqnr_db, same.cosine, same.close) == (0.0, None, 1.0, 1.0)
     broken = tensor_diff(np.ones(3), np.array([1.0, np.nan, np.inf]))

@@ -137,9 +137,7 @@ def test_counters_are_differenced(server):
     after = {**machines.read_counters(root=server), "at_s": before["at_s"] + 0.5}
     grown = {"cpu_steal_fraction": 20 / 200, "pressure_fraction": 0.5, "throttled_s": 0.01}
     assert machines.counters_between(before, after) == pytest.approx(grown)
-
-
-def test_a_counter_that_went_back_or_is_unknown_is_absent():
+    # A counter that went back or is unknown is absent.
     before = {"at_s": 1.0, "throttled_us": 500, "pressure_us": 5}
     after = {"at_s": 2.0, "throttled_us": 20}
     assert machines.counters_between(before, after) == {}
@@ -150,19 +148,14 @@ def git(folder: Path, *arguments: str) -> str:
     return printed(["git", *identity, *arguments], cwd=folder).strip()
 
 
-@pytest.fixture
-def repository(tmp_path):
-    folder = tmp_path / "repository"
-    folder.mkdir()
+def test_commit_on_a_branch_packed_detached_and_of_a_worktree_from_a_folder_below(tmp_path):
+    repository = tmp_path / "repository"
+    repository.mkdir()
     try:
-        git(folder, "init", "-q", "-b", "trunk")
+        git(repository, "init", "-q", "-b", "trunk")
     except FileNotFoundError:
         pytest.skip("git is not installed")
-    git(folder, "commit", "-q", "--allow-empty", "-m", "first")
-    return folder
-
-
-def test_commit_on_a_branch_packed_and_detached_from_a_folder_below(repository):
+    git(repository, "commit", "-q", "--allow-empty", "-m", "first")
     below = repository / "a" / "b"
     below.mkdir(parents=True)
     head = git(repository, "rev-parse", "HEAD")
@@ -173,9 +166,6 @@ def test_commit_on_a_branch_packed_and_detached_from_a_folder_below(repository):
     git(repository, "checkout", "-q", "--detach")
     git(repository, "commit", "-q", "--allow-empty", "-m", "second")
     assert machines.commit_of(below) == git(repository, "rev-parse", "HEAD") != head
-
-
-def test_commit_of_a_worktree_is_its_own(repository, tmp_path):
     tree = tmp_path / "tree"
     git(repository, "worktree", "add", "-q", "-b", "side", str(tree))
     git(tree, "commit", "-q", "--allow-empty", "-m", "on the side")

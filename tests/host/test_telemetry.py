@@ -68,41 +68,29 @@ class Busy(StandIn):
         self.locked = None
 
 
-def test_a_look_has_every_quantity_in_our_units() -> None:
-    with using(Busy()), opened(0) as device:
-        seen = telemetry.NvmlSource(device).sample(1.5)
-    assert (seen.at_s, seen.memory_used_bytes, seen.event_reasons) == (1.5, 3 * 2**30, 0x4)
-    found = (seen.gpu_util, seen.sm_clock_hz, seen.power_w, seen.energy_j)
-    assert found == pytest.approx((0.12, 1980e6, 350.0, 1035.0))
-
-
-def test_memory_of_the_measured_process_is_that_of_newcomers() -> None:
+def test_a_look_has_every_quantity_in_our_units_counters_and_the_memory_of_newcomers() -> None:
     nvml = Busy()
     with using(nvml), opened(0) as device:
         source = telemetry.NvmlSource(device)
-        assert source.sample(0.0).process_memory_bytes is None
+        seen, read = source.sample(1.5), source.counters()
+        assert seen.process_memory_bytes is None
         nvml.compute.append(SimpleNamespace(pid=99, usedGpuMemory=7 * 2**20))
         assert source.sample(0.1).process_memory_bytes == 7 * 2**20
-
-
-def test_counters_are_seconds_and_only_those_the_device_has() -> None:
-    with using(Busy()), opened(0) as device:
-        read = telemetry.NvmlSource(device).counters()
+    assert (seen.at_s, seen.memory_used_bytes, seen.event_reasons) == (1.5, 3 * 2**30, 0x4)
+    found = (seen.gpu_util, seen.sm_clock_hz, seen.power_w, seen.energy_j)
+    assert found == pytest.approx((0.12, 1980e6, 350.0, 1035.0))
     assert read.limits_s["power"] == pytest.approx(1.0)
     assert read.limits_s["thermal"] == pytest.approx(2.0)
     assert read.limits_s["sw_power_cap"] == pytest.approx(74e-9)
-    assert "power_brake" not in read.limits_s
+    assert "power_brake" not in read.limits_s, "the device does not have it"
     assert read.energy_j is None
 
 
-def test_growth_is_a_difference_and_leaves_out_what_went_back() -> None:
+def test_growth_is_a_difference_without_what_went_back_and_power_is_integrated() -> None:
     before = telemetry.Counters(at_s=1.0, limits_s={"power": 5.0, "thermal": 2.0}, energy_j=10.0)
     after = telemetry.Counters(at_s=4.0, limits_s={"power": 5.5, "thermal": 1.0}, energy_j=700.0)
     grown = telemetry.growth(before, after)
     assert grown == telemetry.Counters(at_s=3.0, limits_s={"power": 0.5}, energy_j=690.0)
-
-
-def test_power_is_integrated_over_time() -> None:
     samples = tuple(TelemetrySample(at_s=t, power_w=w) for t, w in ((0, 100), (1, 200), (3, 200)))
     assert telemetry.integrated_j(samples) == pytest.approx(150 + 400)
     assert telemetry.integrated_j(samples[:1]) is None
@@ -160,7 +148,9 @@ def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:
     assert watch.evidence["sm_clock_drop"] == pytest.approx(1 - 1.5 / 1.8)
 
 
-def test_clocks_are_locked_and_always_given_back() -> None:
+def test_clocks_are_locked_and_always_given_back_and_who_may_not_lock_them_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nvml = Busy()
     with suppress(RuntimeError), using(nvml), telemetry.locked_clocks(0, "base") as lock:
         assert lock.locked
@@ -171,10 +161,6 @@ def test_clocks_are_locked_and_always_given_back() -> None:
         assert nvml.locked == (1200, 1200)
     with using(nvml), telemetry.locked_clocks(0, "max") as lock:
         assert lock.clock_mhz == 2100
-
-
-def test_who_may_not_lock_clocks_is_told_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = Busy()
     nvml.root = False
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with using(nvml), telemetry.locked_clocks(0, "base") as lock:
