@@ -3,8 +3,10 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import samples
 from trtbench.core.samples import EngineGraph, LayerProfile, LayerTime
 from trtbench.layers.diff import align
 from trtbench.layers.join import join_layers
@@ -214,3 +216,14 @@ def made_engine(ops: Sequence[Op], draw: random.Random, naming: str) -> tuple[La
         layers.append(layer if "Conv" in ops[now][0] else layer | pointwise)
         holds[name] = own
     return join_layers(None, graph(layers)), lambda layer: holds.get(layer.name, [])
+
+
+def write_engine(folder: Path, name: str) -> Path:
+    """Write ``NAME.profile.json`` and ``NAME.graph.json``; gives the profile."""
+    layers = {"fp16": FP16, "int8": INT8}[name]
+    times = [(str(layer["Name"]), us * 0.1) for layer, us in layers]
+    path = folder / f"{name}.profile.json"
+    path.write_text(samples.profile_text(times, count=100))
+    document = {"Layers": [layer for layer, _ in layers], "Bindings": ["input", "output"]}
+    (folder / f"{name}.graph.json").write_text(json.dumps(document))
+    return path

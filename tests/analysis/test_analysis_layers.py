@@ -73,12 +73,19 @@ def test_layers_that_share_a_name_stay_apart_and_keep_their_order() -> None:
     assert any("share their name" in note for note in joined.notes)
 
 
-def test_profile_and_graph_of_different_engines_are_not_joined() -> None:
+def test_another_engine_is_not_joined_and_a_layer_that_was_not_timed_keeps_its_place() -> None:
     mine = graph([conv("x", ("input", "fp16"), ("y", "fp16"))])
     joined = join_layers(profile(["a", "b", "c"], [1, 2, 3]), mine)
     assert [each.kind for each in joined.layers] == [None, None, None]
     assert "different engines" in joined.notes[0]
     assert joined.total_s == pytest.approx(6e-6)
+    names = [f"c{index}" for index in range(20)]
+    layers = [conv(each, (each, "fp16"), (f"{each}_out", "fp16")) for each in names]
+    timed = [each for each in names if each != "c7"]
+    joined = join_layers(profile(timed, [1.0] * 19), graph(layers))
+    assert [each.name for each in joined.layers] == names
+    assert joined.layers[7].time_s is None
+    assert any("not in the profile" in note for note in joined.notes)
 
 
 def test_a_profile_without_a_graph_knows_names_and_times() -> None:
@@ -90,16 +97,6 @@ def test_a_profile_without_a_graph_knows_names_and_times() -> None:
     assert joined.layers[0].precision is None
     zero = join_layers(profile(["a", "b"], [0, 0]))
     assert (zero.total_s, [each.share for each in zero.layers]) == (0, [None, None])
-
-
-def test_a_layer_that_was_not_timed_keeps_its_place() -> None:
-    names = [f"c{index}" for index in range(20)]
-    layers = [conv(each, (each, "fp16"), (f"{each}_out", "fp16")) for each in names]
-    timed = [each for each in names if each != "c7"]
-    joined = join_layers(profile(timed, [1.0] * 19), graph(layers))
-    assert [each.name for each in joined.layers] == names
-    assert joined.layers[7].time_s is None
-    assert any("not in the profile" in note for note in joined.notes)
 
 
 @pytest.mark.parametrize(
@@ -143,18 +140,12 @@ def test_blocks_are_prefixes_of_names() -> None:
     assert tables.block_of("layer3.1.conv1", depth=1) == "layer3"
 
 
-@pytest.mark.parametrize(
-    "by", ["kind", "operator", "precision", "role", "node", "block", "/a/*,/b/*"]
-)
-def test_groups_count_every_second_once(by: str) -> None:
+def test_groups_count_every_second_once_and_patterns_find_theirs() -> None:
     joined = int8_chain()
-    groups = tables.groups_of(joined, by)
-    assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(joined.total_s)
-    assert math.fsum(each.share or 0 for each in groups) == pytest.approx(1)
-
-
-def test_groups_by_pattern() -> None:
-    joined = int8_chain()
+    for by in ("kind", "operator", "precision", "role", "node", "block", "/a/*,/b/*"):
+        groups = tables.groups_of(joined, by)
+        assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(joined.total_s), by
+        assert math.fsum(each.share or 0 for each in groups) == pytest.approx(1), by
     found = {each.name: each.seconds for each in tables.groups_of(joined, "/a/*,/c/*")}
     # Both conversions belong to no node; they fit no pattern.
     assert found == pytest.approx({"/a/*": 5e-6, "/c/*": 10e-6, "the rest": 28e-6})

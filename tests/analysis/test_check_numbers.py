@@ -50,7 +50,7 @@ def test_outputs_are_judged_by_the_lower_precision(
     assert judged.passed, "the reference repeats no better"
 
 
-def test_numbers_by_hand() -> None:
+def test_numbers_by_hand_and_the_reference_scales_the_tolerance() -> None:
     reference = np.array([[1.0, 2.0], [0.0, -4.0]], np.float32)
     candidate = np.array([[1.0, 2.5], [0.1, -4.0]], np.float32)
     found = checked(reference, candidate, size=1, rtol=0.25, atol=0.0)
@@ -64,9 +64,6 @@ def test_numbers_by_hand() -> None:
     assert found.rel_l2 == pytest.approx(np.sqrt(0.26 / 21), rel=1e-6)
     assert found.bias == pytest.approx(0.6 / 4 / np.sqrt(21 / 4), rel=1e-6)
     assert found.worst[0].name == "image 0"
-
-
-def test_the_reference_scales_the_tolerance() -> None:
     reference, candidate = np.array([[1.0]]), np.array([[1.12]])
     assert checked(reference, candidate, rtol=0.11, atol=0.0).close == 0.0
     assert checked(candidate, reference, rtol=0.11, atol=0.0).close == 1.0
@@ -97,6 +94,11 @@ def test_a_reference_that_is_not_finite_must_be_met() -> None:
     found = checked(reference, reference.copy(), classes=False)
     assert found.close == pytest.approx(2 / 3)  # NaN is close to nothing, as in numpy.isclose
     assert found.reference_nonfinite == 2
+    reference = np.full((2, 3), np.nan)
+    assert checked(reference, reference.copy(), classes=False).identical
+    other = reference.copy()
+    other[0, 0] = np.inf
+    assert not checked(reference, other, classes=False).identical
 
 
 def test_parts_of_the_usual_size() -> None:
@@ -188,14 +190,6 @@ def test_probabilities_against_logits_are_told_and_brought_together() -> None:
     assert not checked(logits, logits).classes.mixed
 
 
-def test_what_is_not_finite_on_both_sides_is_identical() -> None:
-    reference = np.full((2, 3), np.nan)
-    assert checked(reference, reference.copy(), classes=False).identical
-    other = reference.copy()
-    other[0, 0] = np.inf
-    assert not checked(reference, other, classes=False).identical
-
-
 def test_shapes_that_differ_are_said_and_break_rules() -> None:
     found = checked(np.ones((2, 3)), np.ones((2, 4)))
     assert found.note == "shapes differ: 3 against 4 per item"
@@ -208,11 +202,6 @@ def test_outputs_are_paired_by_name_then_by_place() -> None:
     assert check.pair_outputs({"a": 0}, {"x": 0, "y": 0}) == {}
 
 
-@pytest.fixture
-def half_off() -> check.OutputCheck:
-    return checked(np.zeros((4, 6)), np.full((4, 6), 0.5))
-
-
 @pytest.mark.parametrize(
     ("text", "broken"),
     [
@@ -222,14 +211,10 @@ def half_off() -> check.OutputCheck:
         ("max_abs<=0.5 and close>=99%", True),
     ],
 )  # fmt: skip
-def test_rules(half_off: check.OutputCheck, text: str, broken: bool) -> None:
-    assert met(text, half_off) is not broken
-
-
-def test_identical_outputs_have_no_noise_to_fail_for() -> None:
-    rng = np.random.default_rng(0)
-    same = rng.standard_normal((5, 7))
-    assert met("sqnr_db>=50", checked(same, same))
+def test_rules(text: str, broken: bool) -> None:
+    assert met(text, checked(np.zeros((4, 6)), np.full((4, 6), 0.5))) is not broken
+    same = np.random.default_rng(0).standard_normal((5, 7))
+    assert met("sqnr_db>=50", checked(same, same)), "there is no noise to fail for"
 
 
 @pytest.mark.parametrize("text", ["max_abs", "maxabs<1", "max_abs<big", "<3"])
@@ -238,16 +223,13 @@ def test_rules_that_cannot_be_read(text: str) -> None:
         check.rule_from_text(text)
 
 
-def test_differences_by_hand() -> None:
+def test_differences_by_hand_and_at_the_edges() -> None:
     reference = np.array([1.0, -2.0, 2.0, 0.0])
     diff = tensor_diff(reference, np.array([1.0, -2.0, 2.3, 0.0]), rtol=0.1, atol=0.0)
     assert diff.max_at == (2,)
     assert diff.rel_l2 == pytest.approx(0.1)
     assert diff.sqnr_db == pytest.approx(20.0)
     assert diff.cosine == pytest.approx(9.6 / (3 * np.sqrt(1 + 4 + 2.3**2)))
-
-
-def test_differences_at_the_edges() -> None:
     same = tensor_diff(np.ones(3), np.ones(3))
     assert (same.rel_l2, same.sqnr_db, same.cosine, same.close) == (0.0, None, 1.0, 1.0)
     broken = tensor_diff(np.ones(3), np.array([1.0, np.nan, np.inf]))

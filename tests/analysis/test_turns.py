@@ -259,13 +259,10 @@ def test_a_difference_of_one_per_cent_is_found_in_five_launches(change: float, k
     assert found.interval.level == 0.99
 
 
-def test_launches_without_bursts_are_left_out() -> None:
+def test_launches_without_bursts_are_left_out_and_a_gpu_that_waited_gives_no_verdict() -> None:
     with_none = [*launches(1e-3), LaunchFacts()]
     assert len(verdict.burst_effects(with_none, with_none)) == 5
     assert verdict.burst_verdict([LaunchFacts()], [LaunchFacts()]) is None
-
-
-def test_a_gpu_that_waited_for_the_host_gives_no_verdict() -> None:
     slow = launches(200e-6, seed=1, burst_enqueue_s=195e-6)
     found = judged(launches(160e-6, burst_enqueue_s=4e-6), slow)
     assert (found.kind, found.launches_needed) == ("unclear", None)

@@ -57,8 +57,8 @@ def test_operations_by_hand(made: OnnxNode, flops: int | None) -> None:
     assert flops_of(made) == flops
 
 
-def test_the_demo_network_has_the_cost_its_maker_states() -> None:
-    model = read_onnx(demo_file("digits.onnx"))
+def test_the_demo_network_has_the_cost_its_maker_states_and_quantized_costs_the_same() -> None:
+    model, quantized = (read_onnx(demo_file(f"digits{kind}.onnx")) for kind in ("", ".int8"))
     cost = cost_from_model(model)
     # Six 3×3 convolutions and a linear layer, 32×32 pixels, two strides of 2.
     shapes = [(1, 16, 32), (16, 32, 16), (32, 32, 16), (32, 64, 8), (64, 64, 8), (64, 64, 8)]
@@ -69,6 +69,14 @@ def test_the_demo_network_has_the_cost_its_maker_states() -> None:
     assert model.parameters == weights
     assert model.weight_bytes == 4 * weights
     assert cost.unknown == ()
+    convolutions = [
+        sorted(node.precision for node in each.nodes if node.op == "Conv")
+        for each in (model, quantized)
+    ]
+    assert convolutions == [["fp32"] * 6, ["fp32"] + ["int8 (Q/DQ)"] * 5], "the first is kept"
+    assert quantized.parameters == weights  # scales and zero points are none
+    assert cost_from_model(quantized).flops == cost.flops
+    assert quantized.weight_bytes < 0.3 * model.weight_bytes
 
 
 def test_operations_and_activations_grow_with_the_batch_and_weights_do_not() -> None:
@@ -81,18 +89,6 @@ def test_operations_and_activations_grow_with_the_batch_and_weights_do_not() -> 
         assert small.weight_bytes == large.weight_bytes
         assert small.written_bytes is not None
         assert large.written_bytes == 8 * small.written_bytes
-
-
-def test_quantized_operators_are_told_apart_and_cost_the_same() -> None:
-    plain, quantized = (read_onnx(demo_file(f"digits{kind}.onnx")) for kind in ("", ".int8"))
-    convolutions = [
-        sorted(node.precision for node in each.nodes if node.op == "Conv")
-        for each in (plain, quantized)
-    ]
-    assert convolutions == [["fp32"] * 6, ["fp32"] + ["int8 (Q/DQ)"] * 5], "the first is kept"
-    assert quantized.parameters == plain.parameters  # scales and zero points are none
-    assert cost_from_model(quantized).flops == cost_from_model(plain).flops
-    assert quantized.weight_bytes < 0.3 * plain.weight_bytes
 
 
 def test_shapes_may_be_given_and_wrong_ones_are_refused(tmp_path: Path) -> None:

@@ -247,10 +247,14 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(
     assert not (tmp_path / "m.onnx.data").exists()
 
 
-def test_a_result_never_overwrites_its_source(tmp_path: Path) -> None:
+def test_a_result_overwrites_neither_its_source_nor_somebody_elses_json(tmp_path: Path) -> None:
     model = models.tiny_model(tmp_path / "m.onnx")
     with pytest.raises(UsageError, match="overwrite"):
         quant_spec(QuantizeRequest(model=model, precision="fp16", output=model))
+    (tmp_path / "m.fp16.json").write_text('{"mine": 1}')
+    quantize(model, "fp16")
+    assert (tmp_path / "m.fp16.json").read_text() == '{"mine": 1}'
+    assert read_sidecar(tmp_path / "m.fp16.onnx") is not None
 
 
 MODELOPT = """
@@ -282,14 +286,6 @@ def test_a_quantizer_that_writes_to_its_input_writes_to_a_copy(
     made = quantize(model, "int8", via="modelopt", data=calibration, items=8)
     assert made.changed["Conv"] == 6
     assert [path.read_bytes() for path in (model, tmp_path / "m.data")] == before
-
-
-def test_somebody_elses_json_is_left_alone(tmp_path: Path) -> None:
-    model = models.tiny_model(tmp_path / "m.onnx")
-    (tmp_path / "m.fp16.json").write_text('{"mine": 1}')
-    quantize(model, "fp16")
-    assert (tmp_path / "m.fp16.json").read_text() == '{"mine": 1}'
-    assert read_sidecar(tmp_path / "m.fp16.onnx") is not None
 
 
 def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:

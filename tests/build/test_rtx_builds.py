@@ -1,5 +1,8 @@
 """Real engines, built by TensorRT-RTX on the CPU through the same job as any other build."""
 
+import subprocess
+import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 from onnx import TensorProto
 
 import models
+from bindings.wheels import cache_folder
 from trtbench.convert.build import build_spec, run_build
 from trtbench.core.codec import value_from_json
 from trtbench.core.errors import InputError, TrtbenchError
@@ -16,9 +20,12 @@ from trtbench.core.results import Artefact
 from trtbench.core.spec import BuildSpec
 from trtbench.models.identity import sha256_of
 from trtbench.requests.execution import Event, Execution
+from trtbench.requests.measure import CompareRequest
 from trtbench.requests.models import BuildRequest
-from trtbench.requests.settings import load_config
+from trtbench.requests.settings import Config, load_config
+from trtbench.store.store import Store
 from trtbench.trtexec.version import plan_from_bytes
+from trtbench.workflows.builds import UNPAIRED, Builds
 from typed_models import quantized, typed
 
 pytestmark = [pytest.mark.xdist_group("rtx"), pytest.mark.usefixtures("tensorrt_rtx")]
@@ -137,3 +144,60 @@ def test_a_node_that_cannot_be_parsed_is_named(tmp_path: Path) -> None:
     log = Path(error.facts["log"])
     assert log == model.with_name("net.engine.build.log")
     assert "Unheard" in log.read_text()
+
+
+OLDER = "1.6.1.120"  # in an interpreter of its own, kept in the cache (300 MB)
+
+
+def older_python() -> str:
+    """Make an interpreter that has an older TensorRT-RTX."""
+    folder = cache_folder() / f"rtx-{OLDER}-py{sys.version_info[0]}{sys.version_info[1]}"
+    if not (folder / "whole").is_file():
+        venv.create(folder, with_pip=False, clear=True)
+        [packages] = folder.glob("lib/python3*/site-packages")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--retries", "1", "--target"]
+        command += [str(packages), f"tensorrt-rtx-cu13=={OLDER}", "numpy", "msgspec"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"TensorRT-RTX {OLDER} could not be fetched: {done.stderr[-300:]}")
+        (folder / "whole").touch()
+    return str(folder / "bin" / "python")
+
+
+def compared(request: CompareRequest, store: Store) -> Any:
+    config = Config(store=str(store.root))
+    return Builds(request=request, store=store, config=config, execution=Execution()).compare()
+
+
+def test_two_versions_stand_side_by_side(tmp_path: Path) -> None:
+    """Each in its interpreter: builds, bytes and layers of both, and why nothing was run."""
+    store = Store(tmp_path / "store")
+    request = CompareRequest(
+        models.conv_model(tmp_path / "net.onnx", batch=1), builds=2, build={"target": "sm_86"},
+        python=[older_python(), sys.executable], output=tmp_path / "out",
+    )  # fmt: skip
+    (found,) = compared(request, store)
+    old, new = found.baseline, found.candidate
+    assert old.builder == f"tensorrt-rtx {OLDER}"
+    assert new.builder.startswith("tensorrt-rtx ")
+    assert new.builder != old.builder
+    assert [each.aspect("bytes").same for each in (old, new)] == [True, True]
+    assert old.draws[0].sha256 != new.draws[0].sha256
+    assert found.mode == UNPAIRED
+    verdict = found.comparison.verdicts[0]
+    if verdict.kind == "incomparable":
+        assert "the engines were not measured: CUDA" in verdict.reason
+
+
+def test_networks_are_built_in_pairs_without_a_timing_cache(tmp_path: Path) -> None:
+    """A builder that times no kernels has none to share, and is not told of any."""
+    store = Store(tmp_path / "store")
+    model = models.conv_model(tmp_path / "net.onnx", batch=1)
+    request = CompareRequest(
+        baseline=model, candidates=[model], builds=2, runtime=("tensorrt-rtx",),
+        python=(sys.executable,), output=tmp_path / "out",
+        build={"target": "sm_86"},
+    )  # fmt: skip
+    (found,) = compared(request, store)
+    assert [len(each.draws) for each in (found.baseline, found.candidate)] == [2, 2]
+    assert found.mode == UNPAIRED

@@ -121,17 +121,12 @@ pytestmark = pytest.mark.xdist_group("rtx")
 HERE = ("net.onnx", "-r", "tensorrt")
 
 
-@pytest.fixture
-def job(tmp_path: Path, say: Say) -> Any:
-    def call(*arguments: str) -> Any:
+def test_shapes_are_numbers_after_the_flag_and_a_plan_prints_a_command_for_the_same(say: Say):
+    def job(*arguments: str) -> Any:
         plan = document(say, *arguments, "--dry-run")
         return plan["job"]["spec"], plan["commands"]
 
-    models.conv_model(tmp_path / "net.onnx")
-    return call
-
-
-def test_input_shapes_are_numbers_after_the_flag(job: Any) -> None:
+    models.conv_model(Path("net.onnx"))
     spec, _ = job(*HERE, "--input-shape", "-1", "3", "16", "16")
     assert spec["shapes"]["image"] == {
         "min": [1, 3, 16, 16],
@@ -140,16 +135,10 @@ def test_input_shapes_are_numbers_after_the_flag(job: Any) -> None:
     }
     named = job(*HERE, "--input-shape", "image:4x3x16x16")[0]
     assert named["shapes"]["image"]["max"] == [4, 3, 16, 16]
-
-
-def test_repeated_shapes_are_further_profiles(job: Any) -> None:
     shapes = ("--shape-opt", "image:2x3x16x16", "--shape-opt", "image:64x3x16x16")
     spec, _ = job(*HERE, *shapes)
     assert spec["shapes"]["image"]["opt"][0] == 2
     assert [each["image"]["opt"][0] for each in spec["more_profiles"]] == [64]
-
-
-def test_the_command_of_a_plan_asks_for_the_same_again(job: Any) -> None:
     asked = [*HERE, "--precision", "fp16", "--workspace", "1GiB", "--refit"]
     asked += ["--shape-min", "image:1x3x16x16", "--shape-max", "image:8x3x16x16"]
     spec, commands = job(*asked)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layer_files import write_engine
+from layer_sets import write_engine
 
 import logs
 import samples

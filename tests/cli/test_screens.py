@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from layer_files import write_engine
+from layer_sets import write_engine
 
 import leftovers
 from models import conv_model

@@ -1,11 +1,15 @@
+"""What a run tells of its machine: processors, GPUs, libraries under all of their names."""
+
 import os
 from pathlib import Path
 
 import pytest
 from nvml_standin import Refusing, using
 
+from trtbench import __version__
 from trtbench.core.run import Environment
 from trtbench.host import machine as machines
+from trtbench.host.machine import library_versions
 from waiting import printed
 
 X86_CORE = """\
@@ -133,9 +137,7 @@ def test_counters_are_differenced(server):
     after = {**machines.read_counters(root=server), "at_s": before["at_s"] + 0.5}
     grown = {"cpu_steal_fraction": 20 / 200, "pressure_fraction": 0.5, "throttled_s": 0.01}
     assert machines.counters_between(before, after) == pytest.approx(grown)
-
-
-def test_a_counter_that_went_back_or_is_unknown_is_absent():
+    # A counter that went back or is unknown is absent.
     before = {"at_s": 1.0, "throttled_us": 500, "pressure_us": 5}
     after = {"at_s": 2.0, "throttled_us": 20}
     assert machines.counters_between(before, after) == {}
@@ -146,19 +148,14 @@ def git(folder: Path, *arguments: str) -> str:
     return printed(["git", *identity, *arguments], cwd=folder).strip()
 
 
-@pytest.fixture
-def repository(tmp_path):
-    folder = tmp_path / "repository"
-    folder.mkdir()
+def test_commit_on_a_branch_packed_detached_and_of_a_worktree_from_a_folder_below(tmp_path):
+    repository = tmp_path / "repository"
+    repository.mkdir()
     try:
-        git(folder, "init", "-q", "-b", "trunk")
+        git(repository, "init", "-q", "-b", "trunk")
     except FileNotFoundError:
         pytest.skip("git is not installed")
-    git(folder, "commit", "-q", "--allow-empty", "-m", "first")
-    return folder
-
-
-def test_commit_on_a_branch_packed_and_detached_from_a_folder_below(repository):
+    git(repository, "commit", "-q", "--allow-empty", "-m", "first")
     below = repository / "a" / "b"
     below.mkdir(parents=True)
     head = git(repository, "rev-parse", "HEAD")
@@ -169,9 +166,6 @@ def test_commit_on_a_branch_packed_and_detached_from_a_folder_below(repository):
     git(repository, "checkout", "-q", "--detach")
     git(repository, "commit", "-q", "--allow-empty", "-m", "second")
     assert machines.commit_of(below) == git(repository, "rev-parse", "HEAD") != head
-
-
-def test_commit_of_a_worktree_is_its_own(repository, tmp_path):
     tree = tmp_path / "tree"
     git(repository, "worktree", "add", "-q", "-b", "side", str(tree))
     git(tree, "commit", "-q", "--allow-empty", "-m", "on the side")
@@ -185,3 +179,37 @@ def test_a_large_core_is_taken_before_a_small_one(tmp_path: Path) -> None:
         (tmp_path / f"cpu{core}" / "cpu_capacity").write_text(f"{capacity}\n")
     assert machines.fastest_core({0, 1, 4, 5}, root=tmp_path) == 4
     assert machines.fastest_core({0, 1}, root=tmp_path) == 0
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Make a distribution visible without any code behind it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(name: str, version: str | None) -> None:
+        folder = tmp_path / f"{name.replace('-', '_')}-{version or 0}.dist-info"
+        folder.mkdir()
+        line = f"Version: {version}\n" if version else ""
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\n{line}")
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("asked", "distribution"),
+    [
+        ("tensorrt", "tensorrt-cu12"), ("tensorrt", "tensorrt_cu13_bindings"),
+        ("tensorrt", "tensorrt_bindings"), ("tensorrt", "tensorrt-lean"),
+        ("tensorrt_rtx", "tensorrt_rtx_cu13"), ("tensorrt-rtx", "tensorrt_rtx_cu13"),
+    ],
+)  # fmt: skip
+def test_a_library_is_found_under_every_name_it_is_sold_by(install, asked, distribution):
+    install(distribution, "77.1.2")
+    found = library_versions([asked])
+    assert found[asked] == found[distribution.replace("_", "-")] == "77.1.2"
+
+
+def test_the_trtbench_that_runs_is_told_and_not_the_one_that_is_installed(install):
+    """A machine of a fleet is lent this package; it may have another, or none."""
+    install("trtbench", "0.0.1")
+    assert library_versions(["trtbench"]) == {"trtbench": __version__}

@@ -5,13 +5,14 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
+import nvml_standin
 import pytest
 from nvml_standin import NVMLError, StandIn, using
 
 from trtbench.core.jobs import BenchOutcome
-from trtbench.core.run import LaunchFacts
+from trtbench.core.run import Gpu, LaunchFacts
 from trtbench.core.samples import TelemetrySample
-from trtbench.host import telemetry
+from trtbench.host import nvml, telemetry
 from trtbench.host.nvml import opened
 from trtbench.measure.watch import SampledLaunch, Watch
 
@@ -67,41 +68,29 @@ class Busy(StandIn):
         self.locked = None
 
 
-def test_a_look_has_every_quantity_in_our_units() -> None:
-    with using(Busy()), opened(0) as device:
-        seen = telemetry.NvmlSource(device).sample(1.5)
-    assert (seen.at_s, seen.memory_used_bytes, seen.event_reasons) == (1.5, 3 * 2**30, 0x4)
-    found = (seen.gpu_util, seen.sm_clock_hz, seen.power_w, seen.energy_j)
-    assert found == pytest.approx((0.12, 1980e6, 350.0, 1035.0))
-
-
-def test_memory_of_the_measured_process_is_that_of_newcomers() -> None:
+def test_a_look_has_every_quantity_in_our_units_counters_and_the_memory_of_newcomers() -> None:
     nvml = Busy()
     with using(nvml), opened(0) as device:
         source = telemetry.NvmlSource(device)
-        assert source.sample(0.0).process_memory_bytes is None
+        seen, read = source.sample(1.5), source.counters()
+        assert seen.process_memory_bytes is None
         nvml.compute.append(SimpleNamespace(pid=99, usedGpuMemory=7 * 2**20))
         assert source.sample(0.1).process_memory_bytes == 7 * 2**20
-
-
-def test_counters_are_seconds_and_only_those_the_device_has() -> None:
-    with using(Busy()), opened(0) as device:
-        read = telemetry.NvmlSource(device).counters()
+    assert (seen.at_s, seen.memory_used_bytes, seen.event_reasons) == (1.5, 3 * 2**30, 0x4)
+    found = (seen.gpu_util, seen.sm_clock_hz, seen.power_w, seen.energy_j)
+    assert found == pytest.approx((0.12, 1980e6, 350.0, 1035.0))
     assert read.limits_s["power"] == pytest.approx(1.0)
     assert read.limits_s["thermal"] == pytest.approx(2.0)
     assert read.limits_s["sw_power_cap"] == pytest.approx(74e-9)
-    assert "power_brake" not in read.limits_s
+    assert "power_brake" not in read.limits_s, "the device does not have it"
     assert read.energy_j is None
 
 
-def test_growth_is_a_difference_and_leaves_out_what_went_back() -> None:
+def test_growth_is_a_difference_without_what_went_back_and_power_is_integrated() -> None:
     before = telemetry.Counters(at_s=1.0, limits_s={"power": 5.0, "thermal": 2.0}, energy_j=10.0)
     after = telemetry.Counters(at_s=4.0, limits_s={"power": 5.5, "thermal": 1.0}, energy_j=700.0)
     grown = telemetry.growth(before, after)
     assert grown == telemetry.Counters(at_s=3.0, limits_s={"power": 0.5}, energy_j=690.0)
-
-
-def test_power_is_integrated_over_time() -> None:
     samples = tuple(TelemetrySample(at_s=t, power_w=w) for t, w in ((0, 100), (1, 200), (3, 200)))
     assert telemetry.integrated_j(samples) == pytest.approx(150 + 400)
     assert telemetry.integrated_j(samples[:1]) is None
@@ -159,7 +148,9 @@ def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:
     assert watch.evidence["sm_clock_drop"] == pytest.approx(1 - 1.5 / 1.8)
 
 
-def test_clocks_are_locked_and_always_given_back() -> None:
+def test_clocks_are_locked_and_always_given_back_and_who_may_not_lock_them_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nvml = Busy()
     with suppress(RuntimeError), using(nvml), telemetry.locked_clocks(0, "base") as lock:
         assert lock.locked
@@ -170,10 +161,6 @@ def test_clocks_are_locked_and_always_given_back() -> None:
         assert nvml.locked == (1200, 1200)
     with using(nvml), telemetry.locked_clocks(0, "max") as lock:
         assert lock.clock_mhz == 2100
-
-
-def test_who_may_not_lock_clocks_is_told_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = Busy()
     nvml.root = False
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with using(nvml), telemetry.locked_clocks(0, "base") as lock:
@@ -274,3 +261,98 @@ def test_how_a_jetson_is_set() -> None:
     assert telemetry.clocks_pinned(pinned) is True
     assert telemetry.clocks_pinned(pinned.replace("MinFreq=6", "MinFreq=3")) is False
     assert telemetry.clocks_pinned("") is None
+
+
+FIELD_OF = {
+    "nvmlDeviceGetUUID": ["uuid"],
+    "nvmlSystemGetDriverVersion": ["driver"],
+    "nvmlSystemGetCudaDriverVersion_v2": ["cuda"],
+    "nvmlDeviceGetCudaComputeCapability": ["compute_capability"],
+    "nvmlDeviceGetMemoryInfo": ["memory_bytes"],
+    "nvmlDeviceGetClockInfo": ["sm_clock_hz", "memory_clock_hz"],
+    "nvmlDeviceGetMaxClockInfo": ["sm_clock_max_hz"],
+    "nvmlDeviceGetEnforcedPowerLimit": ["power_limit_w"],
+    "nvmlDeviceGetTemperature": ["temperature_c"],
+    "nvmlDeviceGetPersistenceMode": ["persistence"],
+    "nvmlDeviceGetEccMode": ["ecc"],
+}
+
+WHOLE = Gpu(
+    name="NVIDIA Test 4000",
+    uuid=nvml_standin.StandIn.UUID,
+    driver="550.54.15",
+    cuda="12.4",
+    compute_capability="8.9",
+    memory_bytes=20 * 2**30,
+    sm_clock_hz=1980e6,
+    sm_clock_max_hz=2100e6,
+    memory_clock_hz=9001e6,
+    power_limit_w=130.0,
+    temperature_c=41.0,
+    persistence=True,
+    ecc=False,
+)
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_a_gpu_is_read_in_base_units_whether_bindings_answer_in_bytes_or_text(as_bytes):
+    door = nvml_standin.StandIn(as_bytes=as_bytes)
+    assert nvml_standin.through(door, nvml.gpus) == (WHOLE,)
+    assert door.sessions == 0, "every session that was opened is closed"
+
+
+@pytest.mark.parametrize("metric", FIELD_OF)
+def test_one_refused_metric_is_absent_and_the_others_stand(metric):
+    (gpu,) = nvml_standin.through(nvml_standin.StandIn(refused={metric}), nvml.gpus)
+    for field in Gpu.__struct_fields__:
+        expected = None if field in FIELD_OF[metric] else getattr(WHOLE, field)
+        assert getattr(gpu, field) == expected, field
+
+
+def test_on_a_jetson_that_refuses_everything_the_gpu_is_still_listed():
+    jetson = nvml_standin.StandIn(refused={"everything"})
+    assert nvml_standin.through(jetson, nvml.gpus) == (Gpu(name="GPU 0"),)
+    assert nvml_standin.through(jetson, nvml.nvml_problem) is None
+    assert nvml_standin.through(jetson, nvml.sharing_signs, nvml_standin.StandIn.UUID) == {}
+
+
+def test_signs_of_sharing():
+    others = {
+        "processes": 2,
+        "mps": False,
+        "utilisation": 0.12,
+        "display": True,
+        "exclusive": False,
+    }
+    refusing = nvml_standin.StandIn(refused={"nvmlDeviceGetMigMode"})
+    for door, signs in ((nvml_standin.StandIn(), {**others, "mig": False}), (refusing, others)):
+        assert nvml_standin.through(door, nvml.sharing_signs, door.UUID) == signs
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (nvml_standin.NVMLError_LibraryNotFound("x"), "no NVIDIA driver is installed"),
+        (nvml_standin.NVMLError_DriverNotLoaded("x"), "installed but not loaded"),
+        (nvml_standin.NVMLError("Unknown Error"), "Unknown Error"),
+        (OSError("bad library"), "bad library"),
+    ],
+)
+def test_without_nvml_there_are_no_gpus_and_a_reason(problem, words):
+    door = nvml_standin.Refusing(problem)
+    assert nvml_standin.through(door, nvml.gpus) == ()
+    assert nvml_standin.through(door, nvml.sharing_signs, "any") == {}
+    assert words in nvml_standin.through(door, nvml.nvml_problem)
+
+
+def test_several_questions_pay_once_for_the_start_and_everything_is_closed():
+    door = nvml_standin.StandIn()
+    with nvml_standin.using(door), nvml.keep_open():
+        assert nvml_standin.through(door, nvml.gpus) == (WHOLE,)
+        assert door.sessions == 1
+    assert door.sessions == 0
+    with nvml_standin.using(nvml_standin.Refusing(OSError("none"))), nvml.keep_open():
+        pass
+    with pytest.raises(KeyError), nvml_standin.using(door), nvml.keep_open():
+        raise KeyError
+    assert door.sessions == 0

@@ -8,7 +8,7 @@ import pytest
 
 from trtbench.host import process
 from trtbench.host.process import Child, run_process, run_together, tail
-from waiting import wait_for
+from waiting import printed, wait_for
 
 pytestmark = pytest.mark.process
 
@@ -187,3 +187,13 @@ def test_no_descriptor_is_left_open(log):
     with pytest.raises(FileNotFoundError):
         run_process(["/nonexistent/python"], log=log)
     assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+TOLD = "import os; print(len(os.listdir('/proc/self/task')), 'OPENBLAS_NUM_THREADS' in os.environ)"
+
+
+@pytest.mark.parametrize("module", ["trtbench.worker", "trtbench.one_thread"])
+def test_numpy_brings_no_threads_and_leaves_no_trace(module: str) -> None:
+    kept = {name: value for name, value in os.environ.items() if "_NUM_THREADS" not in name}
+    code = f"import {module}, numpy; {TOLD}"
+    assert printed([sys.executable, "-c", code], env=kept).split() == ["1", "False"]

@@ -1,9 +1,12 @@
-"""Documents as text, Markdown, LaTeX, CSV, JSON and PNG."""
+"""Documents as text, Markdown, HTML, LaTeX, CSV, JSON and PNG, as the command writes them."""
 
+import base64
 import csv
+import gzip
 import json
 import re
 import shutil
+from html.parser import HTMLParser
 from io import BytesIO, StringIO
 from operator import itemgetter
 from pathlib import Path
@@ -26,16 +29,22 @@ from PIL import Image
 
 from trtbench.analysis.findings.evidence import spaced
 from trtbench.core import units
-from trtbench.core.run import Interval
+from trtbench.core.errors import InputError
+from trtbench.core.run import Interval, Run
+from trtbench.core.samples import IterationTimes
 from trtbench.report import charts
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Block, Cell, Document, Heading, Picture, Section, Table, Text
 from trtbench.report.document import table as made_table
 from trtbench.report.renderers import csv as csv_renderer
+from trtbench.report.renderers import html, md, png, tex
 from trtbench.report.renderers import json as json_renderer
-from trtbench.report.renderers import md, png, tex
 from trtbench.report.renderers.csv import NUL_REPLACEMENT
 from trtbench.report.renderers.terminal import text
+from trtbench.store.directory import write_record, write_samples
+from trtbench.store.store import Store
+from trtbench.trtexec.exports import profile_json
+from trtbench.workflows.report import load_runs, with_known_files, write_report
 from waiting import printed
 
 
@@ -130,9 +139,6 @@ def test_names_are_shown_and_not_obeyed() -> None:
     tags = {"details", "/details", "summary", "/summary", "br"}
     assert set(re.findall(r"<(/?\w+)", outside)) <= tags
     assert outside.count("<details>") == outside.count("</details>")
-
-
-def test_a_log_cannot_close_its_fence() -> None:
     text = md.markdown(document_from_runs([], failed=[made_failure()]))
     assert "````text\none ``` two\n</details>\n````" in text
 
@@ -155,11 +161,18 @@ def test_escaping(text: str, escaped: str) -> None:
     assert md.escape(text) == escaped
 
 
-def test_ten_thousand_layers_are_folded_and_cut(tmp_path: Path) -> None:
-    text = md.markdown(document_from_runs([made_run(layers=made_profile(10_000))]))
+def test_ten_thousand_layers_are_folded_and_cut_and_do_not_swell_the_page() -> None:
+    large = document_from_runs([made_run(layers=made_profile(10_000))])
+    text, page = md.markdown(large), html.page(large)
     assert len(text) < 500_000
     assert "9 800 more rows" in text
     assert "<details><summary>All 10 000 layers</summary>\n\n|" in text
+    assert len(page) < 3_500_000
+    assert page.count("<tr>") < 600
+    (letters,) = re.findall(r'id="rows">([^<]*)<', page)
+    rows = json.loads(gzip.decompress(base64.b64decode(letters)))["layers"]
+    assert len(rows) == 10_000 - html.OPEN_ROWS
+    assert rows[0][1][6][1] > rows[-1][1][6][1]
 
 
 def check_picture(data: bytes) -> np.ndarray:
@@ -192,9 +205,6 @@ def test_every_figure_is_a_real_picture_and_no_name_breaks_it() -> None:
     }  # fmt: skip
     for figure in figures:
         check_picture(png.png_bytes(figure))
-
-
-def test_a_figure_id_cannot_leave_the_folder() -> None:
     assert "/" not in png.file_name(Picture(id="../../etc/x", title="t", path="x.png"))
 
 
@@ -253,3 +263,82 @@ def test_whatever_is_below_zero_has_a_minus_and_no_hyphen() -> None:
     assert Cell(value="a-1").shown == "a-1"
     assert spaced("by -4% and +2.5%") == "by −4 % and +2.5 %"
     assert spaced("top1>=baseline-0.5%") == "top1>=baseline-0.5 %", "this is a difference"
+
+
+class Outline(HTMLParser):
+    """Collects what a page is made of."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_points_at_nothing_outside(tmp_path: Path) -> None:
+    full_page = html.page(document_from_runs(full_runs(tmp_path), failed=[made_failure()]))
+    outline = Outline(full_page)
+    for tag, attrs in outline.tags:
+        for name in ("src", "href", "srcset", "action", "poster", "data"):
+            value = attrs.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, value)
+    policy = next(a["content"] for t, a in outline.tags if a.get("http-equiv"))
+    assert policy.startswith("default-src 'none'")
+    assert "connect-src" not in policy
+    styles = re.findall(r"<style>(.*?)</style>", full_page, flags=re.DOTALL)
+    assert not re.search(r"url\(|@import", "".join(styles))
+
+
+@pytest.mark.parametrize(
+    "column", [[1e-3], [0.0] * 20, [2e-3] * 20, [1e-3, np.nan, 2e-3, np.inf], [1e-9, 10.0] * 20]
+)
+def test_odd_columns_make_a_page(column: list[float]) -> None:
+    runs = [made_run(IterationTimes(host=np.array(column))), made_run(id="b")]
+    assert "</html>" in html.page(document_from_runs(runs))
+
+
+def stored(folder: Path, run: Run) -> Path:
+    """Write a run directory as the store keeps it."""
+    target = folder / run.id
+    target.mkdir(parents=True)
+    write_record(target, run.record)
+    write_samples(target, run.times)
+    return target
+
+
+def test_what_lies_beside_a_run_is_taken_in_or_named_if_damaged(tmp_path: Path) -> None:
+    run = made_run(id="a")
+    folder = stored(tmp_path / "runs", run)
+    (folder / "output_diff.json").write_text('{"max_abs": 0.5}')
+    (folder / "checks.json").write_text('[{"output": "y", "cosine": 0.99}]')
+    (folder / "profile.json").write_bytes(profile_json(made_profile()))
+    (folder / "pictures").mkdir()
+    (folder / "pictures" / "worst.png").write_bytes(b"")
+    (loaded,), _ = load_runs([str(folder)], store=Store(tmp_path / "store"))
+    assert loaded.extra["output_comparison"] == {"max_abs": 0.5}
+    assert loaded.extra["checks"] == [{"output": "y", "cosine": 0.99}]
+    assert loaded.extra["pictures"] == [str(Path("pictures") / "worst.png")]
+    assert loaded.layers is not None
+    (folder / "pictures" / "worst.png").write_bytes(b"no picture")  # does not stop the page
+    paths = write_report([loaded], tmp_path / "out", formats=["html"])
+    assert "worst" in paths[0].read_text("utf-8")
+    (folder / "output_diff.json").write_text("{")
+    with pytest.raises(InputError, match="output_diff"):
+        load_runs([str(folder)], store=Store(tmp_path / "store"))
+
+
+@pytest.mark.parametrize(
+    ("told", "taken"), [('{"sha256": "abc", "build_s": 3}', True), ('{"sha256": "x"}', False),
+                        ('{"build_s": 3}', False), ("{", False), ("[]", False)],
+)  # fmt: skip
+def test_a_build_record_is_believed_if_it_speaks_of_the_same_bytes(
+    tmp_path: Path, told: str, taken: bool
+) -> None:
+    engine = tmp_path / "net.engine"
+    Path(f"{engine}.json").write_text(told)
+    run = made_run()
+    model = run.record.spec.model.having(path=str(engine), format="engine", sha256="abc")
+    record = run.record.having(spec=run.record.spec.having(model=model))
+    assert ("build" in with_known_files(Run(record=record, times=run.times)).extra) is taken

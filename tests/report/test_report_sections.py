@@ -19,10 +19,11 @@ from made_runs import (
 )
 
 from trtbench.core.results import Comparison, Verdict
-from trtbench.core.run import Fact, Finding, Interval, Run
+from trtbench.core.run import Fact, Finding, Interval, LaunchFacts, Run
 from trtbench.core.spec import TensorSpec
 from trtbench.report import document as documents
 from trtbench.report.compose import SECTIONS, document_from_runs
+from trtbench.report.document import Figure, Section
 from trtbench.report.renderers.terminal import text
 from trtbench.report.run_facts import device_names, joules_per_item, labels_from_runs
 from trtbench.report.sections.summary import document_from_run, facts_of
@@ -68,6 +69,10 @@ def test_throughput_appears_when_runs_differ_in_batch_only() -> None:
     (curve,) = chart.panels[0].lines
     assert curve.x == (1, 8)
     assert curve.y == pytest.approx([1 / one.times.host.mean(), 8 / eight.times.host.mean()])
+    assert document_from_runs([run(0, batch=1), run(1, batch=4)]).section("throughput")
+    for change in ({"streams": 4}, {"options": {"compile": "default"}}, {"gap_s": 0.01}):
+        runs = [run(0, batch=1), run(1, batch=4, **change)]
+        assert document_from_runs(runs).section("throughput") is None
 
 
 def test_shares_are_shown_in_per_cent_and_other_scores_as_numbers() -> None:
@@ -179,8 +184,9 @@ def day() -> list[Run]:
     ]
 
 
-def test_names_tell_runs_apart_and_no_more() -> None:
-    assert labels_from_runs(day()) == (
+def test_names_tell_runs_apart_and_pictures_of_mixed_protocols_say_that_they_do_not_compare():
+    runs = day()
+    assert labels_from_runs(runs) == (
         "torchvision:resnet18 · torch · half · serve",
         "torchvision:resnet18 · torch · half · serve · compile=reduce-overhead",
         "torchvision:vit_b_16 · torch · half · serve · compile=reduce-overhead",
@@ -189,10 +195,7 @@ def test_names_tell_runs_apart_and_no_more() -> None:
         "resnet18.engine · tensorrt · pipeline · 2 streams",
         "vit_b_16.engine · tensorrt · serve",
     )
-
-
-def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:
-    document = document_from_runs(day())
+    document = document_from_runs(runs)
     for id in ("speed_benchmark", "percentiles", "inference_time_bar_all"):
         assert "different protocols (serve, gpu, pipeline)" in (figure(document, id).caption or "")
     first = document.sections[0].blocks[0]
@@ -242,3 +245,38 @@ def test_machines_of_one_kind_go_by_what_their_owners_call_them():
         runs.append(replace(run, record=run.record.having(environment=named)))
     assert list(device_names(runs).values()) == ["orin-1", "orin-2"]
     assert labels_from_runs(runs) == ("orin-1", "orin-2")
+
+
+def run(number: int, *, batch: int = 4, **spec: Any) -> Run:
+    made = made_run(phased_times(), id=f"run-{number}", batch=batch)
+    launches, whole = (LaunchFacts(wall_s=1.0),), made.record.spec.having(**spec)
+    return replace(made, record=made.record.having(spec=whole, launches=launches))
+
+
+def section(runs: list[Run], name: str) -> Section:
+    found = document_from_runs(runs).section(name)
+    assert found is not None
+    return found
+
+
+def test_what_ran_decides_which_runs_are_alike() -> None:
+    """Of streams that a program was told by itself, its own word counts, in every section."""
+
+    def told(number: int, batch: int, streams: int) -> Run:
+        made = run(number, batch=batch)
+        conditions = {**made.record.conditions, "streams": Fact(value=streams)}
+        return replace(made, record=made.record.having(conditions=conditions))
+
+    mixed = [told(0, 1, 1), told(1, 4, 4)]
+    assert document_from_runs(mixed).section("throughput") is None
+    surface = [told(n, batch, streams) for n, (batch, streams) in enumerate(
+        (batch, streams) for batch in (1, 8) for streams in (1, 2))]  # fmt: skip
+    (figure,) = section(surface, "throughput").blocks
+    assert len(figure.chart.panels[0].lines) == 2, "a curve for each number of streams"
+    days = [told(n, 4, 1 + n % 2) for n in range(6)]
+    dated = [
+        replace(each, record=each.record.having(created=f"2026-03-0{n}T10:00:00+01:00"))
+        for n, each in enumerate(days, 1)
+    ]
+    figures = [each for each in section(dated, "history").blocks if isinstance(each, Figure)]
+    assert len(figures) == 2, "two series, and no line between them"

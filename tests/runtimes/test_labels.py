@@ -78,26 +78,31 @@ def test_a_dynamic_model_gets_the_shapes_of_its_batch(trtexec: Any, tmp_path: Pa
         bench(fixed, store, runtime="trtexec", batch=4)
 
 
-def test_trtexec_does_not_make_an_engine_forget_its_precision(trtexec: Any, store: Store) -> None:
+def test_a_precision_is_what_layers_or_records_tell_or_unknown(trtexec: Any, store: Store) -> None:
     engine = trtexec.engine()
     blind = bench(engine, store, runtime="trtexec", profile=False)
     assert precision_of(blind.record) is None
-    record_beside(engine, precision="fp16")
-    run = bench(engine, store, runtime="trtexec")
-    assert precision_of(run.record) == "fp16"
-    assert precision_of(bench(engine, store, runtime="trtexec", precision="fp16").record)
-    with pytest.raises(UsageError, match="was built in fp16, not in int8"):
-        bench(engine, store, runtime="trtexec", precision="int8")
-
-
-def test_a_precision_nobody_can_check_is_unknown(trtexec: Any, store: Store) -> None:
-    engine = trtexec.engine()
     run = bench(engine, store, runtime="trtexec", precision="int8", profile=False)
     assert precision_of(run.record) is None
     assert entry_from_record(run.record, path="").precision is None
     assert [ran for _, _, ran in contradictions(run.record)] == [None]
     run = bench(engine, store, runtime="trtexec", precision="int8")
     assert [ran for _, _, ran in contradictions(run.record)] == ["fp16"], "layers tell it"
+    record_beside(engine, precision="int8")
+    run = bench(engine, store, runtime="trtexec", profile=True)
+    assert run.graph is not None
+    assert precision_of(run.record) == "fp16", "the lowest type that its layers compute in"
+    assert "H26" in {each.code for each in run.findings}
+    record_beside(engine, precision="fp16")
+    run = bench(engine, store, runtime="trtexec", profile=True)
+    assert precision_of(run.record) == "fp16"
+    assert "claimed_precision" not in run.record.facts, "one of its layers does"
+    assert precision_of(bench(engine, store, runtime="trtexec", precision="fp16").record)
+    with pytest.raises(UsageError, match="was built in fp16, not in int8"):
+        bench(engine, store, runtime="trtexec", precision="int8")
+    Path(f"{engine}.json").unlink()
+    run = bench(engine, store, runtime="trtexec", profile=True)
+    assert precision_of(run.record) == "fp16", "nothing is claimed, but the layers tell it"
 
 
 def test_least_means_least(trtexec: Any, store: Store) -> None:
@@ -223,12 +228,7 @@ def test_what_is_passed_on_to_trtexec_names_the_run(trtexec: Any, store: Store) 
     assert entry_from_record(exposed.record, path="").protocol == "serve"
     [difference] = [d for d in differences(plain.record, exposed.record) if d.key == "protocol"]
     assert difference.blocking
-
-
-def test_rests_profiles_and_further_arguments_name_a_run_too(trtexec: Any, store: Store) -> None:
-    """None of them ran differently than requested; inputs from files are not random."""
-    engine = trtexec.engine()
-    plain = bench(engine, store, runtime="trtexec", profile=False)
+    # Rests, profiles and further arguments: none of them ran differently than requested.
     given = (
         "--idleTime=5", "--useProfile=1", "--infStreams=2", "--loadInputs=input:x.bin",
         "--useManagedMemory", "--avgRuns=5", "--fp16",
@@ -300,22 +300,6 @@ def test_a_record_of_another_engine_is_left_aside(tmp_path: Path) -> None:
     found = inspect_engine(engine)
     assert "precision" not in found.facts
     assert any("to another engine" in note for note in found.notes)
-
-
-def test_layers_deny_the_record_beside_an_engine(trtexec: Any, store: Store) -> None:
-    engine = trtexec.engine()
-    record_beside(engine, precision="int8")
-    run = bench(engine, store, runtime="trtexec", profile=True)
-    assert run.graph is not None
-    assert precision_of(run.record) == "fp16", "the lowest type that its layers compute in"
-    assert "H26" in {each.code for each in run.findings}
-    record_beside(engine, precision="fp16")
-    run = bench(engine, store, runtime="trtexec", profile=True)
-    assert precision_of(run.record) == "fp16"
-    assert "claimed_precision" not in run.record.facts, "one of its layers does"
-    Path(f"{engine}.json").unlink()
-    run = bench(engine, store, runtime="trtexec", profile=True)
-    assert precision_of(run.record) == "fp16", "nothing is claimed, but the layers tell it"
 
 
 @pytest.mark.usefixtures("on_standin_gpu")

@@ -1,4 +1,4 @@
-"""The runtime ``tensorrt`` over a stand-in GPU: every protocol, graphs, and what goes wrong."""
+"""The runtime ``tensorrt`` over a stand-in GPU: protocols, graphs, tensors, what goes wrong."""
 
 import gc
 import json
@@ -30,6 +30,9 @@ from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import InputSpec, Length, RunSpec
 from trtbench.host.cuda import CudaError
 from trtbench.runtimes import tensorrt, tensorrt_rtx
+from trtbench.runtimes._gpu_query import is_close
+from trtbench.runtimes._session import profile_from_rows
+from trtbench.runtimes._trt_session import Port, array_from_bytes, output_evidence
 
 Bench = Callable[..., tuple[BenchOutcome, IterationTimes]]
 
@@ -51,9 +54,16 @@ def bench(spec: RunSpec, tmp_path: Path) -> Bench:
     return measure
 
 
-def test_coldl2_empties_the_cache_before_each_query_and_outside_its_time(gpu: Trt, bench: Bench):
-    told = {"cuda_graph": "on", "transfers": False}
-    warm, _ = bench(protocol="gpu", **told)
+def test_gpu_runs_back_to_back_from_a_graph_and_coldl2_empties_the_cache_before_each_query(
+    gpu: Trt, bench: Bench
+) -> None:
+    told = {"cuda_graph": "on", "transfers": False, "spin_wait": True}
+    warm, times = bench(protocol="gpu", **told)
+    assert set(times.durations()) == {"latency", "enqueue", "gpu"}
+    assert warm.conditions["cuda_graph"].value is True
+    assert np.median(times.gpu) == pytest.approx(GPU_S, rel=0.05)
+    assert np.median(np.diff(times.start)) == pytest.approx(GPU_S, rel=0.02)
+    assert gpu.cuda.flags == (1, 1)
     before = gpu.cuda.calls.count("cudaMemsetAsync")
     cold, times = bench(protocol="coldl2", **told)
     queries = 40 + cold.facts.warmup_iterations
@@ -100,16 +110,6 @@ def test_pipeline_keeps_two_queries_in_flight(gpu: Trt, bench: Bench) -> None:
     assert np.median(times.end_to_end) > np.median(times.latency)
 
 
-def test_gpu_runs_back_to_back_from_a_graph_without_copies(gpu: Trt, bench: Bench) -> None:
-    asked = {"transfers": False, "cuda_graph": "on", "spin_wait": True}
-    outcome, times = bench(protocol="gpu", **asked)
-    assert set(times.durations()) == {"latency", "enqueue", "gpu"}
-    assert outcome.conditions["cuda_graph"].value is True
-    assert np.median(times.gpu) == pytest.approx(GPU_S, rel=0.05)
-    assert np.median(np.diff(times.start)) == pytest.approx(GPU_S, rel=0.02)
-    assert gpu.cuda.flags == (1, 1)
-
-
 def test_a_graph_that_cannot_be_captured_is_an_error_unless_auto(gpu: Trt, bench: Bench) -> None:
     gpu.cuda.capturable = False
     with pytest.raises(InputError, match="cannot be captured") as caught:
@@ -123,6 +123,13 @@ def test_a_graph_that_cannot_be_captured_is_an_error_unless_auto(gpu: Trt, bench
     slow = IterationTimes(host=1.2 * times.gpu, gpu=times.gpu, enqueue=0.9 * times.gpu)
     found = findings_from_run(run(slow, conditions=outcome.conditions))
     assert not any("--cuda-graph" in str(each.remedy) for each in found if each.code == "H20")
+    gpu.cuda.capturable = True
+    gpu.cuda.fail["cudaGraphInstantiate"] = Code.not_capturable
+    outcome, _ = bench(cuda_graph="auto")
+    assert outcome.conditions["cuda_graph_fell_back"].value is True
+    assert gpu.cuda.calls.count("cudaGraphDestroy") == 1
+    with pytest.raises(InputError, match="graph cannot be made"):
+        bench(cuda_graph="on")
 
 
 @pytest.mark.parametrize("captured", [True, False])
@@ -166,15 +173,6 @@ def test_a_graph_that_keeps_its_first_inputs_is_left_out_with_a_finding(gpu: Trt
     assert "replayed on new inputs" in told.message
 
 
-def test_a_graph_that_cannot_be_made_is_left_out(gpu: Trt, bench: Bench) -> None:
-    gpu.cuda.fail["cudaGraphInstantiate"] = Code.not_capturable
-    outcome, _ = bench(cuda_graph="auto")
-    assert outcome.conditions["cuda_graph_fell_back"].value is True
-    assert gpu.cuda.calls.count("cudaGraphDestroy") == 1
-    with pytest.raises(InputError, match="graph cannot be made"):
-        bench(cuda_graph="on")
-
-
 def test_empty_inputs_and_what_an_engine_is_loaded_with(gpu: Trt, bench: Bench, tmp_path: Path):
     gpu.shape = (0, 8)
     outcome, _ = bench(batch=None, options={"host_code": "on", "dla_core": "1"})
@@ -198,10 +196,7 @@ def test_outputs_that_never_repeat_do_not_speak_against_a_graph(gpu: Trt, bench:
     assert note.startswith("y differed in a second plain run on the same inputs")
     gpu.replay_wrong = True  # whose outputs stay empty: that too is no plain run's
     bench(cuda_graph="on")
-
-
-def test_outputs_that_are_written_in_part_are_compared_where_they_are(gpu: Trt, bench: Bench):
-    gpu.written = 0.5
+    gpu.unsteady, gpu.replay_wrong, gpu.written = False, False, 0.5  # compared where it is written
     outcome, _ = bench(cuda_graph="on")
     assert outcome.conditions["cuda_graph"].value is True
     assert "outputs_repeat" not in outcome.evidence
@@ -365,3 +360,77 @@ def test_an_engine_that_was_cut_short_is_refused_before_it_is_loaded(
         "bytes": str(len(whole)),
         "stated in its header": str(len(whole) + 7),
     }
+
+
+def port(dtype: str = "float32", bits: int = 32, **more: object) -> Port:
+    return Port(name="x", is_input=True, dtype=dtype, bits=bits, shape=(-1, 3), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "size"),
+    [
+        (port(), (2, 3), 24),
+        (port("float16", 16), (2, 3), 12),
+        (port("int4", 4), (1, 3), 2),  # half bytes are filled up
+        (port("int8", 8, packed_dim=1, packed=32), (2, 3), 64),  # 3 channels in a place for 32
+        (port(), (0, 3), 0),
+        (port(), (), 4),
+    ],
+)
+def test_bytes_that_a_tensor_takes(given: Port, shape: tuple[int, ...], size: int) -> None:
+    assert given.size_bytes(shape) == size
+
+
+def test_outputs_come_as_numpy_can_hold_them() -> None:
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    raw = np.concatenate([values.reshape(-1).view(np.uint8), np.zeros(8, np.uint8)])  # more room
+    assert np.array_equal(array_from_bytes(raw, port(), (2, 3)), values)
+    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
+    wide = array_from_bytes(bits.reshape(-1).view(np.uint8), port("bfloat16", 16), (2, 3))
+    assert (wide.dtype, wide.tolist()) == (np.float32, values.tolist())
+    for small in (port("float8_e4m3fn", 8), port("int4", 4), port("int8", 8, packed=4)):
+        assert np.array_equal(array_from_bytes(raw, small, (2, 3)), raw)
+    for shape in ((-1,), (-1, -1), (2, -1)):  # depends on data: all there is room for
+        assert array_from_bytes(raw[:24], port(), shape).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+ONE = np.array([1.0, 2.0, 100.0], np.float32)
+ENDLESS = np.array([np.inf, np.nan, 1.0], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (ONE, ONE.copy(), True),
+        (ONE, ONE + np.float32(0.9), True),  # below 1 % of the largest
+        (ONE, ONE + np.float32(1.1), False),
+        (ONE, ONE[:2], False),
+        (ONE, np.array([1.0, np.nan, 100.0], np.float32), False),
+        (ENDLESS, ENDLESS + np.float32(1e-3), True),
+        (np.array([1, 2]), np.array([1, 3]), False),  # no tolerance for an index
+        (ONE * 0, ONE * -0.0, True),
+    ],
+)
+def test_whether_two_runs_gave_the_same(one: np.ndarray, other: np.ndarray, expected: bool) -> None:
+    assert is_close(one, other) is expected
+
+
+def test_what_two_inputs_tell_of_the_outputs() -> None:
+    whole = {"ids": np.arange(3)}
+    assert output_evidence(whole, whole) == {}
+    before, after = {"y": ONE, **whole}, {"y": ONE * 2, **whole}
+    assert output_evidence(before, after) == {"outputs_finite": True, "outputs_vary": True}
+    assert output_evidence(before, before) == {"outputs_finite": True, "outputs_vary": False}
+    odd = {"y": np.array([np.nan], np.float32)}
+    assert output_evidence(odd, odd) == {"outputs_finite": False, "outputs_vary": False}
+
+
+def test_layers_of_most_iterations_count_and_names_may_repeat() -> None:
+    """An iteration that took another branch is left out."""
+    usual = [[("a", 1.0), ("b", 2.0), ("a", 3.0)], [("a", 3.0), ("b", 2.0), ("a", 5.0)]]
+    found = profile_from_rows([usual[0], [("c", 9.0)], usual[1]])
+    assert found.count == 2
+    assert [each.name for each in found.layers] == ["a", "b", "a"]
+    assert [each.average_s for each in found.layers] == [2.0, 2.0, 4.0]
+    assert [each.share for each in found.layers] == [4 / 16, 4 / 16, 8 / 16]
+    assert (found.layers[0].min_s, found.layers[0].max_s) == (1.0, 3.0)

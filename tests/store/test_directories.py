@@ -1,16 +1,21 @@
-"""Run directories appear whole or not at all, and damage is named."""
+"""Run directories appear whole or not at all, damage is named, and long runs stay small."""
 
 import os
 import socket
 import tempfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 import records
 from writers import CLEAN
 
 from trtbench.core.errors import InputError, StoreError
 from trtbench.core.run import FailedRun, Run
+from trtbench.core.samples import IterationTimes
+from trtbench.formats.toolkit import SERIES_ROWS
 from trtbench.host import files
+from trtbench.measure.bench import write_run_files
 from trtbench.store import directory
 
 
@@ -164,3 +169,17 @@ def test_a_damaged_record_is_an_error_in_words(tmp_path, data):
     with pytest.raises(InputError) as caught:
         directory.read_run(folder)
     assert str(folder / "run.json") in caught.value.message
+
+
+def test_the_series_of_a_long_run_are_written_on_request(tmp_path: Path) -> None:
+    times = IterationTimes(host=np.full(SERIES_ROWS + 1, 1e-3))
+    run = Run(record=records.record("r1"), times=times)
+    for name, series in (("kept", None), ("asked", True)):
+        (tmp_path / name).mkdir()
+        write_run_files(run, tmp_path / name, series=series)
+    assert not (tmp_path / "kept" / "latency_series.csv").exists()
+    assert not (tmp_path / "kept" / "times.json").exists()
+    assert (tmp_path / "kept" / "latency_percentiles.csv").is_file()
+    lines = (tmp_path / "asked" / "latency_series.csv").read_text().splitlines()
+    assert len(lines) == SERIES_ROWS + 2
+    assert (tmp_path / "asked" / "times.json").is_file()

@@ -11,18 +11,13 @@ from trtbench.store.store import Store
 from trtbench.workflows.export import export_runs
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    made = Store(tmp_path / "store")
-    records.add(made, records.record("r1", model="a.onnx", tags=("nightly", "x y")))
-    records.add(made, records.record("r2", model="b.onnx", runtime="torch", tags=("a//b/../c/",)))
-    records.add(made, records.failed("f1"))
-    return made
-
-
 @pytest.mark.real("pyarrow")
-def test_parquet_holds_every_run_and_every_sample(tmp_path, store):
+def test_parquet_holds_every_run_and_sample_and_a_damaged_run_is_told(tmp_path, say: Say) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    store = Store(tmp_path / "store")
+    records.add(store, records.record("r1", model="a.onnx", tags=("nightly", "x y")))
+    records.add(store, records.record("r2", model="b.onnx", runtime="torch", tags=("a//b/../c/",)))
+    records.add(store, records.failed("f1"))
     done = export_runs(store.index.find(), store=store, folder=tmp_path / "out")
     assert (done.runs, done.problems) == (3, ())
     runs = parquet.read_table(tmp_path / "out" / "runs.parquet").to_pylist()
@@ -40,12 +35,7 @@ def test_parquet_holds_every_run_and_every_sample(tmp_path, store):
     assert {row["gpu"] for row in rows} == {None}
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"runs.parquet", "samples.parquet"}
-
-
-@pytest.mark.real("pyarrow")
-def test_a_damaged_run_is_told_and_the_others_go_out(tmp_path, store, say: Say):
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     (store.runs / "r2" / "samples.npz").write_bytes(b"not a zip")
-    printed = say("runs", "export", "-o", "out", "--json", status=1)
+    printed = say("runs", "export", "-o", "rest", "--json", status=1)
     assert json.loads(printed.out)["runs"] == 2
     assert "not exported: r2" in printed.err

@@ -9,15 +9,12 @@ from trtbench.store.place import place_from_text
 from trtbench.store.store import Store
 
 
-def test_a_folder_in_three_spellings(tmp_path):
+def test_a_folder_in_three_spellings_and_a_file_of_any_name_with_its_runs_beside_it(tmp_path):
     wanted = (f"sqlite:///{tmp_path / 'index.sqlite'}", tmp_path)
     for text in (str(tmp_path), f"file://{tmp_path}", f"sqlite:///{tmp_path}"):
         place = place_from_text(text)
         assert (place.url, place.root) == wanted
         assert (place.runs, place.remote, place.is_shared) == (tmp_path / "runs", None, False)
-
-
-def test_a_file_of_any_name_has_its_runs_beside_it(tmp_path):
     place = place_from_text(f"sqlite:///{tmp_path}/team.db")
     assert (place.url, place.root) == (f"sqlite:///{tmp_path}/team.db", tmp_path)
 

@@ -83,21 +83,15 @@ def test_a_half_sent_run_is_not_seen_and_is_sent_again(tmp_path, bucket, monkeyp
     assert isinstance(other.load("r1"), Run)
 
 
-def test_tags_given_on_one_machine_reach_the_record_on_another(tmp_path, bucket):
+def test_tags_scores_written_later_and_removal_reach_everybody(tmp_path, bucket):
     here, there = machine(tmp_path, bucket, "a"), machine(tmp_path, bucket, "b")
-    records.add(here, records.record("r1"))
+    folder = records.add(here, records.record("r1"))
     assert isinstance(there.load("r1"), Run)
     here.tag("r1", add=("release",))
     assert there.load("tag:release").record.tags == ("release",)
     there.tag("r1", add=("nightly",))
-    folder = here.resolve("r1")
-    assert json.loads((folder / "run.json").read_bytes())["tags"] == ["nightly", "release"]
-
-
-def test_scores_that_were_written_later_are_published(tmp_path, bucket):
-    here, there = machine(tmp_path, bucket, "a"), machine(tmp_path, bucket, "b")
-    folder = records.add(here, records.record("r1"))
-    there.load("r1")
+    tagged = here.resolve("r1")
+    assert json.loads((tagged / "run.json").read_bytes())["tags"] == ["nightly", "release"]
     (folder / "scores.json").write_bytes(b'{"sha256": null, "scores": [], "data": "digits"}')
     (folder / "pictures").mkdir()
     (folder / "pictures" / "one.png").write_bytes(b"png")
@@ -105,12 +99,6 @@ def test_scores_that_were_written_later_are_published(tmp_path, bucket):
     seen = there.resolve("r1")
     assert (seen / "scores.json").is_file()
     assert (seen / "pictures" / "one.png").read_bytes() == b"png"
-
-
-def test_removal_reaches_everybody(tmp_path, bucket):
-    here, there = machine(tmp_path, bucket, "a"), machine(tmp_path, bucket, "b")
-    records.add(here, records.record("r1"))
-    there.load("r1")
     here.remove("r1")
     assert not list(there._remote.ids())
     assert there.index.find() == []

@@ -66,13 +66,19 @@ def test_a_build_leaves_the_engine_and_what_belongs_to_it(version: str, trtexec:
     assert stages[0].text == "parsing"
 
 
-def test_the_timing_cache_is_kept_and_used_again(trtexec: Any) -> None:
+def test_the_timing_cache_is_used_again_and_an_old_engine_survives_a_build_that_fails(trtexec: Any):
     cache = trtexec.folder / "shared.cache"
     build(trtexec, timing_cache=cache)
     first = cache.read_bytes()
     again = build(trtexec, timing_cache=cache)
     assert len(cache.read_bytes()) > len(first)
     assert again.facts["timing_cache_loaded_bytes"] == len(first)
+    before = Path(again.path).read_bytes()
+    trtexec.behave("no-build")
+    with pytest.raises(JobError):
+        build(trtexec)
+    assert Path(again.path).read_bytes() == before
+    assert json.loads(Path(f"{again.path}.json").read_bytes())["sha256"] == again.sha256
 
 
 @pytest.mark.parametrize("behaviour", ["no-build", "silent", "garbage", "late"])
@@ -102,16 +108,6 @@ def test_an_engine_whose_builder_crashed_while_leaving_is_kept(version: str, trt
     assert "ended by SIGSEGV after it had printed PASSED" in finding.message
     assert finding.message in str(document_from_artefact(artefact))
     assert Path(f"{artefact.path}.timing.cache").is_file()
-
-
-def test_an_old_engine_survives_a_build_that_fails(trtexec: Any) -> None:
-    artefact = build(trtexec)
-    before = {name: (trtexec.folder / "out" / name).read_bytes() for name in ("net.engine",)}
-    trtexec.behave("no-build")
-    with pytest.raises(JobError):
-        build(trtexec)
-    assert Path(artefact.path).read_bytes() == before["net.engine"]
-    assert json.loads(Path(f"{artefact.path}.json").read_bytes())["sha256"] == artefact.sha256
 
 
 @pytest.mark.process

@@ -127,6 +127,10 @@ def test_outputs_whose_shape_depends_on_the_data_are_compared(
     same = check(first, first, **asked).candidates[0].checks
     assert [each.output for each in same] == ["places", "y"]
     assert all(each.identical for each in same)
+    # An output without rows is left out of batches and named.
+    [batched] = check(first, first, batch=4).candidates
+    assert [each.output for each in batched.checks] == ["y"]
+    assert any("places" in note and "--batch 1" in note for note in batched.notes)
     other = threshold_model(tmp_path / "b.onnx", above=0.505)
     places, y = check(first, other, **asked).candidates[0].checks
     assert y.identical
@@ -141,15 +145,6 @@ def test_outputs_whose_shape_depends_on_the_data_are_compared(
     assert places.worst[0].shapes == f"{counts[7]} against {counts[7] - 1}"
     with np.load(next((tmp_path / "out" / "worst").glob("b-0-item_7.npz"))) as saved:
         assert len(saved["reference/places"]) == counts[7]
-
-
-def test_an_output_without_rows_is_left_out_of_batches_and_named(
-    tmp_path: Path, check: Checking
-) -> None:
-    model = threshold_model(tmp_path / "a.onnx", above=0.5)
-    found = check(model, model, batch=4)
-    assert [each.output for each in found.candidates[0].checks] == ["y"]
-    assert any("places" in note and "--batch 1" in note for note in found.candidates[0].notes)
 
 
 def test_checks_are_joined_to_runs_of_the_same_bytes(

@@ -17,8 +17,7 @@ from trtbench.cli import run as run_command
 from trtbench.compare.compare import compare, comparison_from_runs
 from trtbench.compare.turns import Duet, Sides, pair_design
 from trtbench.core.errors import IncomparableError, InputError, StoreError, UsageError
-from trtbench.core.results import Compared
-from trtbench.core.run import Fact, Run
+from trtbench.core.run import Fact
 from trtbench.core.spec import RunSpec
 from trtbench.host.telemetry import Counters
 from trtbench.measure.watch import Watch
@@ -40,15 +39,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     small = conv_model(folder / "small.onnx", channels=4, size=16, layers=2)
     deep = conv_model(folder / "deep.onnx", channels=4, size=16, layers=48)
     return str(small), str(deep)
-
-
-@pytest.fixture(scope="module")
-def duet(
-    models: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Compared, Store]:
-    """Both of them measured in turn, and where they are kept."""
-    store = Store(tmp_path_factory.mktemp("duet"))
-    return compare(asked(*models), store=store, config=Config(store=str(store.root)))[0], store
 
 
 def asked(baseline: str, *candidates: str, **changes: object) -> CompareRequest:
@@ -139,8 +129,10 @@ def test_a_slower_model_is_called_slower_in_every_design(
     assert found.comparison.design == ("launches" if mode == "launches" else "duet")
 
 
-def test_both_sides_are_kept_as_runs_whose_rows_pair(duet: tuple[Compared, Store]) -> None:
-    found, store = duet
+def test_both_sides_are_kept_as_runs_whose_rows_pair_and_are_held_against_times_alone(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    found = compare(asked(*models), store=store, config=config)[0]
     first, second = store.load(found.baseline.id), store.load(found.candidate.id)
     assert len(first.times) == len(second.times) == 4 * 30
     assert pair_design(first, second) == "duet"
@@ -156,6 +148,16 @@ def test_both_sides_are_kept_as_runs_whose_rows_pair(duet: tuple[Compared, Store
     side = dataclasses.replace(found.baseline, record=captured)
     shown = str(document_from_comparisons([dataclasses.replace(on_gpu, baseline=side)]))
     assert "no CUDA graph without --cuda-graph on, and may differ" in " ".join(shown.split())
+    assert found.comparison.verdicts[0].kind == "slower"
+    # As if the slower side had been the faster one, whenever it ran alone.
+    launches = tuple(
+        each.having(alone_s=tuple(s / 1000 for s in each.alone_s))
+        for each in second.record.launches
+    )
+    record = second.record.having(launches=launches)
+    head = comparison_from_runs(first, dataclasses.replace(second, record=record)).verdicts[0]
+    assert head.kind == "unclear"
+    assert "alone" in head.reason
 
 
 def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(
@@ -166,15 +168,11 @@ def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(
     Store(path)
     with contextlib.closing(sqlite3.connect(path / "index.sqlite")) as index, index:
         index.execute("UPDATE trtbench_schema SET version = 99")
-    monkeypatch.setattr(turns, "run_jobs", _not_to_be_called)
+    monkeypatch.setattr(turns, "run_jobs", None)  # no worker may be started
     model = str(tiny_model(tmp_path / "m.onnx"))
     asked, config = CompareRequest(baseline=model, candidates=[model]), Config(store=str(path))
     with pytest.raises(StoreError, match="newer trtbench"):
         compare(asked, store=Store(path, at_once=False), config=config)
-
-
-def _not_to_be_called(*_: object, **__: object) -> None:
-    raise AssertionError("a worker was started")
 
 
 def test_a_side_that_breaks_is_named_and_recorded(
@@ -202,24 +200,6 @@ def test_idle_threads_leave_the_processor_to_the_other_side(
         assert all(len(launch.alone_s) >= 1 for launch in run.record.launches)
     assert found.comparison.alone.launches == 2
     assert found.interference is not None
-
-
-def test_times_in_turn_are_held_against_times_alone_in_the_store_too(
-    duet: tuple[Compared, Store],
-) -> None:
-    found, store = duet
-    assert found.comparison.verdicts[0].kind == "slower"
-    first, second = (store.load(run.id) for run in (found.baseline, found.candidate))
-    assert isinstance(first, Run)
-    # As if the slower side had been the faster one, whenever it ran alone.
-    launches = tuple(
-        each.having(alone_s=tuple(s / 1000 for s in each.alone_s))
-        for each in second.record.launches
-    )
-    record = second.record.having(launches=launches)
-    head = comparison_from_runs(first, dataclasses.replace(second, record=record)).verdicts[0]
-    assert head.kind == "unclear"
-    assert "alone" in head.reason
 
 
 def test_slow_models_are_looked_at_after_four_launches(

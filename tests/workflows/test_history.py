@@ -44,6 +44,8 @@ def test_a_step_is_found_where_it_is() -> None:
     assert found.p < 1e-3
     (late,) = change_points(steps((400, 1.0), (8, 1.06)))
     assert abs(late.index - 400) <= 1, "a long quiet past hides no recent change"
+    (clean,) = change_points([1.0] * 20 + [2.0] * 20)
+    assert (clean.index, clean.change, clean.p) == (20, 1.0, 0.0)
 
 
 def test_several_changes_up_and_down_in_a_long_series() -> None:
@@ -61,6 +63,9 @@ def test_quiet_series_small_changes_and_single_outliers_raise_no_alarm() -> None
     assert not change_points(spiky)
     assert not change_points([1.0] * 9)
     assert not change_points([])
+    assert not change_points([2.0] * 40)
+    assert level_cuts(np.arange(9.0), least=5, resolution=0.0) == ([], 0.0)
+    assert segments(10, [4]) == [(0, 4), (4, 10)]
 
 
 def test_a_change_needs_five_points_and_two_more_to_be_confirmed() -> None:
@@ -73,14 +78,6 @@ def test_a_change_needs_five_points_and_two_more_to_be_confirmed() -> None:
     assert seen[5] is False
     assert seen[7] is True
     assert all(seen[k] for k in range(7, 13))
-
-
-def test_constant_series_and_a_clean_step() -> None:
-    assert not change_points([2.0] * 40)
-    (found,) = change_points([1.0] * 20 + [2.0] * 20)
-    assert (found.index, found.change, found.p) == (20, 1.0, 0.0)
-    assert level_cuts(np.arange(9.0), least=5, resolution=0.0) == ([], 0.0)
-    assert segments(10, [4]) == [(0, 4), (4, 10)]
 
 
 def remembering(count: int, *, seed: int) -> Column:
@@ -204,6 +201,10 @@ def loaded(store: Store, name: str) -> Run:
 
 def test_sessions_on_record_replace_the_guess(store: Store) -> None:
     names = add_series(store, MEDIANS, [record(number) for number in range(6)])
+    assert drift_from_store(store, record(50)) is not None
+    only = ({"host": "lab-2"}, {"sha256": "ee" * 32}, {"runtime": "torch"}, {"precision": "fp16"})
+    for changes in only:  # the same thing on the same machine counts
+        assert drift_from_store(store, record(50, **changes)) is None  # type: ignore[arg-type]
     (later,) = add_series(store, [1.08], [other(77)])
     sides = loaded(store, names[-1]), loaded(store, later)
     guessed = comparison_from_runs(*sides).verdict("host")
@@ -220,16 +221,6 @@ def test_runs_of_one_hour_are_one_session(store: Store) -> None:
     ]
     add_series(store, MEDIANS, records)
     assert drift_from_store(store, records[0]) is None
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"host": "lab-2"}, {"sha256": "ee" * 32}, {"runtime": "torch"}, {"precision": "fp16"}],
-)
-def test_only_the_same_thing_on_the_same_machine_counts(store, changes):
-    add_series(store, MEDIANS, [record(number) for number in range(6)])
-    assert drift_from_store(store, record(50)) is not None
-    assert drift_from_store(store, record(50, **changes)) is None  # type: ignore[arg-type]
 
 
 def test_times_of_others_are_read_or_left_out(store: Store) -> None:

@@ -49,6 +49,11 @@ def test_weights_beside_a_model_are_part_of_its_hash_and_size(tmp_path: Path) ->
     after = model_ref(path)
     assert after.sha256 != before.sha256
     assert changed(before).facts["what"] == f"the bytes of {data.name} are no longer the same"
+    data.unlink()
+    with pytest.raises(InputError, match="is missing"):
+        model_ref(path)
+    unknown = model_ref(path, whole=False)
+    assert (unknown.sha256, unknown.size_bytes) == (None, None)
 
 
 def _stored(name: str, location: str) -> TensorProto:
@@ -78,15 +83,6 @@ def test_tensors_in_nodes_bodies_and_functions_count_too(tmp_path: Path) -> None
     for name in names:
         (tmp_path / name).write_bytes(bytes(16))
     assert [each.name for each in model_ref(path).files] == names
-
-
-def test_a_model_whose_weights_are_missing_is_refused(tmp_path: Path) -> None:
-    path = models.external_data_model(tmp_path / "net.onnx")
-    models.external_data_path(path).unlink()
-    with pytest.raises(InputError, match="is missing"):
-        model_ref(path)
-    unknown = model_ref(path, whole=False)
-    assert (unknown.sha256, unknown.size_bytes) == (None, None)
 
 
 def test_a_folder_is_all_its_files(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from trtbench.analysis.stored_comparison import compare_apart
 from trtbench.analysis.summary import summary_from_run
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.core.errors import UsageError
-from trtbench.core.run import Fact, Run
+from trtbench.core.run import Fact
 from trtbench.report.compose import document_from_runs
 from trtbench.requests.fields import FilterFields
 from trtbench.requests.stored import HistoryRequest
@@ -66,7 +66,7 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_files_of_a_run_hold_the_printed_numbers(written: Path, store: Store) -> None:
+def test_files_of_a_run_and_gates_hold_the_printed_numbers(written: Path, store: Store) -> None:
     found = only(bring(written, store=store))
     run, folder = stored(found, store), toolkit_files(found, store)
     kept = {"files.json", "import.json", "run.json", "samples.npz", "trtexec_stdout.log"}
@@ -83,21 +83,14 @@ def test_files_of_a_run_hold_the_printed_numbers(written: Path, store: Store) ->
     assert metrics["latency_median_s"] == pytest.approx(5.5e-3)
     assert metrics["queries_per_s"] == 166.5
     assert "items_per_s" not in metrics  # the log does not say how many items a query has
-
-
-@pytest.mark.parametrize(
-    ("rule", "outcome"),
-    [
+    for rule, outcome in (
         ("median<6ms", "pass"), ("median<5ms", "fail"), ("gpu.p99<6ms", "fail"),
         ("throughput>=100/s", "pass"), ("p99.9<9ms", "fail"), ("h2d.median<1ms", "fail"),
-    ],
-)  # fmt: skip
-def test_gates_hold_printed_numbers(rule: str, outcome: str, written: Path, store: Store) -> None:
-    run = stored(only(bring(written, store=store)), store)
-    (result,) = evaluate([rules_from_text(rule)[0]], summary=summary_from_run(run))
-    assert result.outcome == outcome
-    if result.value is not None and "throughput" not in rule:
-        assert "reported" in result.message
+    ):  # fmt: skip
+        (result,) = evaluate([rules_from_text(rule)[0]], summary=summary_from_run(run))
+        assert result.outcome == outcome, rule
+        if result.value is not None and "throughput" not in rule:
+            assert "reported" in result.message
 
 
 def test_nightly_logs_become_a_history_by_one_import(tmp_path: Path, store: Store) -> None:
@@ -200,22 +193,16 @@ def test_a_mean_is_not_shown_as_a_median(tmp_path: Path, store: Store) -> None:
 DEVICES = {"Tesla T4": 7.5, "NVIDIA A100": 2.5, "Jetson Orin": 11.5}
 
 
-@pytest.fixture
-def runs(tmp_path: Path, store: Store) -> list[Run]:
+def test_two_logs_of_two_gpus_have_a_ratio_that_says_so_and_no_gate_judges(
+    tmp_path: Path, store: Store
+) -> None:
     for name, median in DEVICES.items():
         version = "8503" if name == "Tesla T4" else "8601"
         text = log(median, gpu=name, version=version, command="trtexec --loadEngine=net.engine")
         (tmp_path / f"{name}.log").write_text(text)
-    found = bring(tmp_path, store=store).runs
-    return [stored(each, store) for each in found]
-
-
-def of(runs: list[Run], name: str) -> Run:
-    return next(run for run in runs if run.record.environment.gpus[0].name == name)
-
-
-def test_two_logs_of_two_gpus_have_a_ratio_that_says_so(runs: list[Run]) -> None:
-    comparison = comparison_from_runs(of(runs, "NVIDIA A100"), of(runs, "Tesla T4"))
+    found = [stored(each, store) for each in bring(tmp_path, store=store).runs]
+    runs = {run.record.environment.gpus[0].name: run for run in found}
+    comparison = comparison_from_runs(runs["NVIDIA A100"], runs["Tesla T4"])
     verdict = comparison.verdict("latency")
     assert verdict.ratio == pytest.approx(3.0)
     assert (verdict.kind, verdict.interval) == ("unclear", None), "one launch each"
@@ -225,12 +212,8 @@ def test_two_logs_of_two_gpus_have_a_ratio_that_says_so(runs: list[Run]) -> None
     assert "across devices" in told["H28", "warning"]
     assert any("8.6.1 against 8.5.3" in each.message for each in comparison.findings)
     assert not any(each.severity == "error" for each in comparison.findings)
-
-
-def test_a_gate_does_not_judge_across_devices(runs: list[Run]) -> None:
-    first, second = of(runs, "NVIDIA A100"), of(runs, "Tesla T4")
-    verdicts = {each.metric: each for each in comparison_from_runs(first, second).verdicts}
-    rule = slowdown_rule(0.03)
-    (result,) = evaluate([rule], summary=summary_from_run(second), verdicts=verdicts)
+    verdicts = {each.metric: each for each in comparison.verdicts}
+    summary = summary_from_run(runs["Tesla T4"])
+    (result,) = evaluate([slowdown_rule(0.03)], summary=summary, verdicts=verdicts)
     assert result.outcome == "fail"
     assert "two devices" in result.message

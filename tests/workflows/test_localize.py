@@ -24,17 +24,14 @@ from trtbench.models.onnx_model import save_onnx
 from trtbench.requests.models import LocalizeRequest
 
 
-@pytest.fixture
-def fp16(tmp_path: Path) -> tuple[Path, Path]:
+def test_the_answer_comes_first_and_the_repaired_model_is_written(tmp_path: Path, say: Say) -> None:
     reference = overflowing(tmp_path / "model.onnx", layer=2, seed=4, layers=5)
-    save_onnx(cast(onnx.load(reference), precision="fp16").model, tmp_path / "model.fp16.onnx")
-    return reference, tmp_path / "model.fp16.onnx"
-
-
-def test_the_answer_comes_first_and_the_repaired_model_is_written(
-    fp16: tuple[Path, Path], say: Say
-) -> None:
-    words = ["localize", *fp16, "--distribution", "normal", "--repair", "-o", "made"]
+    fp16 = tmp_path / "model.fp16.onnx"
+    save_onnx(cast(onnx.load(reference), precision="fp16").model, fp16)
+    words = ["localize", reference, fp16, "--repair", "--where", "sqnr>=500dB", "-o", "made"]
+    assert "No repair meets sqnr>=500dB" in say(*words, status=EXIT_BROKEN).out
+    assert not list(Path("made").glob("*.repaired.onnx"))
+    words = [*words[:3], "--distribution", "normal", "--repair", "-o", "made"]
     first = say(*words, status=0).out.splitlines()[1]
     assert first.startswith("fc2 overflows FP16: ")
     assert "> 65504" in first
@@ -43,11 +40,11 @@ def test_the_answer_comes_first_and_the_repaired_model_is_written(
     found = json.loads(Path("made/localize.json").read_text())
     assert found["found"]["kept"] == ["fc2"]
     assert "--keep fc2 --keep fc2.relu --keep fc3 --keep fc3.relu" in found["commands"]["trtbench"]
-    checked = trtbench.check(fp16[0], made, random=32, distribution="normal", floor="off")
+    checked = trtbench.check(reference, made, random=32, distribution="normal", floor="off")
     assert checked.candidates[0].checks[0].sqnr_db > 40
     # The command that is printed makes a model as good.
     say(*found["commands"]["trtbench"].split()[1:], "-o", "again.onnx", status=0)
-    again = trtbench.localize(fp16[0], "again.onnx", distribution="normal", random=64).found
+    again = trtbench.localize(reference, "again.onnx", distribution="normal", random=64).found
     assert again.candidate["nonfinite"] == 0
     assert again.candidate["sqnr_db"] == pytest.approx(found["found"]["repaired"]["sqnr_db"], abs=1)
 
@@ -165,12 +162,6 @@ def test_an_interrupt_keeps_the_best_answer_so_far(tmp_path: Path) -> None:
     found = json.loads(Path("made/localize.json").read_text())["found"]
     assert found["interrupted"]
     assert len(found["groups"]) == 40
-
-
-def test_no_repair_is_status_3(fp16: tuple[Path, Path], say: Say) -> None:
-    words = ["localize", *fp16, "--repair", "--where", "sqnr>=500dB", "-o", "made"]
-    assert "No repair meets sqnr>=500dB" in say(*words, status=EXIT_BROKEN).out
-    assert not list(Path("made").glob("*.repaired.onnx"))
 
 
 def test_a_range_that_does_not_fit_is_said_before_any_node(tmp_path: Path, say: Say) -> None:

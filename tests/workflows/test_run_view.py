@@ -10,36 +10,28 @@ import trtbench
 from analysis_values import run, spec
 from models import tiny_model
 from trtbench.core.results import Comparison, Verdict
-from trtbench.core.run import Finding, Interval, Run
+from trtbench.core.run import Finding, Interval
 from trtbench.core.samples import IterationTimes
 from trtbench.core.spec import ModelRef
 from trtbench.store.directory import Entry
 from trtbench.workflows.runs import Entries
 
 
-def made(model: str = "net.onnx", *, samples: int = 200) -> Run:
-    host = np.random.default_rng(0).gamma(20, 1e-5, samples)
+def test_a_notebook_gets_a_table_a_picture_and_no_markup_and_a_frame_every_iteration() -> None:
+    host = np.random.default_rng(0).gamma(20, 1e-5, 200)
     finding = Finding(code="H09", severity="warning", message="the <CPU> was contended")
-    times = IterationTimes(host=host, start=np.cumsum(host), launch=np.repeat([0, 1], samples // 2))
-    asked = spec(model=ModelRef(path=f"/models/{model}", format="onnx"))
-    return run(times, id="run-1", spec=asked, findings=(finding,) * 3)
-
-
-def test_a_notebook_gets_a_table_a_picture_and_no_markup_from_outside() -> None:
-    page = made("<script>.onnx")._repr_html_()
+    times = IterationTimes(host=host, start=np.cumsum(host), launch=np.repeat([0, 1], 100))
+    asked = spec(model=ModelRef(path="/models/<script>.onnx", format="onnx"))
+    made = run(times, id="run-1", spec=asked, findings=(finding,) * 3)
+    page = made._repr_html_()
     root = ElementTree.fromstring(f"<div>{page}</div>")
     assert root.find(".//table") is not None
     assert "<svg" in page
     assert root.find(".//script") is None
     assert "the &lt;CPU&gt; was contended" in page
-
-
-def test_a_frame_holds_every_iteration_in_seconds() -> None:
-    run = made()
-    frame = run.to_pandas()
+    frame = made.to_pandas()
     assert list(frame.columns) == ["host_s", "start_s", "launch"]
-    assert run.times.host is not None
-    np.testing.assert_array_equal(frame["host_s"], run.times.host)
+    np.testing.assert_array_equal(frame["host_s"], host)
     assert frame.index.name == "iteration"
 
 
@@ -61,7 +53,7 @@ def test_the_list_of_runs_fits_on_a_screen_and_becomes_a_frame(tmp_path: Path) -
     assert "and 80 more" in repr(many)
 
 
-def compared() -> Comparison:
+def test_a_comparison_is_a_line_and_a_page() -> None:
     held = Interval(low=0.85, high=0.95, level=0.99, meaning="of the ratio")
     verdict = Verdict(
         metric="host", kind="faster", ratio=0.9, interval=held, reason="<clear>", launches=5
@@ -71,15 +63,12 @@ def compared() -> Comparison:
     )
     finding = Finding(code="H32", severity="warning", message="turns <moved> it")
     more = {"verdicts": (verdict, unknown), "findings": (finding,)}
-    return Comparison(baseline="run-a", candidate="run-b", design="duet", **more)
-
-
-def test_a_comparison_is_a_line_and_a_page() -> None:
-    line = repr(compared())
+    compared = Comparison(baseline="run-a", candidate="run-b", design="duet", **more)
+    line = repr(compared)
     assert "\n" not in line
     assert len(line) < 160
     assert "host faster −10.00 %" in line
-    page = compared()._repr_html_()
+    page = compared._repr_html_()
     ElementTree.fromstring(f"<div>{page}</div>")
     for said in ("−15.00 % to −5.00 %", "turns &lt;moved&gt; it", "run-b against run-a"):
         assert said in page

@@ -134,7 +134,9 @@ def test_what_was_made_is_kept_for_the_next_sweep(tmp_path, store, config):
     assert len(runs_of(tmp_path / "two")) == 1
 
 
-def test_a_case_that_fails_is_a_row_and_is_not_repeated(tmp_path, store, config):
+def test_a_failed_case_is_a_row_and_not_repeated_and_no_folder_is_swept_by_two(
+    tmp_path, store, config
+):
     fixed = tiny_model(tmp_path / "fixed.onnx", batch=2)
     asked = matrix(fixed, batch=[2, 3], rounds=2)
     found = sweep(asked, tmp_path / "out", store, config)
@@ -148,11 +150,6 @@ def test_a_case_that_fails_is_a_row_and_is_not_repeated(tmp_path, store, config)
     assert (tmp_path / "out" / JOURNAL).read_text() == before
     sweep(asked, tmp_path / "out", store, config, retry_failed=True)
     assert (tmp_path / "out" / JOURNAL).read_text().count('"failed"') == 2
-
-
-def test_a_folder_is_not_swept_twice_nor_by_two(tmp_path, store, config):
-    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1])
-    start_sweep(asked, tmp_path / "out", store=store)
     with pytest.raises(UsageError, match="already contains a sweep"):
         start_sweep(asked, tmp_path / "out", store=store)
     with (
