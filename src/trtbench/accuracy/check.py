@@ -129,8 +129,9 @@ def _check(
             with failed.collecting(names[1 + number]):
                 other = _run_side(side, feed, folder / f"side-{number}", store, steps)
                 candidate = _check_candidate(first, other, request, floor or ())
-                files += _write_worst(first, other, candidate, output, number=number)
                 candidates.append(candidate)
+                with execution.writing_result():
+                    files += _write_worst(first, other, candidate, output, number=number)
     items = first.outcome.items
     return checking.Checked(
         passed=not failed.found and all(each.passed for each in candidates),

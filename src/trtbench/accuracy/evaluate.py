@@ -123,7 +123,12 @@ def _evaluate(
         labels = check.unique_names(labels, [side.spec for side in ran])
         findings = [*check.unreadable_findings(list(zip(labels, outcomes, strict=True)))]
         named = [replace(each, label=label) for each, label in zip(predicted, labels, strict=True)]
-        judgement = task.judge(kept[0], named, feed.settings, folder=Path(str(request.output)))
+        try:
+            judgement = task.judge(kept[0], named, feed.settings, folder=Path(str(request.output)))
+        except StoreError as problem:  # the scores need no pictures
+            execution.on_unwritten(problem)
+            judgement = task.judge(kept[0], named, feed.settings, folder=folder / "pictures")
+            judgement = replace(judgement, pictures=())
     models = []
     for model, label, scores in zip(found, labels, judgement.scores, strict=True):
         # Stored with the scores, for readers without the task's plug-in.

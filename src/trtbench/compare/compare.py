@@ -178,12 +178,16 @@ class Asked:
             duet = turns.Duet(sides, request, store=store, execution=execution)
             try:
                 (measure or turns.measure_until_clear)(duet)
-            except KeyboardInterrupt:
-                if all(duet.launch_facts):
-                    runs = " and ".join(run.id for run in duet.store_runs(interrupted=True))
-                    text = f"the launches so far are kept: runs {runs}"
-                    execution.listen(Event(kind="note", text=text))
-                raise
+            except (KeyboardInterrupt, StoreError) as problem:
+                if not all(duet.launch_facts):
+                    raise
+                runs = duet.store_runs(interrupted=True)
+                if not isinstance(problem, StoreError):
+                    kept = " and ".join(run.id for run in runs if run.path is not None)
+                    text = f"the launches so far are kept: runs {kept}" if kept else ""
+                    raise KeyboardInterrupt(text) from None
+                execution.on_unwritten(problem)
+                return self.compare_runs(*runs, duet.mode)
             return self.compare_runs(*duet.store_runs(), duet.mode)
 
         return execution.executor.do(measure_here, partial(self._measure_remotely, sides))

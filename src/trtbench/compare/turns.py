@@ -501,6 +501,8 @@ class Duet:
         both = zip(ends, assignments, strict=True)
         for end, each in sorted(both, key=lambda pair: _lost_partner(pair[0])):
             if not end.ok:
+                if self.launches and end.error is not None and end.error.kind == "StoreError":
+                    raise end.error.error()
                 bench.raise_job_error(end, _specs_of(each)[0], store=self._store,
                          execution=self._execution, work=each.folder)  # fmt: skip
 

@@ -818,6 +818,9 @@ def why(
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
         title, remedy, command = _words_of("enqueue")
+        if candidate.graph_failed:
+            remedy = "its work cannot be captured in a CUDA graph: run larger batches"
+            command = f"trtbench bench MODEL.engine --batch {2 * (candidate.batch or 1)}"
         seen = ("enqueueing takes {}, the GPU {}".format(*times),)
         cause = Cause(code="enqueue", title=title, seconds=max(0.0, outside) or None, evidence=seen)
         every.append(cause.having(try_=remedy, command=command))

@@ -514,6 +514,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     batch: int | None = None
     asked: str | None = None
     cuda_graph: bool | None = None
+    graph_failed: bool = False  # a CUDA graph could not be captured
     tensorrt: str | None = None
     built: bool = True  # by TensorRT; others have no settings of a builder
 
@@ -542,7 +543,8 @@ def facts_from_run(run: Run) -> EngineFacts:
     from trtbench.analysis.summary import reported_rate, reported_statistics
 
     record, gpu = run.record, gpu_of(run.record)
-    graph, stated = (record.conditions.get(name) for name in ("cuda_graph", "precision"))
+    names = ("cuda_graph", "cuda_graph_fell_back", "precision")
+    graph, failed, stated = map(record.conditions.get, names)
     columns = run.times.durations()
     spread = columns.get("gpu", columns.get(run.times.headline))
     clocks = [sample.sm_clock_hz for sample in run.telemetry if sample.sm_clock_hz]
@@ -571,6 +573,7 @@ def facts_from_run(run: Run) -> EngineFacts:
         batch=record.batch,
         asked=precision_of(record) if stated is None or stated.source != "implied" else None,
         cuda_graph=graph.value if graph and isinstance(graph.value, bool) else None,
+        graph_failed=failed is not None and failed.value is True,
         tensorrt=record.environment.versions.get("tensorrt"),
         built=record.provenance != "measured" or record.spec.model.format == "engine",
     ).having(**medians)

@@ -40,7 +40,7 @@ from trtbench.measure import remote
 from trtbench.measure.bench import add_returned_run, run_bench, write_scores
 from trtbench.models.onnx_model import input_specs, load_onnx
 from trtbench.requests import models
-from trtbench.requests.execution import Event, Execution
+from trtbench.requests.execution import Event, Execution, refuse
 from trtbench.requests.fields import fields_of
 from trtbench.requests.measure import SweepRequest
 from trtbench.requests.run_spec import first_choice
@@ -354,7 +354,7 @@ class Sweep:
                 (self._waiting.add if waits else self._waiting.discard)(case.name)
             self._report(f"{case.name}: {event.text}" if changes else None)
 
-        execution = replace(self._execution, listen=listen)
+        execution = replace(self._execution, listen=listen, on_unwritten=refuse)
         if not self.plan.elsewhere:
             spec = self.plan.bench_spec(place, self._input([case.model, *planned.chain][-1]))
             python = self._config.python_for(case.runtime)

@@ -407,7 +407,7 @@ def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> Ta
         best = ranking(scores, min(RANKS, scores.shape[1]))[0]
         columns.append([float(scores[0, each]) for each in best])
         columns.append([source.class_names.get(int(each), int(each)) for each in best])
-    heads = [f"{model.label} {what}" for model in models for what in ("score", "label")]
+    heads = [f"{model.label} {what}" for model in models for what in ("score", "class")]
     rows = [(rank, *row) for rank, row in enumerate(zip(*columns, strict=False), start=1)]
     title = f"Best classes of {source.names[item]}"
     return TableValue(id="top", title=title, headings=("rank", *heads), rows=tuple(rows))
