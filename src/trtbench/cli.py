@@ -329,12 +329,11 @@ def parameter(field: RequestField) -> click.Parameter:
     many = field.item is not None
     if isinstance(about, Argument):
         return click.Argument(
-            [field.name],
-            type=click.UNPROCESSED if about.rest else _type(field),
+            [field.name], type=click.UNPROCESSED if about.rest else _type(field),
             nargs=-1 if many else 1,
             required=about.needed and (many or field.is_required) and not about.rest,
             metavar=f"[{about.metavar}]..." if about.rest else about.metavar,
-        )
+        )  # fmt: skip
     names, default = [*field.flags, field.name], None if field.is_required else field.default
     named: dict[str, Any] = {"help": about.help}
     if field.type is bool:

@@ -241,20 +241,13 @@ def _check_candidate(
     judgements = checking.judge_rules(map(checking.rule_from_text, request.expect), checks)
     if not request.expect:
         judgements = checking.judge_outputs(
-            checks,
-            precisions=(first.side.precision, other.side.precision),
-            random=first.feed.kind == "random",
-            floor=floor,
-            outputs=differ,
-        )
+            checks, precisions=(first.side.precision, other.side.precision),
+            random=first.feed.kind == "random", floor=floor, outputs=differ,
+        )  # fmt: skip
     return checking.Candidate(
-        side=other.side,
-        checks=checks,
-        unmatched=tuple(alone),
-        notes=tuple(dict.fromkeys(notes)),
-        judgements=judgements,
-        passed=all(each.passed for each in judgements),
-    )
+        side=other.side, checks=checks, unmatched=tuple(alone), notes=tuple(dict.fromkeys(notes)),
+        judgements=judgements, passed=all(each.passed for each in judgements),
+    )  # fmt: skip
 
 
 def _compare_outputs(

@@ -221,15 +221,12 @@ def size_of_model(
 def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
     """Return the scores of one model in the form stored with runs, with the hash of its file."""
     return Scores(
-        sha256=model.model.sha256,
-        scores=model.scores,
+        sha256=model.model.sha256, scores=model.scores,
         data=f"{model.items} items of {Path(evaluation.data).name}, {evaluation.task}",
-        preparation=model.preparation,
-        precision=model.precision,
+        preparation=model.preparation, precision=model.precision,
         findings=tuple(each for each in evaluation.findings if each.concerns == model.label),
-        item_parts_s=model.split.item_parts_s,
-        timed=model.timed,
-    )
+        item_parts_s=model.split.item_parts_s, timed=model.timed,
+    )  # fmt: skip
 
 
 def attach_scores(evaluation: Evaluation, store: Store) -> Evaluation:

@@ -32,7 +32,7 @@ from trtbench.measure.remote import InputFiles, job_from_spec, send_job
 from trtbench.models.identity import raise_if_changed
 from trtbench.models.torch_models import is_library_model
 from trtbench.report.renderers.csv import csv_from_lines
-from trtbench.requests.execution import Event, Execution
+from trtbench.requests.execution import Execution
 from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields
 from trtbench.requests.run_spec import side_spec, value_of_side
 from trtbench.requests.settings import Config
@@ -346,18 +346,12 @@ def with_findings(
         verdicts = tuple(judged if each is gpu else each for each in comparison.verdicts)
         comparison = comparison.having(verdicts=verdicts)
     pair = PairFacts(
-        baseline=baseline.record,
-        candidate=candidate.record,
-        comparison=comparison,
-        baseline_clock_hz=one,
-        candidate_clock_hz=other,
-        in_time=in_time,
-        in_cycles=in_cycles,
-        accept=tuple(accept),
-        interference={side: 1 + part for side, part in moved},
+        baseline=baseline.record, candidate=candidate.record, comparison=comparison,
+        baseline_clock_hz=one, candidate_clock_hz=other, in_time=in_time, in_cycles=in_cycles,
+        accept=tuple(accept), interference={side: 1 + part for side, part in moved},
         one_process=how is not None and how.value == "one process",
         position_effects=_position_effects(baseline, candidate),
-    )
+    )  # fmt: skip
     return comparison.having(findings=findings_from_evidence(pair))
 
 

@@ -292,14 +292,12 @@ def groups_of(
             for field in ("flops", "traffic_bytes")
         )
         group = Group(
-            name=name,
-            layers=round(math.fsum(part for _, part in found), 6),
-            seconds=None if total is None else seconds,
-            share=seconds / total if total else None,
+            name=name, layers=round(math.fsum(part for _, part in found), 6),
+            seconds=None if total is None else seconds, share=seconds / total if total else None,
             flops=round(sum(value * part for value, part in flops)) if flops else None,
             traffic_bytes=round(sum(value * part for value, part in traffic)) if traffic else None,
             precisions=", ".join(each for each, _ in counted.most_common()) or None,
-        )
+        )  # fmt: skip
         groups.append(group)
     groups.sort(key=lambda group: (-(group.seconds or 0.0), -group.layers, group.name))
     return tuple(groups)

@@ -87,12 +87,10 @@ def run_job(
     """Run a job in a fresh process, which writes its files and ``log.txt`` to the folder."""
     (end,) = run_jobs(
         [Assignment(job=job, folder=folder, python=python)],
-        timeout_s=execution.timeout_s or patience_s,
-        memory_bytes=execution.memory_bytes,
-        on_stage=on_stage,
-        tick_s=TICK_S,
+        timeout_s=execution.timeout_s or patience_s, memory_bytes=execution.memory_bytes,
+        on_stage=on_stage, tick_s=TICK_S,
         on_tick=lambda: execution.listen(Event(kind="tick", text="")),
-    )
+    )  # fmt: skip
     show_notes(end, execution)
     return end
 
@@ -166,13 +164,9 @@ def stream(
     raise_if_changed(spec.model)
     with hold_device(spec, execution):
         end = run_job(
-            jobs.InferJob(spec=spec, feed=feed, decode=decode),
-            folder=folder,
-            execution=execution,
-            patience_s=STREAM_PATIENCE_S,
-            python=execution.python,
-            on_stage=show_progress,
-        )
+            jobs.InferJob(spec=spec, feed=feed, decode=decode), folder=folder, execution=execution,
+            patience_s=STREAM_PATIENCE_S, python=execution.python, on_stage=show_progress,
+        )  # fmt: skip
     end = fail_if_model_changed(end, spec.model)
     if not end.ok:
         raise_job_error(end, spec, store=store, execution=execution, work=folder)
@@ -246,19 +240,12 @@ def failed_run(
     end: jobs.JobEnd, spec: RunSpec, run_id: str, environment: Environment, execution: Execution
 ) -> FailedRun:
     return FailedRun(
-        id=run_id,
-        created=now(),
-        spec=spec,
-        environment=environment,
-        tags=execution.tags,
-        stage=end.stage,
-        reason=end.reason,
-        cause=end.error.kind if end.error is not None else None,
-        exit_status=end.exit_status,
-        signal=end.signal,
+        id=run_id, created=now(), spec=spec, environment=environment, tags=execution.tags,
+        stage=end.stage, reason=end.reason, cause=end.error.kind if end.error is not None else None,
+        exit_status=end.exit_status, signal=end.signal,
         program_status=end.error.program_status if end.error is not None else None,
         log_tail=end.log_tail,
-    )
+    )  # fmt: skip
 
 
 def job_error(failed: FailedRun, path: Path) -> errors.JobError:
@@ -334,15 +321,9 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
                 with errors.writing(target), new_run as folder:
                     begun = True
                     result, stopped = _measure_launches(
-                        folder,
-                        spec,
-                        run_id,
-                        target=target,
-                        environment=environment,
-                        execution=execution,
-                        watch=watch,
-                        search=search,
-                    )
+                        folder, spec, run_id, target=target, environment=environment,
+                        execution=execution, watch=watch, search=search,
+                    )  # fmt: skip
                     if isinstance(result, Run):
                         result = _write_run(result, folder)
             except errors.StoreError as error:
@@ -405,13 +386,10 @@ def run_launch(
 ) -> jobs.JobEnd:
     """Run one launch in a fresh process, which writes its results to the folder."""
     end = run_job(
-        jobs.BenchJob(spec=spec, launch=number, search=search),
-        folder=folder,
-        execution=execution,
+        jobs.BenchJob(spec=spec, launch=number, search=search), folder=folder, execution=execution,
         patience_s=(search.budget_s if search else expected_s(spec)) + PATIENCE_S,
-        python=execution.python,
-        on_stage=on_stage,
-    )
+        python=execution.python, on_stage=on_stage,
+    )  # fmt: skip
     return fail_if_model_changed(end, spec.model)
 
 

@@ -140,14 +140,13 @@ def execution_from_request(
         python=str(python) if python else (config.python_for(runtime) if runtime else None),
         timeout_s=fields.seconds(asked.timeout) if asked.timeout is not None else None,
         memory_bytes=fields.size_bytes(limit) if limit is not None else None,
-        wait=asked.wait if isinstance(asked, fields.WaitFields) else True,
-        command=command,
+        wait=asked.wait if isinstance(asked, fields.WaitFields) else True, command=command,
         machine=config.machine,
         tags=tuple(asked.tags) if isinstance(asked, fields.TagFields) else (),
         output=Path(output) if output else None,
         needs=needs_from_request(asked) if isinstance(asked, fields.ExecutorFields) else None,
         listen=listen,
-    )
+    )  # fmt: skip
 
 
 @contextmanager

@@ -353,10 +353,8 @@ def judge(
     return Judgement(
         scores=tuple(scores),
         method="top-k over all examples, ties to the lower class; Wilson's 95 % intervals",
-        tables=tuple(tables),
-        pictures=tuple(pictures),
-        notes=notes,
-    )
+        tables=tuple(tables), pictures=tuple(pictures), notes=notes,
+    )  # fmt: skip
 
 
 def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _Tally:

@@ -78,13 +78,9 @@ def run(request: GateRequest, caller: _verb.Caller) -> Gates:
                     against = baseline_run(one, store=store, config=config, execution=execution)
                     caller.say(f"baseline {one.baseline}: run {against}")
                 judged = gate(
-                    one,
-                    store=store,
-                    config=config,
-                    against=against,
-                    execution=execution,
+                    one, store=store, config=config, against=against, execution=execution,
                     further=rules,
-                )
+                )  # fmt: skip
             found.append(judged)
     return Gates(gates=tuple(found), failed=tuple(failures.found))
 

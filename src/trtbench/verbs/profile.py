@@ -237,16 +237,10 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     results = judge_expectations(view.expectations, engine.table, engine.facts)
     kept, groups, rows = _rows(engine, request, request.sort or "time")
     document = document_from_layers(
-        engine.label,
-        engine.table,
-        kept[: view.most],
-        facts=engine.facts,
-        groups=groups[: view.most],
-        by=request.by,
-        keys=request.keys,
-        notes=engine.notes,
+        engine.label, engine.table, kept[: view.most], facts=engine.facts,
+        groups=groups[: view.most], by=request.by, keys=request.keys, notes=engine.notes,
         created=engine.run.record.created if engine.run else "",
-    )
+    )  # fmt: skip
     stored = engine.run if engine.run is not None and engine.run.path is not None else None
     if view.as_json:
         of_run = {"run": stored.id, "path": str(stored.path)} if stored else {}
