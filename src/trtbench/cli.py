@@ -94,7 +94,11 @@ class Verbs(click.Group):
                     facts={"commands": "bench, build, profile, check, compare, inspect, ..."},
                     fix=f"trtbench bench {shlex.join(args)}",
                 ) from problem
-            guess = near_miss(args[0].lower(), self.list_commands(ctx)) or "--help"
+            words = self.list_commands(ctx)
+            known = ((word, verb_named(word)) for word in words)
+            groups = [word for word, verb in known if verb and args[0] in (verb.subcommands or ())]
+            guess = near_miss(args[0].lower(), words) or "--help"
+            guess = shlex.join([groups[0], *args]) if groups else guess
             message = f"there is no command {args[0]!r}"
             raise UsageError(message, fix=f"trtbench {guess}") from problem
 
@@ -261,8 +265,19 @@ def _call(verb: AnyVerb, typed: dict[str, object]) -> None:
         if verb.plan is not None and getattr(view, "dry_run", False):
             verb.plan(one, view, caller)
             continue
-        result = verb.run(one, caller)
-        if verb.show is not None and (status := verb.show(result, one, view)):
+        status = None
+        try:
+            result = verb.run(one, caller)
+            with caller.writing_result():
+                status = verb.show(result, one, view) if verb.show is not None else None
+        finally:
+            for line in caller.closing:
+                say(line)
+            # One disk has one error; the one that says which file is the more useful.
+            known = sorted(caller.unwritten, key=lambda each: len(each.facts))
+            for problem in {each.message: each for each in known}.values():
+                status = show_error(problem)
+        if status:
             context.exit(status)
 
 
@@ -314,12 +329,11 @@ def parameter(field: RequestField) -> click.Parameter:
     many = field.item is not None
     if isinstance(about, Argument):
         return click.Argument(
-            [field.name],
-            type=click.UNPROCESSED if about.rest else _type(field),
+            [field.name], type=click.UNPROCESSED if about.rest else _type(field),
             nargs=-1 if many else 1,
             required=about.needed and (many or field.is_required) and not about.rest,
             metavar=f"[{about.metavar}]..." if about.rest else about.metavar,
-        )
+        )  # fmt: skip
     names, default = [*field.flags, field.name], None if field.is_required else field.default
     named: dict[str, Any] = {"help": about.help}
     if field.type is bool:
@@ -449,15 +463,16 @@ def run(arguments: list[str]) -> int:
             raise
         return show_error(missing)
     except click.UsageError as problem:
-        return show_error(_error_from_click(problem))
+        return show_error(_error_from_click(problem, arguments))
     except click.ClickException as problem:
         return show_error(TrtbenchError(problem.format_message(), fix="trtbench --help"))
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted: no unfinished results were kept", err=True)
+    except (KeyboardInterrupt, click.Abort) as problem:  # click replaces the first
+        kept = str(problem.__cause__ or problem) or "no unfinished results were kept"
+        click.echo(f"interrupted: {kept}", err=True)
         return errors.EXIT_INTERRUPTED
 
 
-def _error_from_click(problem: click.UsageError) -> UsageError:
+def _error_from_click(problem: click.UsageError, arguments: list[str]) -> UsageError:
     """Return the error for a wrong command line, with a fix or a pointer to --help."""
     message, context = problem.format_message(), problem.ctx
     if context is None:
@@ -472,8 +487,12 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
 
             if (axis := name.replace("-", "_")) in FLAGS:
                 return UsageError(message, fix=f"--axis {axis}=VALUE")
-        if found := _from_trtexec(flag, getattr(command, "verb", None), command.name):
+        values = (word.partition("=")[2] for word in arguments if word.startswith(f"{flag}="))
+        given = next(values, "")
+        if found := _from_trtexec(flag, given, getattr(command, "verb", None), command.name):
             return found
+        if name == "expect" and any("--metric" in param.opts for param in command.params):
+            return UsageError(message, fix=f"--metric {shlex.quote(given or 'RULE')}")
         if isinstance(command, VerbCommand) and command.verb.task:
             from trtbench.tasks import TASKS
 
@@ -499,8 +518,10 @@ def _error_from_click(problem: click.UsageError) -> UsageError:
     return UsageError(message, fix=fix)
 
 
-def _from_trtexec(flag: str, typed: AnyVerb | None, here: str | None) -> UsageError | None:
-    """Return what to type instead of a flag of trtexec, to a verb or to none; or ``None``."""
+def _from_trtexec(
+    flag: str, word: str, typed: AnyVerb | None, here: str | None
+) -> UsageError | None:
+    """Return what to type instead of ``flag=word`` of trtexec, to a verb or none; or ``None``."""
     from trtbench.trtexec.version import FLAG_VERSIONS, OTHER_FLAGS
 
     message = f"{flag} is a flag of trtexec"
@@ -514,10 +535,12 @@ def _from_trtexec(flag: str, typed: AnyVerb | None, here: str | None) -> UsageEr
             value = next((value for word, _, value in known if word == flag), None)
             if value is None:
                 continue
+            if field.name != "data" and flag != "--exportTimes":  # other files than trtexec's
+                value = _with_value(value, word)
             text = as_typed(field, value)
             given = value or text.partition(" ")[2] or "on"
             if isinstance(field.about, Argument):
-                text = as_typed(model, "") if model else f"trtbench {name} {text}"
+                text = as_typed(model, value) if model else f"trtbench {name} {text}"
             # Of another verb, --output is another file and --opt has other names.
             elif not name or (field.name in own and field.name not in ("output", "options")):
                 text = as_typed(own[field.name], value)
@@ -531,22 +554,38 @@ def _from_trtexec(flag: str, typed: AnyVerb | None, here: str | None) -> UsageEr
                 text = f"{setting}trtbench {name} MODEL {text}"
             return UsageError(message, fix=text)
     if flag in FLAG_VERSIONS or flag in OTHER_FLAGS or re.match(r"--[a-z]+[A-Z]", flag):
-        words = f"trtbench {here if 'extra_args' in own else 'bench'} MODEL -r trtexec -- {flag}"
-        fix = f"{f'--args={flag}' if 'args' in own else words}, which passes it on"
+        whole = shlex.quote(f"{flag}={word}" if word else flag)
+        words = f"trtbench {here if 'extra_args' in own else 'bench'} MODEL -r trtexec -- {whole}"
+        fix = f"{f'--args={whole}' if 'args' in own else words}, which passes it on"
         return UsageError(f"{message}, and has no counterpart in trtbench", fix=fix)
     return None
+
+
+def _with_value(known: str, word: str) -> str:
+    """Return the value of a counterpart of a flag of trtexec, with the value that was typed.
+
+    A ``known`` value that begins with a digit has the unit of the flag: ``200ms``.
+    """
+    key, equals, _ = known.partition("=")
+    if not word or (known and not equals and not known[0].isdigit()):
+        return known
+    if equals:
+        return f"{key}={shlex.quote(word)}"
+    return shlex.quote(word) + (known.lstrip("0123456789.") if word[-1].isdigit() else "")
 
 
 def as_typed(field: RequestField, value: str) -> str:
     """Return a flag with a value, or with what stands for one; an argument has no flag."""
     about = field.about
     if isinstance(about, Argument):
-        return f"{(about.metavar or '').strip('[].')}, without a flag"
+        return f"{value or (about.metavar or '').strip('[].')}, without a flag"
     if field.type is bool:
         off = field.flags[-1].partition("/")[2] or f"without {field.flag}"
         return off if value == "off" else field.flag
     metavar = about.metavar or (about.kind.metavar if about.kind else "N")
-    return f"{field.flag} {value or metavar}"
+    many = about.kind in (fields.SHAPES, fields.PROFILES)
+    given = value.split(",") if value and many else [value or metavar]
+    return " ".join(f"{field.flag} {each}" for each in given)
 
 
 def show_error(problem: TrtbenchError) -> int:

@@ -147,7 +147,7 @@ def test_a_store_that_cannot_be_written(say):
             status, out, err = say(*command, "--store", place)
             assert (status, out) == (1, "")
             assert "cannot be written" in err
-            assert "for the store: TRTBENCH_STORE=DIR" in err
+            assert "for the store: --store DIR" in err
 
 
 INTO_A_FOLDER = """check tiny.onnx tiny.onnx, eval tiny.onnx --task classification --data x.npz,

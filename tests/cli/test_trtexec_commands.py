@@ -145,19 +145,22 @@ def test_flags_of_trtexec_meet_what_trtbench_calls_them(say: Say) -> None:
         assert f"fix: {COUNTERPARTS.get(flag, '')}" in said.err
     assert "trtbench bench MODEL --precision fp16" in say("--fp16").err
     for words, fix in {
-        "build --saveEngine=m.engine": "--output PATH",
-        "build --iterations=10": "trtbench bench MODEL --iterations N",
+        "build --saveEngine=m.engine": "--output m.engine",
+        "build --iterations=10": "trtbench bench MODEL --iterations 10",
         "build --exportTimes=t.json": "trtbench bench MODEL --output PATH",
-        "build --avgRuns=100": "trtbench bench MODEL --opt avg_runs=10",
-        "build --layerPrecisions=*:fp16": "trtbench build MODEL -r trtexec -- --layerPrecisions",
-        "compare --onnx=m.onnx": "BASELINE, without a flag",
+        "build --avgRuns=100": "trtbench bench MODEL --opt avg_runs=100",
+        "build --layerPrecisions=*:fp16": "trtbench build MODEL -r trtexec -- '--layerPrecisions=*:fp16'",
+        "compare --onnx=m.onnx": "m.onnx, without a flag",
         "compare --tacticSources=-CUDNN": "--args=--tacticSources",
         "profile --dumpProfile": "leave it out: trtbench profile does that",
-        "profile --saveEngine=m.engine": "trtbench build MODEL --output PATH",
+        "profile --saveEngine=m.engine": "trtbench build MODEL --output m.engine",
         "sweep --fp16": "--precision fp16",
         "sweep --noDataTransfers": "--axis transfers=off",
-        "sweep --builderOptimizationLevel=5": "--axis build.optimization_level=N",
-        "sweep --loadEngine=m.engine": "MODELS, without a flag",
+        "sweep --builderOptimizationLevel=5": "--axis build.optimization_level=5",
+        "sweep --loadEngine=m.engine": "m.engine, without a flag",
+        "bench --warmUp=500": "--warmup 500ms",
+        "check --shapes=x:1x3x8x8,y:2x4": "--shape x:1x3x8x8 --shape y:2x4",
+        "gate --expect=p99<5ms": "--metric 'p99<5ms'",
     }.items():
         verb, flag = words.split()
         assert f"fix: {fix}" in say(verb, "m.onnx", flag, status=2).err

@@ -1,5 +1,6 @@
 """Every way a measurement can break, done for real on the command line."""
 
+import json
 import os
 import resource
 import signal
@@ -186,6 +187,22 @@ def test_a_disk_that_fills_up_while_measuring_leaves_the_record_of_it(world):
         assert isinstance(world.store.load(good), Run)
         assert world.unfinished() == []
         assert world.bench("work").status == 0
+
+
+@pytest.mark.parametrize("how", ["fill", "flood"])
+@pytest.mark.parametrize("words", ["bench M", "compare M M", "gate M --metric median<5s"])
+def test_a_disk_that_fills_up_in_a_later_launch_costs_no_result(world, words, how):
+    words = [world.model if word == "M" else word for word in words.split()]
+    late = ["-r", "misbehaving", "--opt", f"do={how}", "--opt", "launch=2", "--launches", "5"]
+    with small_disk(world.folder / "store", "1m"):
+        world.store_run()
+        result = world.run(*words, *late, "--warmup", "10ms", "--json", status=1)
+        found = json.loads(result.out)
+        judged = (found.get("comparison") or {}).get("verdicts")
+        assert found.get("run") or judged or found["results"]
+        assert result.err.count("error: the disk is full") == 1
+        kept = world.store.index.find(kind="run")[:-1]
+        assert (len(kept) > 0) is ("launches so far are kept" in result.err) is (how == "fill")
 
 
 def test_a_disk_that_is_full_from_the_start(world):

@@ -129,8 +129,9 @@ def _check(
             with failed.collecting(names[1 + number]):
                 other = _run_side(side, feed, folder / f"side-{number}", store, steps)
                 candidate = _check_candidate(first, other, request, floor or ())
-                files += _write_worst(first, other, candidate, output, number=number)
                 candidates.append(candidate)
+                with execution.writing_result():
+                    files += _write_worst(first, other, candidate, output, number=number)
     items = first.outcome.items
     return checking.Checked(
         passed=not failed.found and all(each.passed for each in candidates),
@@ -240,20 +241,13 @@ def _check_candidate(
     judgements = checking.judge_rules(map(checking.rule_from_text, request.expect), checks)
     if not request.expect:
         judgements = checking.judge_outputs(
-            checks,
-            precisions=(first.side.precision, other.side.precision),
-            random=first.feed.kind == "random",
-            floor=floor,
-            outputs=differ,
-        )
+            checks, precisions=(first.side.precision, other.side.precision),
+            random=first.feed.kind == "random", floor=floor, outputs=differ,
+        )  # fmt: skip
     return checking.Candidate(
-        side=other.side,
-        checks=checks,
-        unmatched=tuple(alone),
-        notes=tuple(dict.fromkeys(notes)),
-        judgements=judgements,
-        passed=all(each.passed for each in judgements),
-    )
+        side=other.side, checks=checks, unmatched=tuple(alone), notes=tuple(dict.fromkeys(notes)),
+        judgements=judgements, passed=all(each.passed for each in judgements),
+    )  # fmt: skip
 
 
 def _compare_outputs(

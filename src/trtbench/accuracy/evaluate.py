@@ -123,7 +123,12 @@ def _evaluate(
         labels = check.unique_names(labels, [side.spec for side in ran])
         findings = [*check.unreadable_findings(list(zip(labels, outcomes, strict=True)))]
         named = [replace(each, label=label) for each, label in zip(predicted, labels, strict=True)]
-        judgement = task.judge(kept[0], named, feed.settings, folder=Path(str(request.output)))
+        try:
+            judgement = task.judge(kept[0], named, feed.settings, folder=Path(str(request.output)))
+        except StoreError as problem:  # the scores need no pictures
+            execution.on_unwritten(problem)
+            judgement = task.judge(kept[0], named, feed.settings, folder=folder / "pictures")
+            judgement = replace(judgement, pictures=())
     models = []
     for model, label, scores in zip(found, labels, judgement.scores, strict=True):
         # Stored with the scores, for readers without the task's plug-in.
@@ -216,15 +221,12 @@ def size_of_model(
 def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
     """Return the scores of one model in the form stored with runs, with the hash of its file."""
     return Scores(
-        sha256=model.model.sha256,
-        scores=model.scores,
+        sha256=model.model.sha256, scores=model.scores,
         data=f"{model.items} items of {Path(evaluation.data).name}, {evaluation.task}",
-        preparation=model.preparation,
-        precision=model.precision,
+        preparation=model.preparation, precision=model.precision,
         findings=tuple(each for each in evaluation.findings if each.concerns == model.label),
-        item_parts_s=model.split.item_parts_s,
-        timed=model.timed,
-    )
+        item_parts_s=model.split.item_parts_s, timed=model.timed,
+    )  # fmt: skip
 
 
 def attach_scores(evaluation: Evaluation, store: Store) -> Evaluation:

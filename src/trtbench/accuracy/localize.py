@@ -8,7 +8,7 @@ from trtbench.analysis.check import METRICS
 from trtbench.convert.cast import ASKED_FOR
 from trtbench.convert.conversions import put_in_place
 from trtbench.core.conditions import condition_from_text
-from trtbench.core.errors import UsageError, writing
+from trtbench.core.errors import StoreError, UsageError, writing
 from trtbench.core.jobs import LocalizeJob, progress_from_line
 from trtbench.core.results import Localization, Localized, LocalizeSpec
 from trtbench.host.files import make_folder
@@ -67,17 +67,22 @@ def run_localize(
                 raise
             found = read_outcome(folder / "search", Localized).having(interrupted=True)
         if found.kept and request.repair:
-            made = output / repaired.name
-            with writing(output):
-                make_folder(output)
-            put_in_place(repaired, made)
+            with execution.writing_result():
+                with writing(output):
+                    make_folder(output)
+                put_in_place(repaired, output / repaired.name)
+                made = output / repaired.name
     result = Localization(
         reference=str(request.reference), candidate=str(request.candidate), found=found,
         inputs=describe_feed(request, feed, found.items), commands=commands_for(request, found),
         repaired=None if made is None else str(made),
         files=tuple(str(output / name) for name in ("localize.json", "localize.md")),
     )  # fmt: skip
-    write_files(output / "localize", result, document_from_localized(result))
+    try:
+        write_files(output / "localize", result, document_from_localized(result))
+    except StoreError as problem:
+        execution.on_unwritten(problem)
+        return result.having(files=())
     return result
 
 

@@ -187,6 +187,19 @@ def _protocol(a: RunRecord, b: RunRecord) -> _Found:
     return _unequal("different protocols:", protocol_of(a), protocol_of(b), blocks=True)
 
 
+def _fallbacks(a: RunRecord, b: RunRecord) -> _Found:
+    """Say which side ran without the CUDA graph that was tried, and why."""
+    one, other = (r.conditions.get("cuda_graph_fell_back") for r in (a, b))
+    fell = [fact is not None and fact.value is True for fact in (one, other)]
+    if fell[0] == fell[1]:
+        return None
+    side, record = ("baseline", a) if fell[0] else ("candidate", b)
+    told = (each.partition(": ") for each in record.notes)
+    reasons = (why for what, _, why in told if what.endswith("without a CUDA graph"))
+    reason = next(reasons, "it could not be captured")
+    return _text(one), _text(other), f"the {side} ran without a CUDA graph: {reason}", False
+
+
 def _unequal(what: str, one: object, other: object, *, blocks: bool = False) -> _Found:
     return (one, other, f"{what} {one} against {other}", blocks) if one != other else None
 
@@ -258,7 +271,7 @@ def _text(fact: Fact | None) -> str:
 
 _COMPARISONS: Mapping[str, Callable[[RunRecord, RunRecord], _Found]] = {
     "model": _models, "inputs": lambda a, b: compare_inputs(a.inputs, b.inputs),
-    "batch": _batches, "protocol": _protocol,
+    "batch": _batches, "protocol": _protocol, "cuda_graph_fell_back": _fallbacks,
     "rate_hz": lambda a, b: _unequal(
         "different arrival rates:",
         *(text_from_rate(each.spec.rate_hz) if each.spec.rate_hz else "none" for each in (a, b)),

@@ -32,7 +32,7 @@ from trtbench.measure.remote import InputFiles, job_from_spec, send_job
 from trtbench.models.identity import raise_if_changed
 from trtbench.models.torch_models import is_library_model
 from trtbench.report.renderers.csv import csv_from_lines
-from trtbench.requests.execution import Event, Execution
+from trtbench.requests.execution import Execution
 from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields
 from trtbench.requests.run_spec import side_spec, value_of_side
 from trtbench.requests.settings import Config
@@ -178,12 +178,16 @@ class Asked:
             duet = turns.Duet(sides, request, store=store, execution=execution)
             try:
                 (measure or turns.measure_until_clear)(duet)
-            except KeyboardInterrupt:
-                if all(duet.launch_facts):
-                    runs = " and ".join(run.id for run in duet.store_runs(interrupted=True))
-                    text = f"the launches so far are kept: runs {runs}"
-                    execution.listen(Event(kind="note", text=text))
-                raise
+            except (KeyboardInterrupt, StoreError) as problem:
+                if not all(duet.launch_facts):
+                    raise
+                runs = duet.store_runs(interrupted=True)
+                if not isinstance(problem, StoreError):
+                    kept = " and ".join(run.id for run in runs if run.path is not None)
+                    text = f"the launches so far are kept: runs {kept}" if kept else ""
+                    raise KeyboardInterrupt(text) from None
+                execution.on_unwritten(problem)
+                return self.compare_runs(*runs, duet.mode)
             return self.compare_runs(*duet.store_runs(), duet.mode)
 
         return execution.executor.do(measure_here, partial(self._measure_remotely, sides))
@@ -342,18 +346,12 @@ def with_findings(
         verdicts = tuple(judged if each is gpu else each for each in comparison.verdicts)
         comparison = comparison.having(verdicts=verdicts)
     pair = PairFacts(
-        baseline=baseline.record,
-        candidate=candidate.record,
-        comparison=comparison,
-        baseline_clock_hz=one,
-        candidate_clock_hz=other,
-        in_time=in_time,
-        in_cycles=in_cycles,
-        accept=tuple(accept),
-        interference={side: 1 + part for side, part in moved},
+        baseline=baseline.record, candidate=candidate.record, comparison=comparison,
+        baseline_clock_hz=one, candidate_clock_hz=other, in_time=in_time, in_cycles=in_cycles,
+        accept=tuple(accept), interference={side: 1 + part for side, part in moved},
         one_process=how is not None and how.value == "one process",
         position_effects=_position_effects(baseline, candidate),
-    )
+    )  # fmt: skip
     return comparison.having(findings=findings_from_evidence(pair))
 
 

@@ -18,7 +18,7 @@ from trtbench.core.results import Failed, Gate, GateResult, GateRule
 from trtbench.core.run import Run
 from trtbench.core.safety import read_settings
 from trtbench.core.spec import conditions_of_stored
-from trtbench.host.files import refuse_planted, write_output
+from trtbench.host.files import refuse_planted
 from trtbench.measure.model_facts import LARGEST_COPIED_BYTES, keep_model, kept_model
 from trtbench.models.identity import model_ref
 from trtbench.report.renderers.md import markdown
@@ -226,10 +226,10 @@ def failure_reasons(results: Sequence[GateResult], *, on_unclear: str) -> tuple[
     return tuple(found)
 
 
-def write_gate_files(
-    found: Sequence[Gate], folder: Path, *, on_unclear: OnUnclear, failed: Sequence[Failed] = ()
-) -> list[Path]:
-    """Write gate.json, gate.junit.xml and gate.md; ``failed`` models have no results."""
+def gate_files(
+    found: Sequence[Gate], *, on_unclear: OnUnclear, failed: Sequence[Failed] = ()
+) -> dict[str, bytes]:
+    """Return gate.json, gate.junit.xml and gate.md; ``failed`` models have no results."""
     values: list[dict[str, object]] = [
         {
             "model": each.name,
@@ -247,12 +247,11 @@ def write_gate_files(
         gates.Suite(f"trtbench gate {each.name}", each.results, each.seconds) for each in found
     ]
     suites += [gates.Suite(f"trtbench gate {each.model}", (), error=each.reason) for each in failed]
-    contents = {
+    return {
         "gate.json": json_from_value(values[0] if len(values) == 1 else values),
         "gate.junit.xml": gates.junit_from_suites(suites, on_unclear=on_unclear).encode(),
         "gate.md": markdown(document_from_gates(found, failed)).encode(),
     }
-    return [write_output(folder / file, content) for file, content in contents.items()]
 
 
 def append_summary(found: Sequence[Gate], path: Path, *, failed: Sequence[Failed] = ()) -> None:

@@ -172,12 +172,11 @@ class Wave(ExitStack):
                     early_context = RUNTIMES.load(spec.runtime).early_context
                     variables = early_context(spec) if early and early_context else {}
                     assignment = Assignment(
-                        job=job,
-                        folder=self._folder / f"{len(self.assignments) // 2}-{side}",
+                        job=job, folder=self._folder / f"{len(self.assignments) // 2}-{side}",
                         python=sides.pythons[side],
                         descriptors=(channel.fileno(), *shared, *chain, *end),
                         variables=variables if is_first else delayed(variables),
-                    )
+                    )  # fmt: skip
                     self.assignments.append(assignment)
 
     def read_launches(self, side: int) -> list[bench.Launch]:
@@ -455,13 +454,9 @@ class Duet:
 
     def _jobs(self, number: int, orders: tuple[int, int] = (0, 0)) -> Jobs:
         job = DuetJob(
-            sides=self.sides.both,
-            pairs=self._pairs,
-            seed=self.request.seed,
-            launch=number,
-            series=self.mode == "bursts",
-            bursts=self.bursts,
-        )
+            sides=self.sides.both, pairs=self._pairs, seed=self.request.seed, launch=number,
+            series=self.mode == "bursts", bursts=self.bursts,
+        )  # fmt: skip
         return job.having(mine=0, load_order=orders[0]), job.having(mine=1, load_order=orders[1])
 
     def _run(
@@ -481,15 +476,11 @@ class Duet:
         """Run processes until they end, and check that the model files have not changed."""
         longest = max(expected_s(spec) for spec in self.sides.both)
         ends = run_jobs(
-            assignments,
-            timeout_s=launches * (self._execution.timeout_s or longest + PATIENCE_S),
-            memory_bytes=self._execution.memory_bytes,
-            on_stage=on_stage,
-            on_started=on_started,
-            on_done=on_done,
-            tick_s=TICK_S,
+            assignments, timeout_s=launches * (self._execution.timeout_s or longest + PATIENCE_S),
+            memory_bytes=self._execution.memory_bytes, on_stage=on_stage, on_started=on_started,
+            on_done=on_done, tick_s=TICK_S,
             on_tick=lambda: self._execution.listen(Event(kind="tick", text="")),
-        )
+        )  # fmt: skip
         for end in ends:
             bench.show_notes(end, self._execution)
         return [
@@ -501,6 +492,8 @@ class Duet:
         both = zip(ends, assignments, strict=True)
         for end, each in sorted(both, key=lambda pair: _lost_partner(pair[0])):
             if not end.ok:
+                if self.launches and end.error is not None and end.error.kind == "StoreError":
+                    raise end.error.error()
                 bench.raise_job_error(end, _specs_of(each)[0], store=self._store,
                          execution=self._execution, work=each.folder)  # fmt: skip
 

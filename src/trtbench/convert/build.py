@@ -81,7 +81,7 @@ def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
             "no builder of engines is installed here",
             facts=reasons,
             fix="pip install 'trtbench[rtx]', which builds without a GPU; "
-            "for TensorRT: sudo apt install libnvinfer-bin, or pip install tensorrt",
+            "for TensorRT: sudo apt install libnvinfer-bin, or pip install tensorrt-cu13",
         )
 
 

@@ -171,7 +171,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or the user's quota, is full
 
 
 def write_error(path: object, problem: OSError) -> StoreError:
-    fix = "use another folder with -o (for the store: TRTBENCH_STORE=DIR)"
+    fix = "use another folder with -o (for the store: --store DIR)"
+    if problem.errno == errno.ENAMETOOLONG:
+        fix = "give it a shorter name"
     if problem.errno in FULL:
         fix = f"free some space, or {fix}"
         return StoreError("the disk is full", facts={"writing": path}, fix=fix)

@@ -339,6 +339,8 @@ PROPERTIES: list[Property] = [
              title_text=lambda r: "" if (ran := _condition("cuda_graph")(r)) is None else (
                  "CUDA graph" if ran else "no CUDA graph"),
              said="a CUDA graph was used on one side only"),
+    _hidden("cuda_graph_fell_back", "failed capture", _condition("cuda_graph_fell_back"),
+          compare="note", code="H24"),
     Property("transfers", "copies to and from the GPU", lambda r: bool(setting_of(r, "transfers")),
              write=_either("with transfers", "no transfers"), usual=True, asked=("transfers",),
              label=3, title="protocol", condition=True, questioned=True, host_only=True, code="H25",

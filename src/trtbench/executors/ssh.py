@@ -90,6 +90,8 @@ class HostsFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def hosts_from_file(path: Path) -> tuple[Host, ...]:
     """Read the hosts of a hosts file; raises on unknown keys and unsafe values."""
+    if not path.exists():
+        raise InputError(f"there is no hosts file {path}", fix=f"make it: {LIKE}")
     try:
         with reading(path):
             hosts = msgspec.convert(boundary.read_toml(path), type=HostsFile).host
@@ -350,12 +352,10 @@ class SshExecutor(_node.SlotExecutor):
                 if slot.gpu is not None:
                     view["CUDA_VISIBLE_DEVICES"] = slot.visible or str(slot.gpu)
                 how = shell.run_job(
-                    there,
-                    notify=lambda text: notify(f"{slot.title}: {text}"),
+                    there, notify=lambda text: notify(f"{slot.title}: {text}"),
                     limit_s=None if job.limit_s is None else job.limit_s + GRACE_S,
-                    environment=view,
-                    closed=self._closed,
-                )
+                    environment=view, closed=self._closed,
+                )  # fmt: skip
                 with temporary_folder() as own:
                     sent = sum(each.stat().st_size for each in upload.contents.values())
                     most = max(MOST_BYTES, 4 * sent)

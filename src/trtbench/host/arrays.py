@@ -82,11 +82,12 @@ def check_arrays(arrays: Arrays, tensors: Sequence[TensorSpec], source: Path) ->
         if str(array.dtype) != tensor.dtype and not is_text:
             fix = f"save it as {tensor.dtype}: array.astype('{tensor.dtype}')"
             raise InputTypeError(f"{what} the wrong type", facts=facts, fix=fix)
+        fix = f"give arrays of shape {text_from_shape(wanted)}, or let --task prepare images"
         if len(array.shape) != len(wanted):
-            raise InputError(f"{what} the wrong rank", facts=facts)
+            raise InputError(f"{what} the wrong rank", facts=facts, fix=fix)
         for have, want in zip(array.shape, wanted, strict=True):
             if isinstance(want, int) and want >= 0 and have != want:
-                raise InputError(f"{what} the wrong shape", facts=facts)
+                raise InputError(f"{what} the wrong shape", facts=facts, fix=fix)
 
 
 def read_archive(

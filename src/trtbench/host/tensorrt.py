@@ -48,7 +48,8 @@ Version = tuple[int, ...]
 
 TITLES: dict[Flavour, str] = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
 INSTALL: dict[Flavour, str] = {
-    "tensorrt": "pip install tensorrt, or --python PATH of an interpreter that has it",
+    "tensorrt": "pip install tensorrt-cu13 (tensorrt-cu12 with a driver of CUDA 12), "
+    "or --python PATH of an interpreter that has it",
     "tensorrt_rtx": "pip install 'trtbench[rtx]', or --python PATH of an interpreter that has it",
 }
 

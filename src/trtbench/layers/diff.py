@@ -515,18 +515,12 @@ def difference(
             if was and now and was != now:
                 changed.append(what.removesuffix("_out"))
         change = Change(
-            a=tuple(one),
-            b=tuple(other),
-            by=by,
+            a=tuple(one), b=tuple(other), by=by,
             role="compute" if any(layer.role == "compute" for layer in both) else slowest.role,
-            name_a=names[0],
-            name_b=names[1],
-            precision_a=_precision(left),
-            precision_b=_precision(right),
-            a_s=total_s(left),
-            b_s=total_s(right),
+            name_a=names[0], name_b=names[1], precision_a=_precision(left),
+            precision_b=_precision(right), a_s=total_s(left), b_s=total_s(right),
             changed=tuple(changed),
-        )
+        )  # fmt: skip
         changes.append(change)
     changes.sort(key=lambda each: (-abs(each.delta_s), -max(each.a_s, each.b_s)))
     work = [each for each in changes if each.role == "compute"]
@@ -540,14 +534,9 @@ def difference(
             notes.append(f"{name} has no profile: layers are aligned, but their times are unknown")
         notes += [f"{name}: {note}" for note in table.notes if note != table.lacks]
     return EngineDiff(
-        changes=tuple(changes),
-        a_s=a.total_s,
-        b_s=b.total_s,
-        whole=whole,
-        related=related,
-        lacks=lacks,
-        notes=tuple(notes),
-    )
+        changes=tuple(changes), a_s=a.total_s, b_s=b.total_s, whole=whole, related=related,
+        lacks=lacks, notes=tuple(notes),
+    )  # fmt: skip
 
 
 def _precision(layers: Sequence[Layer]) -> str | None:
@@ -818,6 +807,9 @@ def why(
     if candidate.enqueue_s and candidate.gpu_s and candidate.waits_for_launches:
         times = map(text_from_seconds, (candidate.enqueue_s, candidate.gpu_s))
         title, remedy, command = _words_of("enqueue")
+        if candidate.graph_failed:
+            remedy = "its work cannot be captured in a CUDA graph: run larger batches"
+            command = f"trtbench bench MODEL.engine --batch {2 * (candidate.batch or 1)}"
         seen = ("enqueueing takes {}, the GPU {}".format(*times),)
         cause = Cause(code="enqueue", title=title, seconds=max(0.0, outside) or None, evidence=seen)
         every.append(cause.having(try_=remedy, command=command))
@@ -830,17 +822,11 @@ def why(
         share = explains / to_explain if to_explain and cause.seconds is not None else None
         explained.append(cause.having(explains_s=explains, share=share))
     return Why(
-        baseline_s=a_s,
-        candidate_s=b_s,
-        expected_s=b_s - missing,
-        gain=gain,
-        computes=(tables.main_types(a), tables.main_types(b)),
-        shortfall_s=shortfall,
-        causes=tuple(explained),
-        gains_s=math.fsum(min(0.0, each.seconds or 0.0) for each in every),
-        unexplained_s=to_explain - math.fsum(each.explains_s for each in explained),
-        diff=diff,
-    )
+        baseline_s=a_s, candidate_s=b_s, expected_s=b_s - missing, gain=gain,
+        computes=(tables.main_types(a), tables.main_types(b)), shortfall_s=shortfall,
+        causes=tuple(explained), gains_s=math.fsum(min(0.0, each.seconds or 0.0) for each in every),
+        unexplained_s=to_explain - math.fsum(each.explains_s for each in explained), diff=diff,
+    )  # fmt: skip
 
 
 def _gain(diff: EngineDiff, a: LayerTable, b: LayerTable, asked: str | None) -> float:

@@ -292,14 +292,12 @@ def groups_of(
             for field in ("flops", "traffic_bytes")
         )
         group = Group(
-            name=name,
-            layers=round(math.fsum(part for _, part in found), 6),
-            seconds=None if total is None else seconds,
-            share=seconds / total if total else None,
+            name=name, layers=round(math.fsum(part for _, part in found), 6),
+            seconds=None if total is None else seconds, share=seconds / total if total else None,
             flops=round(sum(value * part for value, part in flops)) if flops else None,
             traffic_bytes=round(sum(value * part for value, part in traffic)) if traffic else None,
             precisions=", ".join(each for each, _ in counted.most_common()) or None,
-        )
+        )  # fmt: skip
         groups.append(group)
     groups.sort(key=lambda group: (-(group.seconds or 0.0), -group.layers, group.name))
     return tuple(groups)
@@ -514,6 +512,7 @@ class EngineFacts(Value, frozen=True, kw_only=True):
     batch: int | None = None
     asked: str | None = None
     cuda_graph: bool | None = None
+    graph_failed: bool = False  # a CUDA graph could not be captured
     tensorrt: str | None = None
     built: bool = True  # by TensorRT; others have no settings of a builder
 
@@ -542,7 +541,8 @@ def facts_from_run(run: Run) -> EngineFacts:
     from trtbench.analysis.summary import reported_rate, reported_statistics
 
     record, gpu = run.record, gpu_of(run.record)
-    graph, stated = (record.conditions.get(name) for name in ("cuda_graph", "precision"))
+    names = ("cuda_graph", "cuda_graph_fell_back", "precision")
+    graph, failed, stated = map(record.conditions.get, names)
     columns = run.times.durations()
     spread = columns.get("gpu", columns.get(run.times.headline))
     clocks = [sample.sm_clock_hz for sample in run.telemetry if sample.sm_clock_hz]
@@ -571,6 +571,7 @@ def facts_from_run(run: Run) -> EngineFacts:
         batch=record.batch,
         asked=precision_of(record) if stated is None or stated.source != "implied" else None,
         cuda_graph=graph.value if graph and isinstance(graph.value, bool) else None,
+        graph_failed=failed is not None and failed.value is True,
         tensorrt=record.environment.versions.get("tensorrt"),
         built=record.provenance != "measured" or record.spec.model.format == "engine",
     ).having(**medians)

@@ -57,6 +57,8 @@ T = TypeVar("T")
 _LESS_IS_WORSE = {
     "achieved_hz", "outputs_finite", "outputs_vary", "outputs_repeat", "inputs_constant",
 }  # fmt: skip
+_OF_LAYERS = {"layer_times", "kernel_busy_s", "counters"}
+"""Evidence about the layers that are kept, those of the first launch."""
 _STAGES = {
     "start": ("start", 0.5),
     "load": ("loading", 0.5),
@@ -85,12 +87,10 @@ def run_job(
     """Run a job in a fresh process, which writes its files and ``log.txt`` to the folder."""
     (end,) = run_jobs(
         [Assignment(job=job, folder=folder, python=python)],
-        timeout_s=execution.timeout_s or patience_s,
-        memory_bytes=execution.memory_bytes,
-        on_stage=on_stage,
-        tick_s=TICK_S,
+        timeout_s=execution.timeout_s or patience_s, memory_bytes=execution.memory_bytes,
+        on_stage=on_stage, tick_s=TICK_S,
         on_tick=lambda: execution.listen(Event(kind="tick", text="")),
-    )
+    )  # fmt: skip
     show_notes(end, execution)
     return end
 
@@ -164,13 +164,9 @@ def stream(
     raise_if_changed(spec.model)
     with hold_device(spec, execution):
         end = run_job(
-            jobs.InferJob(spec=spec, feed=feed, decode=decode),
-            folder=folder,
-            execution=execution,
-            patience_s=STREAM_PATIENCE_S,
-            python=execution.python,
-            on_stage=show_progress,
-        )
+            jobs.InferJob(spec=spec, feed=feed, decode=decode), folder=folder, execution=execution,
+            patience_s=STREAM_PATIENCE_S, python=execution.python, on_stage=show_progress,
+        )  # fmt: skip
     end = fail_if_model_changed(end, spec.model)
     if not end.ok:
         raise_job_error(end, spec, store=store, execution=execution, work=folder)
@@ -244,19 +240,12 @@ def failed_run(
     end: jobs.JobEnd, spec: RunSpec, run_id: str, environment: Environment, execution: Execution
 ) -> FailedRun:
     return FailedRun(
-        id=run_id,
-        created=now(),
-        spec=spec,
-        environment=environment,
-        tags=execution.tags,
-        stage=end.stage,
-        reason=end.reason,
-        cause=end.error.kind if end.error is not None else None,
-        exit_status=end.exit_status,
-        signal=end.signal,
+        id=run_id, created=now(), spec=spec, environment=environment, tags=execution.tags,
+        stage=end.stage, reason=end.reason, cause=end.error.kind if end.error is not None else None,
+        exit_status=end.exit_status, signal=end.signal,
         program_status=end.error.program_status if end.error is not None else None,
         log_tail=end.log_tail,
-    )
+    )  # fmt: skip
 
 
 def job_error(failed: FailedRun, path: Path) -> errors.JobError:
@@ -322,7 +311,7 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
     check_runtime_available(spec, execution.python)
     run_id = execution.run_id or directory.new_id()
     target = store.directory(run_id, output=execution.output)
-    begun = False
+    begun, result = False, None
     with hold_device(spec, execution):
         raise_if_changed(spec.model)
         environment = environment_of(execution)
@@ -332,15 +321,11 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
                 with errors.writing(target), new_run as folder:
                     begun = True
                     result, stopped = _measure_launches(
-                        folder,
-                        spec,
-                        run_id,
-                        target=target,
-                        environment=environment,
-                        execution=execution,
-                        watch=watch,
-                        search=search,
-                    )
+                        folder, spec, run_id, target=target, environment=environment,
+                        execution=execution, watch=watch, search=search,
+                    )  # fmt: skip
+                    if isinstance(result, Run):
+                        result = _write_run(result, folder)
             except errors.StoreError as error:
                 if begun:  # index what is on disk, or store the failure, as far as the disk allows
                     with contextlib.suppress(errors.StoreError, errors.InputError):
@@ -353,17 +338,27 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
                             with store.new_run(run_id) as folder:
                                 directory.write_record(folder, failed)
                             store.add(failed, path=store.directory(run_id))
-                raise
+                if not isinstance(result, Run) or isinstance(stopped, KeyboardInterrupt):
+                    raise
+                execution.on_unwritten(error)
+                return _as_far_as_written(result)
     try:
         run = _add_run(store, result, target)
     except errors.StoreError as problem:
         message = "the run is on disk, but the index could not be written"
         facts = {"run": target, **problem.facts}
-        raise errors.StoreError(message, facts=facts, fix=store.repair) from None
+        execution.on_unwritten(errors.StoreError(message, facts=facts, fix=store.repair))
+        assert isinstance(result, Run)
+        run = result
     if stopped is not None:
         kept = "launches so far are" if search is None else "search so far is"
-        execution.listen(Event(kind="note", text=f"the {kept} kept: trtbench runs show {run.id}"))
-        raise stopped
+        text = f"the {kept} kept: trtbench runs show {run.id}"
+        if isinstance(stopped, KeyboardInterrupt):
+            raise KeyboardInterrupt(text) from None
+        execution.listen(Event(kind="note", text=text))
+        if not isinstance(stopped, errors.StoreError):
+            raise stopped
+        execution.on_unwritten(stopped)
     return run
 
 
@@ -391,13 +386,10 @@ def run_launch(
 ) -> jobs.JobEnd:
     """Run one launch in a fresh process, which writes its results to the folder."""
     end = run_job(
-        jobs.BenchJob(spec=spec, launch=number, search=search),
-        folder=folder,
-        execution=execution,
+        jobs.BenchJob(spec=spec, launch=number, search=search), folder=folder, execution=execution,
         patience_s=(search.budget_s if search else expected_s(spec)) + PATIENCE_S,
-        python=execution.python,
-        on_stage=on_stage,
-    )
+        python=execution.python, on_stage=on_stage,
+    )  # fmt: skip
     return fail_if_model_changed(end, spec.model)
 
 
@@ -465,8 +457,9 @@ def _measure_launches(
     for number in range(spec.launches):
         work = folder / f"launch-{number}"
         try:
-            end = launch_once(spec, number, work, watch)
-        except KeyboardInterrupt as problem:
+            with errors.writing(target):
+                end = launch_once(spec, number, work, watch)
+        except (KeyboardInterrupt, errors.StoreError) as problem:
             stopped = problem
             if not (work / directory.LOAD).is_file():
                 if not launches:
@@ -475,6 +468,10 @@ def _measure_launches(
                 break
         if search is not None and not stopped and not end.ok and (work / directory.LOAD).is_file():
             stopped = job_error(failed_run(end, spec, run_id, environment, execution), target)
+        if not stopped and launches and end.error is not None and end.error.kind == "StoreError":
+            stopped = end.error.error()
+            shutil.rmtree(work, ignore_errors=True)
+            break
         if not stopped and not end.ok:
             if not launches and end.refused is not None:
                 raise end.refused
@@ -488,13 +485,16 @@ def _measure_launches(
             failed = failed_run(end, spec, run_id, environment, execution)
             directory.write_record(folder, failed)
             return failed, None
-        launch = Launch.read(work, watch)
-        if launch.outcome.layers is not None:
-            (work / directory.PROFILE).write_bytes(profile_json(launch.outcome.layers))
-        _append_log(work, folder)
-        _move_runtime_files(work, folder, number=number, several=spec.launches > 1)
-        shutil.rmtree(work)
-        launches.append(launch)
+        launches.append(launch := Launch.read(work, watch))
+        try:
+            with errors.writing(target):
+                if launch.outcome.layers is not None:
+                    (work / directory.PROFILE).write_bytes(profile_json(launch.outcome.layers))
+                _move_runtime_files(work, folder, number=number, several=spec.launches > 1)
+                _append_log(work, folder)
+                shutil.rmtree(work)
+        except errors.StoreError as problem:
+            stopped = stopped or problem
         if search is not None:  # the samples are those at the rate that the last launch ended with
             found = (folder / directory.LOAD).read_bytes()
             search, launches = value_from_json(found, LoadSearch, where="load.json"), launches[-1:]
@@ -522,8 +522,14 @@ def _measure_launches(
     if isinstance(command, str):  # names files in the run directory, not in the work folder
         command = command.replace(str(folder / "launch-0"), str(target))
         record = record.having(reported={**record.reported, "command": command})
-    measured = _write_run(watch.with_observations(record), launches, folder, target, telemetry)
-    return replace(measured, load=search), stopped
+    layers, graph = directory.read_layers(folder)
+    record = model_facts.check_precision_against_layers(watch.with_observations(record), graph)
+    times = join_launches([each.times for each in launches])
+    measured = Run(
+        record=record, times=times, path=target, layers=layers, graph=graph, telemetry=telemetry,
+        load=search,
+    )  # fmt: skip
+    return measured, stopped
 
 
 def _move_runtime_files(work: Path, folder: Path, *, number: int, several: bool) -> None:
@@ -551,26 +557,24 @@ _INCOMPLETE = Finding(
 """In a record until the run's other files are written."""
 
 
-def _write_run(
-    record: RunRecord,
-    launches: list[Launch],
-    folder: Path,
-    target: Path,
-    telemetry: tuple[TelemetrySample, ...] = (),
-) -> Run:
+def _write_run(run: Run, folder: Path) -> Run:
     """Write all files of a run, its record first, so that the measurement is kept in any case."""
-    times = join_launches([each.times for each in launches])
-    layers, graph = directory.read_layers(folder)
-    record = model_facts.check_precision_against_layers(record, graph)
-    directory.write_samples(folder, times)
-    directory.write_record(folder, record.having(findings=(_INCOMPLETE,)))
-    run = Run(
-        record=record, times=times, path=target, layers=layers, graph=graph, telemetry=telemetry
-    )
-    run = replace(run, record=record.having(findings=findings_from_run(run)))
+    directory.write_samples(folder, run.times)
+    directory.write_record(folder, run.record.having(findings=(_INCOMPLETE,)))
+    run = _judged(run)
     write_run_files(run, folder)
     directory.write_record(folder, run.record)
     return run
+
+
+def _judged(run: Run) -> Run:
+    return replace(run, record=run.record.having(findings=findings_from_run(run)))
+
+
+def _as_far_as_written(run: Run) -> Run:
+    """Return a run for the screen, judged, without a path if the disk has no record of it."""
+    is_written = run.path is not None and (run.path / directory.RECORD).is_file()
+    return replace(_judged(run), path=run.path if is_written else None)
 
 
 def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> None:
@@ -642,11 +646,13 @@ def record_from_launches(
 def merge_evidence(evidence: list[dict[str, Scalar]]) -> dict[str, Scalar]:
     """Merge the evidence of several launches: the worst of numbers, the first of texts.
 
-    The worst number is the largest, except for the keys in ``_LESS_IS_WORSE``.
+    The worst number is the largest, except for the keys in ``_LESS_IS_WORSE``; what is known of
+    layers is that of the first launch, whose layers are kept.
     """
     merged: dict[str, Scalar] = {}
     for key in dict.fromkeys(key for each in evidence for key in each):
-        values = [each[key] for each in evidence if each.get(key) is not None]
+        of_them = evidence[:1] if key in _OF_LAYERS else evidence
+        values = [each[key] for each in of_them if each.get(key) is not None]
         numbers = [value for value in values if isinstance(value, (bool, int, float))]
         worst = min if key in _LESS_IS_WORSE else max
         merged[key] = worst(numbers) if numbers else next(iter(values), None)
@@ -715,10 +721,17 @@ def store_run(
     spec, target = spec.having(launches=len(launches)), store.directory(run_id)
     record = record_from_launches(spec, run_id, environment, execution, launches, asked=asked)
     record = record.having(duet=duet)
-    with store.new_run(run_id) as folder:
-        record = watch.with_observations(record) if watch else record
-        run = _write_run(record, launches, folder, target)
-    return _add_run(store, run, target)
+    record = watch.with_observations(record) if watch else record
+    run = Run(record=record, times=join_launches([each.times for each in launches]), path=target)
+    try:
+        with errors.writing(target), store.new_run(run_id) as folder:
+            run = _write_run(run, folder)
+        return _add_run(store, run, target)
+    except errors.StoreError as problem:
+        execution.on_unwritten(problem)
+        with contextlib.suppress(errors.StoreError, errors.InputError):
+            store.add(directory.read_record(target), path=target)
+        return _as_far_as_written(run)
 
 
 def demand_layer_times(run: Run) -> Run:

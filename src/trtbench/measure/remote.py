@@ -279,28 +279,19 @@ def job_from_spec(
     launch_s = execution.timeout_s or expected + PATIENCE_S
     batch = f", batch {spec.batch}" if spec.batch else ""
     return _make_job(
-        execution,
-        files,
-        id=run_id,
-        title=f"bench {spec.model.name}, {spec.runtime}{batch}",
-        spec=own,
-        search=search,
-        python=execution.python,
+        execution, files, id=run_id, title=f"bench {spec.model.name}, {spec.runtime}{batch}",
+        spec=own, search=search, python=execution.python,
         limit_s=(spec.launches + 1) * launch_s + PATIENCE_S,
         needs=(execution.needs or Needs()).having(gpu=device_of(spec) != "cpu"),
-    )
+    )  # fmt: skip
 
 
 def _make_job(execution: Execution, files: InputFiles, **fields: Any) -> RemoteJob:
     return RemoteJob(
-        files=files.groups,
-        code=tuple(files.code),
-        command=execution.command,
-        memory_bytes=execution.memory_bytes,
-        timeout_s=execution.timeout_s,
-        tags=execution.tags,
+        files=files.groups, code=tuple(files.code), command=execution.command,
+        memory_bytes=execution.memory_bytes, timeout_s=execution.timeout_s, tags=execution.tags,
         **fields,
-    )
+    )  # fmt: skip
 
 
 def run_verb_remotely(
@@ -334,15 +325,10 @@ def run_verb_remotely(
         made = folder / "output"
         try:
             answer = send_verb(
-                verb,
-                {name: value for name, value in arguments.items() if name not in stays},
-                folder,
-                files=files,
-                execution=execution,
-                gpu=gpu,
-                output=output,
+                verb, {name: value for name, value in arguments.items() if name not in stays},
+                folder, files=files, execution=execution, gpu=gpu, output=output,
                 title=f"{verb} {', '.join(Path(str(each)).name for each in models)}",
-            )
+            )  # fmt: skip
         except TrtbenchError:
             with contextlib.suppress(StoreError):  # the log, which the error names
                 _copy_output(made, output)
@@ -369,15 +355,10 @@ def send_verb(
     ``output`` is the local path of what it writes.
     """
     job = _make_job(
-        execution,
-        files,
-        id=new_id(),
-        title=title,
-        verb=verb,
-        arguments=arguments,
+        execution, files, id=new_id(), title=title, verb=verb, arguments=arguments,
         output=output.name if output else None,
         needs=(execution.needs or Needs()).having(gpu=gpu, machine=machine),
-    )
+    )  # fmt: skip
     send_job(job, folder, execution, output=output.parent if output else None)
     data = boundary.read_bytes(folder / ANSWER)
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from trtbench.core.errors import UsageError
+from trtbench.core.errors import StoreError, UsageError
 from trtbench.core.safety import clean_line, mask
 from trtbench.core.spec import RunSpec, Value
 from trtbench.core.units import bytes_from_text, text_from_bytes
@@ -41,6 +41,11 @@ def silent(event: Event) -> None:
     """Ignore an event."""
 
 
+def refuse(problem: StoreError) -> None:
+    """Raise the error of a result that could not be written."""
+    raise problem
+
+
 PATIENCE_S = 600.0  # added to the expected length of a launch before it counts as hung
 MIN_MEMORY_BYTES = 128 << 20
 """An interpreter with numpy does not start in less address space."""
@@ -64,6 +69,8 @@ class Execution:
     executor: Executor = HERE
     needs: Needs | None = None
     listen: Listener = field(default=silent)
+    on_unwritten: Callable[[StoreError], None] = field(default=refuse)
+    """Gets the error if a result is known but cannot be written; the work goes on if it returns."""
 
     def __post_init__(self) -> None:
         if self.command is not None:
@@ -85,6 +92,14 @@ class Execution:
             self.listen(event.having(text=text, done=done, until=until))
 
         return replace(self, listen=listen)
+
+    @contextmanager
+    def writing_result(self) -> Iterator[None]:
+        """Write files of a result that is known whether or not they can be written."""
+        try:
+            yield
+        except StoreError as problem:
+            self.on_unwritten(problem)
 
     def settings(self, config: Config) -> Config:
         """Return the settings for the machine that does the work."""
@@ -125,14 +140,13 @@ def execution_from_request(
         python=str(python) if python else (config.python_for(runtime) if runtime else None),
         timeout_s=fields.seconds(asked.timeout) if asked.timeout is not None else None,
         memory_bytes=fields.size_bytes(limit) if limit is not None else None,
-        wait=asked.wait if isinstance(asked, fields.WaitFields) else True,
-        command=command,
+        wait=asked.wait if isinstance(asked, fields.WaitFields) else True, command=command,
         machine=config.machine,
         tags=tuple(asked.tags) if isinstance(asked, fields.TagFields) else (),
         output=Path(output) if output else None,
         needs=needs_from_request(asked) if isinstance(asked, fields.ExecutorFields) else None,
         listen=listen,
-    )
+    )  # fmt: skip
 
 
 @contextmanager

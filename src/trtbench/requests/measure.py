@@ -22,12 +22,9 @@ class RunFields(
     """Run options."""
 
     runtime: str | None = option(
-        None,
-        f"Runtime that executes it ({fields.DEFAULTS}).",
-        ("-r", "--runtime"),
-        kind=fields.RUNTIME,
-        setting=True,
-    )
+        None, f"Runtime that executes it ({fields.DEFAULTS}).", ("-r", "--runtime"),
+        kind=fields.RUNTIME, setting=True,
+    )  # fmt: skip
     launches: int | None = option(
         None, "Fresh processes to start (default 1).", metavar="N", least=1, axis=True, setting=True
     )
@@ -36,13 +33,9 @@ class RunFields(
     )
     separate_profile_run: bool = option(True, "Time layers in a separate pass.")
     telemetry: Duration | None = option(
-        None,
-        "Sample the GPU at this interval (100ms), in a separate pass after the measurement.",
-        metavar="[TIME]",
-        axis=True,
-        bare="100ms",
-        group=fields.GPU,
-    )
+        None, "Sample the GPU at this interval (100ms), in a separate pass after the measurement.",
+        metavar="[TIME]", axis=True, bare="100ms", group=fields.GPU,
+    )  # fmt: skip
     extra_args: tuple[str, ...] = argument(
         (), "Passed on to runtimes that are programs: trtexec.", "EXTRA", rest=True, travels="as-is"
     )
@@ -153,12 +146,9 @@ class PairFields(
     """Options of two sides that are measured in turn, common or per side."""
 
     device: fields.PerSide | None = option(
-        None,
-        "cpu, cuda:0 ...: once, or once per side.",
-        metavar="NAME",
-        per_side=True,
+        None, "cpu, cuda:0 ...: once, or once per side.", metavar="NAME", per_side=True,
         setting=True,
-    )
+    )  # fmt: skip
     args: fields.PerSide | None = option(
         None,
         "Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, "
@@ -355,12 +345,9 @@ class ResultFields(fields.TimeoutFields, group=fields.OUTPUT):
     """Where the results are written, and how a sweep is resumed."""
 
     resume: File | None = option(
-        None,
-        "Continue the sweep in this folder.",
-        kind=fields.FILE,
-        metavar="DIR",
+        None, "Continue the sweep in this folder.", kind=fields.FILE, metavar="DIR",
         stays=fields.WRITTEN_HERE,
-    )
+    )  # fmt: skip
     retry_failed: bool = option(False, "With --resume: retry what failed.")
     output: File | None = fields.output_path(None, "Folder of the sweep; else in the store.")
     names: Literal["case", "vanilla"] | None = option(

@@ -130,15 +130,12 @@ def ports_of(engine: ICudaEngine, trt: ModuleType, *, profile: int) -> tuple[Por
             raise errors.InputError(message, facts={"type": kind})
         packed_dim = int(engine.get_tensor_vectorized_dim(name))
         port = Port(
-            name=name,
-            is_input=engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT,
-            dtype=known[0],
-            bits=known[1],
-            shape=ints(engine.get_tensor_shape(name)),
+            name=name, is_input=engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT,
+            dtype=known[0], bits=known[1], shape=ints(engine.get_tensor_shape(name)),
             on_host=engine.get_tensor_location(name) == trt.TensorLocation.HOST,
             packed_dim=packed_dim if packed_dim >= 0 else None,
             packed=max(1, int(engine.get_tensor_components_per_element(name))),
-        )
+        )  # fmt: skip
         if port.is_input and not port.on_host and port.is_dynamic:
             least, best, most = map(ints, engine.get_tensor_profile_shape(name, profile))
             port = port.having(range=ShapeProfile(min=least, opt=best, max=most))
@@ -278,15 +275,9 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
         fix = f"--profile-index {profiles - 1}"
         raise errors.UsageError(message, facts={"profiles": f"0 to {profiles - 1}"}, fix=fix)
     return Engine(
-        trt=trt,
-        flavour=flavour,
-        version=here,
-        engine=engine,
-        runtime=runtime,
-        logger=logger,
-        heard=heard,
-        ports=ports_of(engine, trt, profile=spec.profile_index),
-    )
+        trt=trt, flavour=flavour, version=here, engine=engine, runtime=runtime, logger=logger,
+        heard=heard, ports=ports_of(engine, trt, profile=spec.profile_index),
+    )  # fmt: skip
 
 
 def _other_version(
@@ -620,12 +611,10 @@ class TrtSession(_session.Session):
 
     def _lane(self, unit: Unit) -> Lane:
         return Lane(
-            enqueue=unit.enqueue(),
-            stream=unit.stream,
-            copies_in=partial(self._copies, unit),
+            enqueue=unit.enqueue(), stream=unit.stream, copies_in=partial(self._copies, unit),
             copies_out=partial(self._copies, unit, out=True),
             ahead=(self._cuda.flush(unit.stream),) if self._spec.protocol == "coldl2" else (),
-        )
+        )  # fmt: skip
 
     def _run(self, unit: Unit, enqueue: Callable[[], object]) -> None:
         for copy in self._copies(unit, unit.stream):

@@ -241,15 +241,11 @@ def read_run(folder: Path) -> core.Run | core.FailedRun:
         )  # fmt: skip
     layers, graph = read_layers(folder)
     return core.Run(
-        record=record,
-        times=read_samples(folder),
-        path=folder,
-        layers=layers,
-        graph=graph,
+        record=record, times=read_samples(folder), path=folder, layers=layers, graph=graph,
         telemetry=_read(folder / TELEMETRY, tuple[core_samples.TelemetrySample, ...]) or (),
         load=_read(folder / LOAD, core.LoadSearch),
         extra=scores.as_extra() if scores is not None else {},
-    )
+    )  # fmt: skip
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
@@ -286,13 +282,10 @@ def demand_finished(found: T | core.FailedRun) -> T:
 def unreadable_run(folder: Path, reason: str) -> core.FailedRun:
     """Return a failed run in place of one that cannot be read, so that lists can show it."""
     return core.FailedRun(
-        id=clean_line(folder.name),
-        created="",
+        id=clean_line(folder.name), created="",
         spec=RunSpec(model=ModelRef(path=folder.name, format="unknown"), runtime="unknown"),
-        environment=core.Environment(host="", os=""),
-        stage="read",
-        reason=reason,
-    )
+        environment=core.Environment(host="", os=""), stage="read", reason=reason,
+    )  # fmt: skip
 
 
 class Cached(Value, frozen=True, kw_only=True):
@@ -332,21 +325,12 @@ def entry_from_record(record: core.AnyRecord, *, path: str, cached: Cached | Non
     spec, gpu = record.spec, core.gpu_of(record)
     finished = record if isinstance(record, core.RunRecord) else None
     return Entry(
-        id=record.id,
-        kind="run" if finished else "failed",
-        created=record.created,
-        model=spec.model.name,
-        runtime=spec.runtime,
-        path=path,
-        sha256=spec.model.sha256,
-        precision=core.precision_of(record),
-        batch=finished.known_items if finished else spec.batch,
-        protocol=protocol_of(record),
-        host=record.environment.label,
-        gpu=gpu.name if gpu else None,
+        id=record.id, kind="run" if finished else "failed", created=record.created,
+        model=spec.model.name, runtime=spec.runtime, path=path, sha256=spec.model.sha256,
+        precision=core.precision_of(record), batch=finished.known_items if finished else spec.batch,
+        protocol=protocol_of(record), host=record.environment.label, gpu=gpu.name if gpu else None,
         provenance=finished.provenance if finished else None,
         dated_by=str(finished.facts.get("created_from") or "") or None if finished else None,
         warnings=sum(e.severity != "note" for e in finished.findings) if finished else None,
-        tags=record.tags,
-        **(msgspec.structs.asdict(cached) if cached else {}),
-    )
+        tags=record.tags, **(msgspec.structs.asdict(cached) if cached else {}),
+    )  # fmt: skip

@@ -40,7 +40,7 @@ from trtbench.measure import remote
 from trtbench.measure.bench import add_returned_run, run_bench, write_scores
 from trtbench.models.onnx_model import input_specs, load_onnx
 from trtbench.requests import models
-from trtbench.requests.execution import Event, Execution
+from trtbench.requests.execution import Event, Execution, refuse
 from trtbench.requests.fields import fields_of
 from trtbench.requests.measure import SweepRequest
 from trtbench.requests.run_spec import first_choice
@@ -223,14 +223,11 @@ class Sweep:
     def _export(self, step: Step, source: Path | str, folder: Path) -> _StepOutput:
         loading = step.settings["loading"]
         request = models.ExportRequest(
-            source=source,
-            output=folder / f"{step.network}.onnx",
-            input_shapes=step.settings["inputs"],
-            weights=loading.get("weights", "default"),
-            factory=loading.get("factory"),
-            trust=loading.get("trust") == "on",
+            source=source, output=folder / f"{step.network}.onnx",
+            input_shapes=step.settings["inputs"], weights=loading.get("weights", "default"),
+            factory=loading.get("factory"), trust=loading.get("trust") == "on",
             seed=int(loading.get("seed", 0)),
-        )
+        )  # fmt: skip
         python, builder = map(self._config.python_for, (first_choice("torch"), "tensorrt"))
         here = replace(self._here, python=python)
         sidecar = run_export(request, execution=here, builder=builder)
@@ -240,14 +237,11 @@ class Sweep:
         precision, execution = step.settings["precision"], self._here
         calibrated = VIA[precision] != "cast"
         request = models.QuantizeRequest(
-            model=source,
-            precision=precision,
-            output=folder / f"{step.network}.{precision}.onnx",
+            model=source, precision=precision, output=folder / f"{step.network}.{precision}.onnx",
             keep_io=step.settings["keep_io"],
             data=(self.plan.matrix.calibration or "random") if calibrated else None,
-            shapes=step.settings["shapes"],
-            **step.settings["prepared"],
-        )
+            shapes=step.settings["shapes"], **step.settings["prepared"],
+        )  # fmt: skip
         if VIA[precision] == "modelopt":
             execution = replace(execution, python=self._config.python_for("modelopt"))
         sidecar = run_quantize(request, execution=execution)
@@ -270,17 +264,12 @@ class Sweep:
         calibration = self.plan.matrix.calibration if settings["calibration"] else None
         options = {key: str(value) for key, value in settings["options"].items()}
         request = models.BuildRequest(
-            model=source,
-            output=folder / f"{step.network}{kind}{precision}.engine",
-            runtime=settings["builder"],
-            precision=settings["precision"],
-            data=calibration,
+            model=source, output=folder / f"{step.network}{kind}{precision}.engine",
+            runtime=settings["builder"], precision=settings["precision"], data=calibration,
             options={"typing": "strong"} if settings["typed"] else {},
-            device=settings.get("device"),
-            **settings["prepared"],
-            **shapes,
+            device=settings.get("device"), **settings["prepared"], **shapes,
             **models.build_settings(options),
-        )
+        )  # fmt: skip
         spec = build_spec(request, self._config)
         python = self._config.python_for(settings["builder"])
         artefact = run_build(spec, execution=replace(self._here, python=python))
@@ -354,7 +343,7 @@ class Sweep:
                 (self._waiting.add if waits else self._waiting.discard)(case.name)
             self._report(f"{case.name}: {event.text}" if changes else None)
 
-        execution = replace(self._execution, listen=listen)
+        execution = replace(self._execution, listen=listen, on_unwritten=refuse)
         if not self.plan.elsewhere:
             spec = self.plan.bench_spec(place, self._input([case.model, *planned.chain][-1]))
             python = self._config.python_for(case.runtime)
@@ -462,30 +451,20 @@ class Sweep:
         assert matrix.data is not None
         folder = self._kept.folder(step)
         request = models.EvalRequest(
-            models=[side.spec.model.path for side in sides],
-            task=matrix.task,
-            data=matrix.data,
-            settings=step.settings["settings"],
-            output=folder,
-        )
+            models=[side.spec.model.path for side in sides], task=matrix.task, data=matrix.data,
+            settings=step.settings["settings"], output=folder,
+        )  # fmt: skip
         found = run_evaluation(
-            request,
-            store=self._store,
-            config=self._config,
-            execution=self._here,
-            open_batch=self.plan.eval_batch,
-            sides=sides,
-        )
+            request, store=self._store, config=self._config, execution=self._here,
+            open_batch=self.plan.eval_batch, sides=sides,
+        )  # fmt: skip
         places, failed = range(len(sides)), iter(found.failed)
         scores = {model.place: scores_of(found, model) for model in found.models}
         made = step_result(
-            step,
-            seconds=time.monotonic() - began,
-            scores=tuple(map(scores.get, places)),
+            step, seconds=time.monotonic() - began, scores=tuple(map(scores.get, places)),
             problems=tuple(None if each in scores else next(failed).reason for each in places),
-            pictures=found.pictures,
-            notes=found.all_notes,
-        )
+            pictures=found.pictures, notes=found.all_notes,
+        )  # fmt: skip
         write_evaluation(found, folder)
         return made if found.failed else self._kept.keep(step, made)
 
@@ -538,13 +517,9 @@ def case_arguments(
     }
     model = files.add_model(case.model)
     own = matrix.having(
-        **named,
-        models=(model,),
-        runtime=(case.runtime,),
-        options=files.add_axes(matrix.options),
-        task_settings=files.add_value("settings", matrix.task_settings),
-        exclude=(),
-    )
+        **named, models=(model,), runtime=(case.runtime,), options=files.add_axes(matrix.options),
+        task_settings=files.add_value("settings", matrix.task_settings), exclude=(),
+    )  # fmt: skip
     options, fixed = files.add_axes(case.options), files.add_axes(case.fixed)
     case = case.having(model=model, options=options, fixed=fixed)
     return msgspec.to_builtins({"matrix": own, "case": case, "run_id": run_id}), files

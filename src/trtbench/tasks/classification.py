@@ -353,10 +353,8 @@ def judge(
     return Judgement(
         scores=tuple(scores),
         method="top-k over all examples, ties to the lower class; Wilson's 95 % intervals",
-        tables=tuple(tables),
-        pictures=tuple(pictures),
-        notes=notes,
-    )
+        tables=tuple(tables), pictures=tuple(pictures), notes=notes,
+    )  # fmt: skip
 
 
 def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _Tally:
@@ -407,7 +405,7 @@ def _top_table(models: Sequence[Predicted], source: DataSource, item: int) -> Ta
         best = ranking(scores, min(RANKS, scores.shape[1]))[0]
         columns.append([float(scores[0, each]) for each in best])
         columns.append([source.class_names.get(int(each), int(each)) for each in best])
-    heads = [f"{model.label} {what}" for model in models for what in ("score", "label")]
+    heads = [f"{model.label} {what}" for model in models for what in ("score", "class")]
     rows = [(rank, *row) for rank, row in enumerate(zip(*columns, strict=False), start=1)]
     title = f"Best classes of {source.names[item]}"
     return TableValue(id="top", title=title, headings=("rank", *heads), rows=tuple(rows))

@@ -8,6 +8,7 @@ line, Python and other machines call, ``show(result, request, view)`` for the te
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import os
 import sys
@@ -63,6 +64,10 @@ class Caller:
     say: Callable[[str], None] = lambda text: None
     progress: Callable[[str], AbstractContextManager[Listener]] = _no_progress
     on_terminal: bool = False
+    closing: list[str] = dataclasses.field(default_factory=list)
+    """Messages that follow the result."""
+    unwritten: list[StoreError] = dataclasses.field(default_factory=list)
+    """Errors that follow the result: what could not be written of it."""
 
     def settings(self, store: str | Path | None = None) -> Config:
         """Load the settings; what a project's file sets is printed when it is new to the user."""
@@ -84,6 +89,20 @@ class Caller:
         config = self.settings(request.store)
         return self.store(config), config
 
+    def keep(self, problem: StoreError) -> None:
+        """Keep the error of a result that could not be written, until the result is shown."""
+        if not self.on_terminal:
+            raise problem
+        self.unwritten.append(problem)
+
+    @contextmanager
+    def writing_result(self) -> Iterator[None]:
+        """Write files of a result that is shown whether or not they can be written."""
+        try:
+            yield
+        except StoreError as problem:
+            self.keep(problem)
+
     @contextmanager
     def executing(
         self,
@@ -101,7 +120,7 @@ class Caller:
                 request, config, runtime=runtime, command=self.command, listen=listen
             )
             with opened_executor(request) as executor:
-                yield replace(execution, executor=executor)
+                yield replace(execution, executor=executor, on_unwritten=self.keep)
 
 
 class View(VerbRequest, group=OUTPUT):

@@ -75,13 +75,15 @@ def run(request: BenchRequest, caller: Caller) -> Run:
     if request.keep_model:
         from trtbench.measure.model_facts import keep_model
 
-        caller.say(f"model kept as {keep_model(store, spec.model)}")
+        with caller.writing_result():
+            caller.closing.append(f"model kept as {keep_model(store, spec.model)}")
     if request.top is not None and request.slo is None and found.path is not None:
         from trtbench.workflows.engines import draw_layers, engine_from_run, select_layers
 
         engine, path = engine_from_run(found), found.path / "per_layer_time.png"
         slowest = select_layers(engine, pattern=None, sort="time")[: request.top]
-        caller.say(f"wrote {draw_layers(engine, path, slowest)}")
+        with caller.writing_result():
+            caller.closing.append(f"wrote {draw_layers(engine, path, slowest)}")
     return found
 
 
@@ -112,7 +114,8 @@ def show(run: Run, request: BenchRequest, view: BenchView) -> None:
         say(f"note: {note}")
     if request.executor is not None:
         say(f"measured on {run.record.environment.label}")
-    say(f"run {run.id} in {run.path}")
+    if run.path is not None:
+        say(f"run {run.id} in {run.path}")
 
 
 def show_run(run: Run, *, as_json: bool, brief: bool = False, explain: bool = False) -> None:
@@ -120,7 +123,8 @@ def show_run(run: Run, *, as_json: bool, brief: bool = False, explain: bool = Fa
     if as_json:
         from trtbench.analysis.summary import summary_from_run
 
-        found = {"run": run.record, "path": str(run.path), "summary": summary_from_run(run)}
+        path = None if run.path is None else str(run.path)
+        found = {"run": run.record, "path": path, "summary": summary_from_run(run)}
         print_json({**found, "load": run.load})
         return
     if run.load is not None:

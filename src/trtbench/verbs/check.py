@@ -48,11 +48,14 @@ def run(request: CheckRequest, caller: Caller) -> Checked:
     refuse_unwritable(output)
     with caller.executing(request, config, "check") as execution:
         checked = run_check(request, store=store, config=config, execution=execution)
-        paths = write_files(output / "check", checked, document_from_check(checked))
-        joined = attach_checks(checked, store)
-    caller.say(f"wrote {', '.join(str(path) for path in paths)}")
-    if joined:
-        caller.say(f"added to the runs {', '.join(joined[:5])}{' ...' if len(joined) > 5 else ''}")
+        with caller.writing_result():
+            paths = write_files(output / "check", checked, document_from_check(checked))
+            caller.closing.append(f"wrote {', '.join(map(str, paths))}")
+        with caller.writing_result():
+            joined = attach_checks(checked, store)
+            if joined:
+                more = " ..." if len(joined) > 5 else ""
+                caller.closing.append(f"added to the runs {', '.join(joined[:5])}{more}")
     return checked
 
 

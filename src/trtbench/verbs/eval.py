@@ -39,9 +39,11 @@ def run(request: EvalRequest, caller: Caller) -> Evaluation:
     refuse_unwritable(output)
     with caller.executing(request, config, "eval") as execution:
         evaluation = run_evaluation(request, store=store, config=config, execution=execution)
-    evaluation = attach_scores(evaluation, store)
-    paths = write_evaluation(evaluation, output)
-    caller.say(f"wrote {', '.join(str(path) for path in paths)}")
+    with caller.writing_result():
+        evaluation = attach_scores(evaluation, store)
+    with caller.writing_result():
+        paths = write_evaluation(evaluation, output)
+        caller.closing.append(f"wrote {', '.join(map(str, paths))}")
     return evaluation
 
 

@@ -78,31 +78,29 @@ def run(request: GateRequest, caller: _verb.Caller) -> Gates:
                     against = baseline_run(one, store=store, config=config, execution=execution)
                     caller.say(f"baseline {one.baseline}: run {against}")
                 judged = gate(
-                    one,
-                    store=store,
-                    config=config,
-                    against=against,
-                    execution=execution,
+                    one, store=store, config=config, against=against, execution=execution,
                     further=rules,
-                )
+                )  # fmt: skip
             found.append(judged)
     return Gates(gates=tuple(found), failed=tuple(failures.found))
 
 
 def show(found: Gates, request: GateRequest, view: GateView) -> int | None:
-    from trtbench.compare.gate import append_summary, write_gate_files
+    from trtbench.compare.gate import append_summary, gate_files
+    from trtbench.host.files import write_output
     from trtbench.measure.bench import raise_if_failed
     from trtbench.report.sections.verdicts import document_from_gates
 
     gates, failed = found.gates, found.failed
-    folder = _verb.output_of(request, view.output, "gate")
-    paths = write_gate_files(gates, folder, on_unclear=request.on_unclear, failed=failed)
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        append_summary(gates, Path(summary), failed=failed)
+    files = gate_files(gates, on_unclear=request.on_unclear, failed=failed)
     if view.as_json:
-        write(paths[0].read_text())
+        write(files["gate.json"].decode())
     else:
         draw(document_from_gates(gates, failed))
+    folder = _verb.output_of(request, view.output, "gate")
+    paths = [write_output(folder / name, content) for name, content in files.items()]
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        append_summary(gates, Path(summary), failed=failed)
     say(f"gate {'passed' if found.open else 'failed'}; wrote {', '.join(map(str, paths))}")
     if not all(each.open for each in gates):
         return EXIT_BROKEN

@@ -68,6 +68,8 @@ def show(result: ImportResult, request: ImportRequest, view: JsonView) -> int | 
     again = f", {known} already imported (--again imports them again)" if known else ""
     made = f"{new} {'would be ' if request.dry_run else ''}imported{again}"
     say(f"{made}, {counted(len(result.unused), 'file')} not used")
+    if not result.runs and not result.unused:
+        say("fix: trtbench import FOLDER, with the logs or exported files of trtexec in it")
     return None if result.complete and result.runs else EXIT_FAILED
 
 

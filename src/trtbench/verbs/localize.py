@@ -46,7 +46,8 @@ def show(result: Localization, request: LocalizeRequest, view: JsonView) -> None
 
     show_value(result, document_from_localized, as_json=view.as_json)
     made = (result.repaired,) if result.repaired else ()
-    say(f"wrote {', '.join((*made, *result.files))}")
+    if wrote := (*made, *result.files):
+        say(f"wrote {', '.join(wrote)}")
     if result.found.met is False:
         message = "no repair meets the condition"
         raise BrokenRuleError(message, facts={"condition": result.found.where})

@@ -190,9 +190,9 @@ def measured(request: ProfileRequest, caller: Caller) -> Run:
             execution=execution,
         )  # fmt: skip
         run = demand_layer_times(run_bench(spec, store=store, execution=execution))
-    for note in run.record.notes:
-        caller.say(f"note: {note}")
-    caller.say(f"run {run.id} in {run.path}")
+    caller.closing.extend(f"note: {note}" for note in run.record.notes)
+    if run.path is not None:
+        caller.closing.append(f"run {run.id} in {run.path}")
     return run
 
 
@@ -237,19 +237,10 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
     results = judge_expectations(view.expectations, engine.table, engine.facts)
     kept, groups, rows = _rows(engine, request, request.sort or "time")
     document = document_from_layers(
-        engine.label,
-        engine.table,
-        kept[: view.most],
-        facts=engine.facts,
-        groups=groups[: view.most],
-        by=request.by,
-        keys=request.keys,
-        notes=engine.notes,
+        engine.label, engine.table, kept[: view.most], facts=engine.facts,
+        groups=groups[: view.most], by=request.by, keys=request.keys, notes=engine.notes,
         created=engine.run.record.created if engine.run else "",
-    )
-    if request.table:
-        text = layers.rows_text(rows, ending=request.table.suffix)
-        say(f"wrote {write_output(request.table, text, named=True)}")
+    )  # fmt: skip
     stored = engine.run if engine.run is not None and engine.run.path is not None else None
     if view.as_json:
         of_run = {"run": stored.id, "path": str(stored.path)} if stored else {}
@@ -260,18 +251,21 @@ def show(engine: EngineSource, request: SourceRequest, view: ProfileView) -> int
         draw(document)
         if stored is not None:
             draw(document_from_run(stored))
+    if results:
+        blocks = [rule_table(results)]
+        draw(document_from_blocks("blocks", blocks), err=view.as_json or view.as_csv)
+    if request.table:
+        text = layers.rows_text(rows, ending=request.table.suffix)
+        say(f"wrote {write_output(request.table, text, named=True)}")
     if view.draw and Path(view.draw).suffix.lower() == ".png":
         path, shown = Path(view.draw), kept[: view.most]
         say(f"wrote {layers.draw_layers(engine, path, shown, chart=view.chart)}")
     elif view.draw:
         svg = svg_from_engine(engine.table, title=engine.label, colour=view.colour)
         say(f"wrote {write_output(Path(view.draw), svg, named=True)}")
-    if not results:
-        return None
     if view.junit:
         suite = f"trtbench profile {engine.label}"
         write_output(Path(view.junit), junit_from_suites([Suite(suite, results)]), named=True)
-    draw(document_from_blocks("blocks", [rule_table(results)]), err=view.as_json or view.as_csv)
     return None if passed(results) else EXIT_BROKEN
 
 

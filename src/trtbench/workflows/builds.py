@@ -184,19 +184,12 @@ class Builds:
                 name = default_runtime(model_ref(Path(artefact.path)), self.config) or name
             inside = RUNTIMES.load(name).open_session is not None
             bench = converted(
-                request,
-                BenchRequest,
-                model=Path(artefact.path),
-                runtime=name,
-                device=value_of_side(request.device, 0, 1, what="--device"),
-                precision=None,
-                options={},
-                protocol=request.protocol or ("gpu" if inside else None),
+                request, BenchRequest, model=Path(artefact.path), runtime=name,
+                device=value_of_side(request.device, 0, 1, what="--device"), precision=None,
+                options={}, protocol=request.protocol or ("gpu" if inside else None),
                 cuda_graph=request.cuda_graph or ("auto" if inside else None),
-                duration=request.duration or DURATION,
-                profile=False,
-                launches=1,
-            )
+                duration=request.duration or DURATION, profile=False, launches=1,
+            )  # fmt: skip
             return run_spec(bench, self.config)
 
         tags, rest = (*self.execution.tags, TAG), self.execution.part(BUILDING, 1.0)
@@ -236,14 +229,11 @@ def summarize_builds(built: Sequence[Built], measured: Measured, side: str = "")
     latency = builds.latency_aspect(spread, measured.reason)
     return builds.Lottery(
         model=first.spec.model.path,
-        builder=f"{first.spec.runtime} {first.tensorrt or ''}".rstrip(),
-        command=first.command,
-        metric=measured.metric if measured.runs else None,
-        draws=tuple(draws),
-        aspects=(builds.bytes_aspect(draws), *builds.graph_aspects(graphs), latency),
-        spread=spread,
+        builder=f"{first.spec.runtime} {first.tensorrt or ''}".rstrip(), command=first.command,
+        metric=measured.metric if measured.runs else None, draws=tuple(draws),
+        aspects=(builds.bytes_aspect(draws), *builds.graph_aspects(graphs), latency), spread=spread,
         notes=tuple(dict.fromkeys(note for artefact, _ in built for note in artefact.notes)),
-    )
+    )  # fmt: skip
 
 
 def common_builder(pythons: Sequence[str]) -> str:

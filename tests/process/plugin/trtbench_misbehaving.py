@@ -3,6 +3,7 @@
 ``--opt launch=1`` misbehaves in that launch only, counted by a file beside the model.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -121,3 +122,11 @@ def do_refuse(spec, folder):
     from trtbench.core.errors import InputError
 
     raise InputError("the model is not to my taste", facts={"taste": "bitter"}, fix="add sugar")
+
+
+def do_flood(spec, folder):
+    """Leave a disk that is full."""
+    path = folder.parents[2] / "filler"
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))

@@ -167,7 +167,9 @@ def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
             part = f"is {copy / (host or copy):.0%} of the whole"
             message = f"{name} {part if copy < gpu else 'takes as long as the GPU work'}"
             evidence = {f"{name}_ms": copy * 1e3, "gpu_ms": gpu * 1e3}
-            remedy = "keep data on the device, copy less, or --protocol pipeline to overlap copies"
+            remedy = "keep data on the device, or copy less"
+            if e.recorded("executes_engine"):  # others cannot overlap copies
+                remedy = "keep data on the device, copy less, or --protocol pipeline overlaps them"
             yield Hit(message, evidence, remedy, name, severity=None if copy >= gpu else "note")
     if copies and e.condition("memory") == "pageable":
         message = "copies come from pageable memory, which is slower and blocks the caller"
@@ -837,7 +839,10 @@ def graph_on_one_side(e: Evidence | PairFacts, at: Limits) -> Iterator[Hit]:
     Source: trtexec: may be ignored if capture fails. Means: the difference includes launching
     kernels one by one, on one side only."""
     if isinstance(e, PairFacts):
-        yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
+        facts = [side.conditions.get("cuda_graph_fell_back") for side in e.sides]
+        fell = any(fact is not None and fact.value is True for fact in facts)
+        remedy = f"--cuda-graph {'off' if fell else 'on'} for both, or --accept {{key}}"
+        yield from _hits(e, "H24", remedy=remedy)
     elif e.record.spec.cuda_graph == "on" and e.condition("cuda_graph") is False:
         message = "a CUDA graph was requested, and none was used: the capture failed"
         evidence = {"requested": True, "used": False}
