@@ -149,7 +149,7 @@ def test_flags_of_trtexec_meet_what_trtbench_calls_them(say: Say) -> None:
         "build --iterations=10": "trtbench bench MODEL --iterations 10",
         "build --exportTimes=t.json": "trtbench bench MODEL --output PATH",
         "build --avgRuns=100": "trtbench bench MODEL --opt avg_runs=100",
-        "build --layerPrecisions=*:fp16": "trtbench build MODEL -r trtexec -- '--layerPrecisions=*",
+        "build --calibProfile=1": "trtbench build MODEL -r trtexec -- --calibProfile=1",
         "compare --onnx=m.onnx": "m.onnx, without a flag",
         "compare --tacticSources=-CUDNN": "--args=--tacticSources",
         "profile --dumpProfile": "leave it out: trtbench profile does that",
