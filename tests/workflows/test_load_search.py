@@ -35,9 +35,9 @@ def test_a_search_that_is_interrupted_keeps_what_it_found(tmp_path: Path) -> Non
         if sum("trying" in text for text in tried) == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as ended:
         run(request, Caller(progress=lambda title: nullcontext(listen)))
-    kept = store.load(tried[-1].rpartition(" ")[2])
+    kept = store.load(str(ended.value).rpartition(" ")[2])
     assert (kept.load.complete, len(kept.load.points)) == (False, 2)
     assert "ended early" in str(document_from_load(kept.load, kept))
     assert len(trtbench.runs(store=store.root)) == 1

@@ -32,7 +32,7 @@ from trtbench.measure.remote import InputFiles, job_from_spec, send_job
 from trtbench.models.identity import raise_if_changed
 from trtbench.models.torch_models import is_library_model
 from trtbench.report.renderers.csv import csv_from_lines
-from trtbench.requests.execution import Execution
+from trtbench.requests.execution import Event, Execution
 from trtbench.requests.measure import LAUNCHES, CompareRequest, PairFields
 from trtbench.requests.run_spec import side_spec, value_of_side
 from trtbench.requests.settings import Config
@@ -182,10 +182,12 @@ class Asked:
                 if not all(duet.launch_facts):
                     raise
                 runs = duet.store_runs(interrupted=True)
+                kept = " and ".join(run.id for run in runs if run.path is not None)
+                text = f"the launches so far are kept: runs {kept}" if kept else ""
                 if not isinstance(problem, StoreError):
-                    kept = " and ".join(run.id for run in runs if run.path is not None)
-                    text = f"the launches so far are kept: runs {kept}" if kept else ""
                     raise KeyboardInterrupt(text) from None
+                if text:
+                    execution.listen(Event(kind="note", text=text))
                 execution.on_unwritten(problem)
                 return self.compare_runs(*runs, duet.mode)
             return self.compare_runs(*duet.store_runs(), duet.mode)

@@ -347,8 +347,10 @@ def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSea
     except errors.StoreError as problem:
         message = "the run is on disk, but the index could not be written"
         facts = {"run": target, **problem.facts}
-        execution.on_unwritten(errors.StoreError(message, facts=facts, fix=store.repair))
-        assert isinstance(result, Run)
+        unwritten = errors.StoreError(message, facts=facts, fix=store.repair)
+        if not isinstance(result, Run):
+            raise unwritten from None
+        execution.on_unwritten(unwritten)
         run = result
     if stopped is not None:
         kept = "launches so far are" if search is None else "search so far is"
