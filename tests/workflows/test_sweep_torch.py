@@ -98,7 +98,7 @@ def test_weights_factories_and_trust_reach_every_step(place: Path) -> None:
         vanilla[key] for key in ("layers", "parameters", "size")
     ]
     tables = {each["id"]: each for each in told["tables"]}
-    assert tables["top"]["headings"][1:3] == ["Vanilla score", "Vanilla label"]
+    assert tables["top"]["headings"][1:3] == ["Vanilla score", "Vanilla class"]
     assert [each["label"] for each in told["models"]] == ["Vanilla", "onnxruntime fp32"]
     best = tables["top"]["rows"][0]
     assert best[1] == pytest.approx(best[3], abs=1e-5)
