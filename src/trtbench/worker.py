@@ -213,7 +213,7 @@ if __name__ == "__main__":
     status = main(sys.argv[1:])
     for each in measured:
         with contextlib.suppress(Exception):
-            getattr(each, "session", each).close_at_exit()
+            each.close_at_exit()
     with contextlib.suppress(OSError):  # the disk of the log may be full
         sys.stdout.flush()
         sys.stderr.flush()

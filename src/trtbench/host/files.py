@@ -27,7 +27,7 @@ TEMPORARY = "trtbench-"
 """Prefix of names in the folder for temporary files."""
 ABANDONED_S = 7 * 86400.0
 """An unfinished folder of another machine may be removed after this time without a change."""
-LONGEST_NAME = 255  # bytes, on the usual file systems
+LONGEST_FILE_NAME = 255  # bytes, on the usual file systems
 MOST_MERGED = 10_000
 MOST_DIGITS = 400
 
@@ -65,7 +65,7 @@ def write_whole(path: Path, data: bytes) -> None:
     follow = path.parent.is_symlink() and not safety.is_planted(path.parent)
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     folder = os.open(path.parent, flags)
-    fits = len(os.fsencode(path.name)) < LONGEST_NAME - 8
+    fits = len(os.fsencode(path.name)) < LONGEST_FILE_NAME - 8
     temporary = f".{path.name if fits else TEMPORARY}.{secrets.token_hex(3)}"
     try:
         write_bytes(temporary, data, folder=folder)

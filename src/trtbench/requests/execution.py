@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -39,6 +39,15 @@ Listener = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """Ignore an event."""
+
+
+@contextmanager
+def reporting_unwritten(report: Callable[[StoreError], None]) -> Iterator[None]:
+    """Report the error of files that cannot be written, instead of raising it."""
+    try:
+        yield
+    except StoreError as problem:
+        report(problem)
 
 
 def refuse(problem: StoreError) -> None:
@@ -93,13 +102,9 @@ class Execution:
 
         return replace(self, listen=listen)
 
-    @contextmanager
-    def writing_result(self) -> Iterator[None]:
+    def writing_result(self) -> AbstractContextManager[None]:
         """Write files of a result that is known whether or not they can be written."""
-        try:
-            yield
-        except StoreError as problem:
-            self.on_unwritten(problem)
+        return reporting_unwritten(self.on_unwritten)
 
     def settings(self, config: Config) -> Config:
         """Return the settings for the machine that does the work."""

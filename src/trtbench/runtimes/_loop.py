@@ -69,6 +69,9 @@ class PreparedSession:
         self.step = bool
         self.session.close()
 
+    def close_at_exit(self) -> None:
+        self.session.close_at_exit()
+
     def look(self, outcome: BenchOutcome) -> BenchOutcome:
         """Return the outcome with whether outputs are finite, by one more query after the timed."""
         if "outputs_finite" in outcome.evidence:

@@ -95,13 +95,11 @@ class Caller:
             raise problem
         self.unwritten.append(problem)
 
-    @contextmanager
-    def writing_result(self) -> Iterator[None]:
+    def writing_result(self) -> AbstractContextManager[None]:
         """Write files of a result that is shown whether or not they can be written."""
-        try:
-            yield
-        except StoreError as problem:
-            self.keep(problem)
+        from trtbench.requests.execution import reporting_unwritten
+
+        return reporting_unwritten(self.keep)
 
     @contextmanager
     def executing(

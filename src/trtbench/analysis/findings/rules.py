@@ -169,7 +169,7 @@ def transfer_bound(e: Evidence, at: Limits) -> Iterator[Hit]:
             evidence = {f"{name}_ms": copy * 1e3, "gpu_ms": gpu * 1e3}
             remedy = "keep data on the device, or copy less"
             if e.recorded("executes_engine"):  # others cannot overlap copies
-                remedy = "keep data on the device, copy less, or --protocol pipeline overlaps them"
+                remedy += ", or --protocol pipeline to overlap copies"
             yield Hit(message, evidence, remedy, name, severity=None if copy >= gpu else "note")
     if copies and e.condition("memory") == "pageable":
         message = "copies come from pageable memory, which is slower and blocks the caller"
