@@ -174,3 +174,20 @@ def test_the_wheel_works_in_a_clean_environment() -> None:
     program = [sys.executable, str(ROOT / "tools" / "release_check.py")]
     words = ["--no-demo", "--python", sys.executable]
     printed([*program, *words])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_bytecode_is_kept_aside_where_python_keeps_none(tmp_path: Path, kept: bool) -> None:
+    cache, own = tmp_path / "cache", {"PYTHONDONTWRITEBYTECODE": "1"}
+    tiny_model(tmp_path / "model.onnx")
+    if not kept:
+        cache.write_text("a file where the folder would be")
+    quick = ("--iterations", "5", "--warmup", "0s", "--no-until-steady", "--store", "store")
+    done = subprocess.run(
+        [sys.executable, "-m", "trtbench", "bench", "model.onnx", *quick],
+        cwd=tmp_path, env={**os.environ, **own, "TRTBENCH_CACHE": str(cache)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {path.name.partition(".")[0] for path in (cache / "bytecode").rglob("*.pyc")}
+    assert ({"cli", "worker", "onnxruntime"} <= found) == kept

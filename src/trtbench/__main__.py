@@ -1,5 +1,14 @@
-"""``python -m trtbench`` is the command line."""
+"""The program ``trtbench``, and ``python -m trtbench``: the command line, started quickly."""
 
-from trtbench.cli import main
+from trtbench.host.cache import keep_own_bytecode
 
-main()
+
+def main() -> None:
+    keep_own_bytecode()
+    from trtbench import cli
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ from models import save_text
 from trtbench.core.errors import UsageError
 from trtbench.core.results import Feed
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.host.files import cache_folder
+from trtbench.host.cache import cache_folder
 from trtbench.models.identity import index_limits
 from trtbench.tasks._feed import open_feed
 

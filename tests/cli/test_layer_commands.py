@@ -46,6 +46,14 @@ def test_bad_files_are_refused_with_a_reason(say: Say, name: str, content: str) 
     assert say("profile", name, status=1).err.startswith("error: ")
 
 
+@pytest.mark.parametrize("name", ["own.profile.json", "own.csv"])
+def test_a_table_of_layers_is_no_engine_and_its_run_is_asked_for(say: Say, fp16: Path, name: str):
+    assert say("profile", fp16, "-o", name, status=0).err.endswith(f"wrote {name}\n")
+    for words in (["diff", name, fp16], ["diff", fp16, name, "--why"], ["profile", name]):
+        assert "fix: give the run instead: trtbench runs" in say(*words, status=1).err
+    assert "a table of layers that trtbench profile wrote" in say("import", name).words
+
+
 def test_the_slowest_layers_are_drawn_and_the_tail_is_told(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,8 @@ from trtbench.core.errors import JobError, TrtbenchError, UnavailableError, writ
 from trtbench.core.jobs import ReportedError
 from trtbench.executors import _node, _transfer
 from trtbench.executors.contract import SIZES, ExecutorSettings, Notify, RemoteJob
-from trtbench.host.files import cache_folder, exclusive, make_folder, temporary_folder
+from trtbench.host.cache import cache_folder
+from trtbench.host.files import exclusive, make_folder, temporary_folder
 
 if TYPE_CHECKING:
     from ray import ObjectRef

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from trtbench.core import safety
 from trtbench.core.errors import StoreError, UnavailableError, UsageError, writing
+from trtbench.host.cache import cache_folder
 
 PARTIAL = ".partial-"
 """Prefix of a folder that is not complete; no reader opens it.
@@ -168,12 +169,6 @@ def original_path(path: Path) -> Path:
     """Return the path that was given to ``utf8_path``; other paths are returned unchanged."""
     names = cache_folder() / "names"
     return path.resolve() if path.is_relative_to(names) and path.is_symlink() else path
-
-
-def cache_folder() -> Path:
-    """Return this user's cache folder for trtbench: TRTBENCH_CACHE, or the usual place."""
-    named, base = os.environ.get("TRTBENCH_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return Path(named) if named else (Path(base) if base else Path.home() / ".cache") / "trtbench"
 
 
 def text_of(path: Path) -> str | None:

@@ -18,6 +18,7 @@ from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import TrtbenchError, UnavailableError, writing
 from trtbench.core.jobs import DONE, PROGRESS_MARK, Job, JobEnd, ReportedError
 from trtbench.core.safety import mask
+from trtbench.host.cache import keep_bytecode
 from trtbench.host.files import temporary_folder
 from trtbench.host.process import Child, Exit, module_command, run_process, run_together, tail
 
@@ -46,6 +47,7 @@ def worker_environment(python: str | None = None) -> dict[str, str]:
     inherited = environment_for(python, os.environ)
     # ONNX Runtime would write through a link in the folder for temporary files, and send events.
     own = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1", "ORT_DISABLE_TELEMETRY": "1"}
+    keep_bytecode(inherited)
     return {**order, **inherited, **own}
 
 

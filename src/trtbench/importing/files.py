@@ -58,8 +58,12 @@ _KINDS_BY_NAME = {
 }
 _DEVICE = re.compile(rb'\s*\[\s*\{\s*"Name"\s*:.{1,200}"ComputeCapability"', re.DOTALL)
 """Attributes of a device, as TREx writes them next to an engine."""
+_OWN_TABLE = re.compile(
+    rb'\s*\[\s*\{\s*"index":.{1,9999}"precision_basis":|index,name,kind,role,', re.DOTALL
+)
 KINDS = {
     "unknown": "not recognised as a file of trtexec or a toolkit",
+    "own-table": "a table of layers that trtbench profile wrote; its run has the times",
     "archive": "an archive within an archive; unpack it, and import the folder",
     "empty": "empty",
     "log": "mentions trtexec, but has no run of it",
@@ -176,6 +180,7 @@ def found_from_path(path: Path, *, named: bool, inside: Path | None = None) -> F
         found = "archive"
     elif kind == "unknown":
         found = "device" if _DEVICE.match(head) else _KINDS_BY_NAME.get(path.name.lower(), kind)
+        found = "own-table" if _OWN_TABLE.match(head) else found
     found = found if head.strip() else "empty"
     return FoundFile(path=path, kind=found, named=named, inside=inside)
 

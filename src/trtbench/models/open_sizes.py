@@ -14,7 +14,8 @@ from trtbench.core.codec import json_from_value
 from trtbench.core.errors import InputError, first_line
 from trtbench.core.spec import ModelRef, TensorSpec, Value
 from trtbench.core.units import text_from_shape
-from trtbench.host.files import cache_folder, write_output
+from trtbench.host.cache import cache_folder
+from trtbench.host.files import write_output
 from trtbench.host.process import guarded
 from trtbench.models import inputs as model_inputs
 from trtbench.models.identity import kept_value, known_outline, sha256_of

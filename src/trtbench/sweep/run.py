@@ -35,7 +35,8 @@ from trtbench.core.samples import IterationTimes, join_launches, times_from_colu
 from trtbench.core.spec import RunSpec, Value
 from trtbench.core.units import text_from_seconds
 from trtbench.executors.contract import AGAIN, HERE
-from trtbench.host.files import cache_folder, exclusive, temporary_folder
+from trtbench.host.cache import cache_folder
+from trtbench.host.files import exclusive, temporary_folder
 from trtbench.measure import remote
 from trtbench.measure.bench import add_returned_run, run_bench, write_scores
 from trtbench.models.onnx_model import input_specs, load_onnx

@@ -86,12 +86,13 @@ def engine_from_arguments(
     made = run_from_draft(drafts[0], NOTHING_STATED, run_id=NOT_KEPT) if is_measured else None
     if graph is None and (made is None or made.layers is None):
         known = ", ".join(files.plain(each.path) for each in others) or "none of a known kind"
-        raise InputError(
-            "the files contain no layers of an engine",
-            facts={"files": known},
-            fix="trtbench profile MODEL.engine, or trtexec --exportProfile=profile.json "
-            "--exportLayerInfo=graph.json --profilingVerbosity=detailed",
-        )
+        message = "the files contain no layers of an engine"
+        fix = "trtbench profile MODEL.engine, or trtexec --exportProfile=profile.json "
+        fix += "--exportLayerInfo=graph.json --profilingVerbosity=detailed"
+        if any(each.kind == "own-table" for each in others):
+            message = "a table of layers that trtbench profile wrote has no times of the engine"
+            fix = "give the run instead: trtbench runs lists them, profile --tag NAME names one"
+        raise InputError(message, facts={"files": known}, fix=fix)
     first = [*folders, *(each.path for each in others)][0]
     engine = _engine(files.plain(first.absolute().name), made, graph, model, gpu)
     if not beside:

@@ -31,8 +31,8 @@ from trtbench.core.run import Fact, Scalar
 from trtbench.core.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.core.units import text_from_shape
 from trtbench.host import tensorrt
+from trtbench.host.cache import cache_folder
 from trtbench.host.cuda import open_cuda
-from trtbench.host.files import cache_folder
 from trtbench.host.machine import distribution_versions
 from trtbench.models.identity import model_ref
 from trtbench.models.inputs import refuse_unknown_inputs, with_sizes
