@@ -91,7 +91,7 @@ def engine_from_arguments(
         fix += "--exportLayerInfo=graph.json --profilingVerbosity=detailed"
         if any(each.kind == "own-table" for each in others):
             message = "a table of layers that trtbench profile wrote has no times of the engine"
-            fix = "give the run instead: trtbench runs lists them, profile --tag NAME names one"
+            fix = "give the run instead: trtbench runs lists them"
         raise InputError(message, facts={"files": known}, fix=fix)
     first = [*folders, *(each.path for each in others)][0]
     engine = _engine(files.plain(first.absolute().name), made, graph, model, gpu)
