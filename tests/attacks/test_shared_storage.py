@@ -115,7 +115,8 @@ def test_a_link_in_place_of_an_unfinished_run_is_not_followed(world: Path) -> No
     thief.start()
     ended = trtbench(*BENCH, TRTBENCH_TEST_STARTS="workers")  # which leaves it some time
     thief.join()
-    assert "in its place" in ended.stderr
+    # It may be swapped before it is opened, which is another error.
+    assert "in its place" in ended.stderr or "cannot be written" in ended.stderr, ended.stderr
     assert list(outside.iterdir()) == []
     trtbench(*BENCH, status=0)  # undisturbed, in the same folder
     assert {path.stat().st_mode & 0o777 for path in runs.glob("2*")} == {0o755}
