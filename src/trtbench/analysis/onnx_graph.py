@@ -57,8 +57,6 @@ class OnnxTensor(Value, frozen=True, kw_only=True):
 
 
 class OnnxNode(Value, frozen=True, kw_only=True):
-    """One operator."""
-
     name: str
     op: str
     domain: str = ""

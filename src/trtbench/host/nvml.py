@@ -211,7 +211,6 @@ def _text(value: str | bytes | None) -> str | None:
 
 
 def scaled(value: float | None, factor: float) -> float | None:
-    """Multiply a value by a factor; returns ``None`` for ``None``."""
     return None if value is None else value * factor
 
 

@@ -254,9 +254,9 @@ def integrated_j(samples: tuple[TelemetrySample, ...]) -> float | None:
     return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairwise(points))
 
 
-def is_jetson(*, root: Path = Path("/")) -> bool:
+def is_jetson() -> bool:
     """Return whether this machine is a Jetson, by files of its system."""
-    return (root / "etc/nv_tegra_release").exists() or (root / "usr/bin/tegrastats").exists()
+    return Path("/etc/nv_tegra_release").exists() or Path("/usr/bin/tegrastats").exists()
 
 
 def board_settings() -> dict[str, Scalar]:

@@ -31,6 +31,7 @@ from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
 from trtbench.data import data_rows
 from trtbench.host.cuda import open_cuda
+from trtbench.host.early_context import DRIVER
 from trtbench.host.files import make_folder, write_whole
 
 if TYPE_CHECKING:
@@ -354,16 +355,15 @@ class OutputAllocator(Protocol):
     shape: tuple[int, ...] | None
 
 
-DRIVER = "libcuda.so.1"
 BASES = {"entropy2": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
 _HEADER = struct.Struct("<4sIQQ")
 """Header of timing caches of TensorRT 8.6: ``ptrt``, two numbers, and the size of the rest."""
 
 
-def driver_problem(*, library: str = DRIVER) -> str | None:
+def driver_problem() -> str | None:
     """Return why no GPU can be used to build; ``None`` if there is one."""
     try:
-        driver = ctypes.CDLL(library)
+        driver = ctypes.CDLL(DRIVER)
     except OSError:
         return "there is no NVIDIA driver (libcuda.so.1 is not found)"
     if status := driver.cuInit(0):

@@ -133,7 +133,6 @@ class InputFiles:
         return self._add_data(name, travels) if data else self.add_file(Path(name))
 
     def add_file(self, path: Path) -> str:
-        """Add a file or a folder."""
         path = _absolute(path)
         return f"{self._add_group(path.parent, [path.name])}/{path.name}"
 

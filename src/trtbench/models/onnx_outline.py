@@ -80,8 +80,6 @@ _Message = dict[str, list[Any]]
 
 
 class Node(Value, frozen=True, kw_only=True):
-    """One node of a graph."""
-
     name: str
     operator: str
     inputs: tuple[str, ...]

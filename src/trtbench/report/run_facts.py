@@ -42,7 +42,6 @@ def labelled(runs: Sequence[Run]) -> list[tuple[str, Run]]:
 
 
 def summary_of(run: Run) -> summaries.Summary:
-    """Return the cached summary of a run."""
     if run not in _SUMMARIES:
         _SUMMARIES[run] = summaries.summary_from_run(run)
     return _SUMMARIES[run]
@@ -165,7 +164,6 @@ QUANTITIES = (
 
 
 def scores_of(run: Run) -> dict[str, Score]:
-    """Return a run's scores by metric."""
     scores = run.extra.get("scores")
     return scores if isinstance(scores, dict) else {}
 

@@ -194,8 +194,6 @@ class LogRun(Value, frozen=True, kw_only=True):
 
 
 class LogText(NamedTuple):
-    """The runs in a text."""
-
     runs: tuple[LogRun, ...]
     lines: int
     as_in_file: bool = True

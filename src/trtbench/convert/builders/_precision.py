@@ -23,8 +23,6 @@ TYPED = "typed.onnx"
 
 
 class PrecisionPlan(Value, frozen=True, kw_only=True):
-    """How a precision is built."""
-
     typing: Literal["weak", "strong"]
     precision: str  # the precisions the engine may use, for the record: `fp32`, `int8+fp16`
     tf32: bool

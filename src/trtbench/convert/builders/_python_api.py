@@ -186,8 +186,6 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
 
 @dataclass
 class EngineBuild:
-    """The state of one build."""
-
     spec: BuildSpec
     trt: ModuleType
     abilities: tensorrt.Abilities
