@@ -77,8 +77,6 @@ class OnnxNode(Value, frozen=True, kw_only=True):
 
 
 class OnnxModel(Value, frozen=True, kw_only=True):
-    """The contents of an ONNX file."""
-
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     nodes: tuple[OnnxNode, ...]

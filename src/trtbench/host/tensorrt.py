@@ -259,8 +259,6 @@ MOST_KEPT = 200  # errors in memory; the log has them all
 
 @dataclass
 class LoggedErrors:
-    """The errors that were logged so far."""
-
     errors: list[str] = field(default_factory=list)
 
     def cause(self) -> str | None:

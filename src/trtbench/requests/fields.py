@@ -134,8 +134,6 @@ def output_path(default: T, help: str, metavar: str = "PATH", trtexec: str = "")
 
 @dataclass(frozen=True, kw_only=True)
 class RequestField:
-    """The complete description of one field of a request."""
-
     name: str
     type: object  # without `None` and without annotations
     written: str  # the type as the source has it

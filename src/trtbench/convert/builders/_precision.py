@@ -113,8 +113,6 @@ def opset_warnings(outline: ModelOutline, *, abilities: Abilities) -> tuple[str,
 
 
 class PreparedModel(Value, frozen=True, kw_only=True):
-    """The model to build, and how it was prepared."""
-
     path: Path
     files: dict[str, str] = {}  # files to keep next to the engine, by the suffix of their names
     notes: tuple[str, ...] = ()

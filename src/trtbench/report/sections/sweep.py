@@ -83,7 +83,6 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
 
 
 def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
-    """Show searches for a rate."""
     taken: set[str] = set()
     for run in runs:
         if run.load is not None:

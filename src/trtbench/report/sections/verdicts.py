@@ -197,7 +197,6 @@ def _settings(spec: RunSpec) -> list[str]:
 
 
 def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> doc.Table:
-    """Return a table of verdicts with change and interval."""
     return doc.table(id, with_cycle_verdicts(verdicts), (doc.column("metric"), *_verdict_columns()))
 
 
