@@ -160,8 +160,6 @@ QUANTITIES = (
     Quantity("temperature_mean_c", "Temperature", "°C", "temperature_c"),
 )
 
-# ---- scores
-
 
 def scores_of(run: Run) -> dict[str, Score]:
     scores = run.extra.get("scores")

@@ -148,9 +148,6 @@ def layers_figure(
     return doc.Figure(id, title, bars, caption)
 
 
-# ---- the layers of one engine
-
-
 def document_from_layers(
     label: str,
     layers: LayerTable,

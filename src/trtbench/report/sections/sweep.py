@@ -267,9 +267,6 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     yield doc.Figure("inference_time_bar_all", "Inference time of all runs", chart, caption)
 
 
-# ---- the sweep command
-
-
 def document_from_sweep(
     rows: Sequence[SweepRow], *, title: str = "", chosen: Chosen | None = None
 ) -> doc.Document:

@@ -104,9 +104,6 @@ def _headline(
     return doc.Text(words, TONES.get(verdict.kind, "unclear"))
 
 
-# ---- comparisons
-
-
 def document_from_comparisons(
     found: Sequence[Compared], *, verbose: bool = False, explain: bool = False
 ) -> doc.Document:
@@ -536,9 +533,6 @@ def document_from_ladder(ladder: Ladder, labels: Sequence[str]) -> doc.Document:
             "unexplained_s": ladder.unexplained_s,
         },
     )
-
-
-# ---- the demo
 
 
 def document_from_demo(
