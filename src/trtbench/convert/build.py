@@ -142,7 +142,9 @@ def _engine_path(request: BuildRequest) -> Path:
 
 def _absolute(path: File | None) -> str | None:
     """Return an absolute path, so that the record is valid in any working folder."""
-    return None if path is None else path if path == "random" else str(Path(path).absolute())
+    if path is None:
+        return None
+    return "random" if path == "random" else str(Path(path).absolute())
 
 
 def all_profiles(*ends: Shapes | Sequence[Shapes] | None) -> list[dict[str, ShapeProfile]]:

@@ -398,7 +398,9 @@ def _prepare(
             seed=request.seed + offset, values=model_inputs.given_values(request.values),
         )  # fmt: skip
 
-    apart = source if cast else request.held_out if source is not request.held_out else None
+    apart = source if cast else request.held_out
+    if source is apart and not cast:  # the items of ``--held-out`` are those to calibrate with
+        apart = None
     if apart is not None and apart != calibrations.RANDOM:
         held_out, words = opened(apart, count)[0], f"items of {apart}"
     elif source in (None, calibrations.RANDOM):

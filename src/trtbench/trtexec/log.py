@@ -217,7 +217,8 @@ def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.P
         name = _program(prefix)
         if name != before and name in seen:
             repeated.add(name)  # not a time: it occurs again after another prefix
-        begun |= {name: None} if _RUN_START.search(begin) else {}
+        if _RUN_START.search(begin):
+            begun[name] = None
         seen.add(name)
         before = name
         if len(seen) > MOST_PREFIXES:
