@@ -221,8 +221,7 @@ class Duet:
     ) -> None:
         mode, self.sides = resolve_turns(sides, request)
         for spec, python in zip(sides.both, sides.pythons, strict=True):
-            if python is not None:
-                check_interpreter(python)
+            check_interpreter(python)
             bench.check_runtime_available(spec, python)
         self.mode = resolve_mode(mode, self.sides)
         self._store, self._execution, self.request = store, execution, request

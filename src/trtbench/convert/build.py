@@ -226,8 +226,7 @@ def _assumed_spans(
 def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefact:
     """Build an engine in a child process; a failed build leaves its log and no engine."""
     execution = execution or Execution()
-    if execution.python is not None:
-        check_interpreter(execution.python)
+    check_interpreter(execution.python)
     engine, environment = Path(spec.output), bench.environment_of(execution)
     device = BUILDERS.load(spec.runtime).device(spec)
     what = execution.command or f"trtbench build {engine.name}"

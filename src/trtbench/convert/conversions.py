@@ -91,8 +91,7 @@ def stage_listener(
 def _run_conversion(job: jobs.ConversionJob, folder: Path, execution: Execution) -> jobs.JobEnd:
     verifies = isinstance(job, jobs.VerifyJob)  # in this interpreter
     python = None if verifies else execution.python
-    if python is not None:
-        check_interpreter(python)
+    check_interpreter(python)
     stages = _STAGES | ({"load": ("loading", 0.8)} if verifies else {})
     listen = stage_listener(stages, execution, longest="calibrate")
     end = run_job(

@@ -182,9 +182,6 @@ def interval_text(verdict: Verdict, *, digits: int = 2) -> str:
     return " to ".join(units.text_from_change(end, digits=digits) for end in ends)
 
 
-# ---- recorded facts
-
-
 def flatten_facts(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:
     """Yield every scalar in nested mappings and lists with its dotted path."""
     if prefix and isinstance(value, (str, int, float, bool)):

@@ -99,9 +99,6 @@ def _block(block: doc.Block, width: int | None) -> Iterator[Line]:
         yield from _wrap(f"(picture: {block.title})", width, style="dim")
 
 
-# ---- tables
-
-
 def _table(table: doc.Table, width: int | None) -> Iterator[Line]:
     heads = table.headings
     texts = [[_clean(cell.shown) for cell in row] for row in table.rows]

@@ -503,9 +503,6 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
     return doc.table("changes", shown, columns, caption=caption, unit=unit)
 
 
-# ---- why one engine is not faster than another
-
-
 def document_from_why(
     found: Why, labels: Sequence[str], *, show_all: bool = False, notes: Sequence[str] = ()
 ) -> doc.Document:

@@ -421,9 +421,6 @@ def _file_name(model: str) -> str:
     return model.replace("\\", "/").rsplit("/", 1)[-1]
 
 
-# ---- gates
-
-
 def rule_table(results: Sequence[GateResult]) -> doc.Table:
     """Return a table of gate rules with outcomes and measured values."""
     tones: dict[str, doc.Tone] = {"pass": "good", "fail": "bad", "unclear": "unclear"}
