@@ -149,9 +149,8 @@ class Trimmed:
     def half_width(self, level: float = LEVEL) -> float:
         return t_quantile((1 + level) / 2, df=self.df) * self.error
 
-    def interval(self, *, level: float = LEVEL) -> tuple[float, float]:
-        """Return the t-interval of the mean."""
-        half = self.half_width(level)
+    def interval(self) -> tuple[float, float]:
+        half = self.half_width()
         return self.mean - half, self.mean + half
 
     @property

@@ -261,7 +261,8 @@ class Duet:
     def next_launches(self) -> int:
         """Launches before the next verdict: half as many again; an even number of bursts."""
         half = max(1, self.launches // 2)
-        half += half % 2 if self.mode == "bursts" else 0
+        if self.mode == "bursts":
+            half += half % 2
         return int(min(half, max(1, self._launches_left())))
 
     @property

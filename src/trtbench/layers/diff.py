@@ -504,7 +504,8 @@ def difference(
     (a, b), notes, what, times = comparable((a, b), (of_a, of_b))
     whole = WholeTimes(what=what, a_s=times[0], b_s=times[1]) if what else None
     for one, other, by in align(a, b):
-        left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
+        left = [a.layers[index] for index in one]
+        right = [b.layers[index] for index in other]
         both = [*left, *right]
         slowest = max(both, key=lambda each: each.seconds)
         changed = []

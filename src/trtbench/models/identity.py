@@ -87,7 +87,6 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
 
 
 def _missing_file(path: Path) -> InputError:
-    """Return the error for a path where there is no file."""
     if path.parts and path.parts[0] in ("http:", "https:"):
         return InputError("a model must be a file, not a URL", fix="download it first")
     folder = path.parent

@@ -230,7 +230,6 @@ def _given_options(asked: BenchRequest, *, runtime: str) -> dict[str, str]:
 
 
 def _lengths(asked: BenchRequest) -> tuple[core.Warmup, core.Length]:
-    """Return the lengths of warm-up and measurement."""
     warmup, stop = core.Warmup(until_steady=asked.until_steady), core.Length(seconds=3.0)
     if asked.warmup is not None or asked.warmup_iterations is not None:
         warm_s = fields.seconds(asked.warmup) if asked.warmup is not None else None

@@ -499,8 +499,9 @@ def banner_from_text(text: str) -> Banner | None:
     if match is None:
         return None
     kind, tool, digits, build, command = match.groups()
-    version, number_of_build = version_from_digits(digits or ""), int(build) if build else None
-    return Banner(kind, tool.rsplit(".", 1)[-1], version, number_of_build, (command or "").strip())
+    tool, version = tool.rsplit(".", 1)[-1], version_from_digits(digits or "")
+    number_of_build = int(build) if build else None
+    return Banner(kind, tool, version, number_of_build, (command or "").strip())
 
 
 class CommandLines:
@@ -1158,7 +1159,8 @@ class _RunReader:
 
 def time_of_log(run: log_values.LogRun) -> datetime.datetime | None:
     """Return the local time a run ended, if printed; TensorRT 6 counts months from 0."""
-    month, rest = (run.last_stamp or "")[:2], (run.last_stamp or "")[2:]
+    stamp = run.last_stamp or ""
+    month, rest = stamp[:2], stamp[2:]
     from_zero = month == "00" or (run.major is not None and run.major <= 6)
     try:
         text = f"{int(month) + from_zero:02}{rest}"

@@ -422,7 +422,6 @@ def _file_name(model: str) -> str:
 
 
 def rule_table(results: Sequence[GateResult]) -> doc.Table:
-    """Return a table of gate rules with outcomes and measured values."""
     tones: dict[str, doc.Tone] = {"pass": "good", "fail": "bad", "unclear": "unclear"}
 
     def outcome(each: GateResult) -> doc.Cell:
