@@ -109,10 +109,10 @@ def interval_ranks(n: int, q: float) -> tuple[int, int] | None:
     return low, below_high + 1
 
 
-def lower_rank(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> int:
+def lower_rank(n: int, q: float) -> int:
     """Return the rank (from 1) of the order statistic below a quantile; 0 if there is none."""
     near = n * q - 2.0 * math.sqrt(n * q * (1 - q))  # a normal approximation as the starting point
-    return _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= alpha / 2, near=near, high=n)
+    return _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= TWO_SIDED_ALPHA / 2, near=near, high=n)
 
 
 def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:

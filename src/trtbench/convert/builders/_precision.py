@@ -59,7 +59,7 @@ def precision_plan(
     keeps_types = carried and abilities.supports_strongly_typed and not mixed and wanted != "best"
     strong = not abilities.supports_weakly_typed or forced or keeps_types
     int8 = scales and abilities.supports_calibration
-    found = {*carried, *([wanted] if wanted in FLAGS and wanted else [])}
+    found = {*carried, *(each for each in FLAGS if each == wanted)}
     problem = step = None
     if strong:
         if wanted == "best":

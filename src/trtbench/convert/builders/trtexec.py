@@ -233,7 +233,7 @@ def _typed_spec(
                 quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
                 fix = f"-r tensorrt, or first: {quantize} --data {shlex.quote(str(given))}"
             raise UsageError(f"trtexec has no flag for {what}", facts={"requested": given}, fix=fix)
-    used = {"version"} | ({"calibration_items"} if is_quantized else set())
+    used = {"version"} | ({"calibration_items"} if is_quantized else set())  # not of trtexec
     options = {key: value for key, value in spec.options.items() if key not in used}
     default = "tf32" if more else None
     return spec.having(
