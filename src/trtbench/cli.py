@@ -231,7 +231,6 @@ def _stated_task(words: list[str]) -> str:
 
 
 def command_from_verb(name: str, verb: AnyVerb) -> click.Command:
-    """Make the command of a verb, and its subcommands."""
     prose, examples, _ = help_parts(verb.text)
     fields = [*fields_of(verb.request), *fields_of(verb.view)]
     named: dict[str, Any] = {

@@ -155,8 +155,7 @@ def eval_sides(
         session_opener(spec.runtime)  # a program is refused before anything is built
         python = value_of_side(request.python, index, len(names), what="--python")
         python = python or config.python_for(spec.runtime)
-        if python is not None:
-            check_interpreter(python)
+        check_interpreter(python)
         sides.append((spec, python))
     engines = with_engines(sides, {}, store=store, config=config, execution=execution)
     return [EvalSide(spec=spec, python=own, label=spec.model.name) for spec, own in engines]

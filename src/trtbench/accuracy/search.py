@@ -705,28 +705,10 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     first, second = (casts.at_opset(model, newest, what="the other model") for model in models)
     pair = divide_graphs(Graph(first), Graph(second))
     tensors = onnx_model.input_specs(pair.reference.model)
-    feed, lost = spec.feed, dict[int, str]()
-    is_task = feed.kind == "task"
-    every, notes = feed.having(count=None) if is_task else feed, list[str]()
+    feed = spec.feed
+    is_task, notes = feed.kind == "task", list[str]()
     may_lack_labels = is_task and not any(feed.settings.get(name) for name in LABELS)
-    try:
-        source = open_feed(every, tensors, spec=spec.run)
-    except InputError:
-        if not may_lack_labels:
-            raise
-        plain = {**feed.settings, "unlabelled": True}
-        source = open_feed(every.having(settings=plain), tensors, spec=spec.run)
-    if is_task:  # of all classes, however the items are sorted
-        order = np.random.default_rng(feed.seed).permutation(len(source.names))
-        source = source.part(order[: feed.count].tolist())
-    for place, name in enumerate(source.names):
-        try:
-            source.load(place)
-        except InputError as problem:
-            lost[place] = f"{name} was left out: {problem.facts.get('reason') or problem.message}"
-    if len(lost) == len(source.names):
-        raise InputError("no item can be read", facts={"for example": lost.get(0, "there is none")})
-    source = source.part([place for place in range(len(source.names)) if place not in lost])
+    source, lost = _readable_items(spec, tensors, may_lack_labels=may_lack_labels)
     # One batch of the candidate tells how many items there is time for.
     names, tries = pair.candidate.outputs, 2 + sum(part.type is not None for part in pair.parts)
     batch = next(iter(Batches(source, tensors, size=1, memory_bytes=0)))
@@ -767,16 +749,9 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     scores, condition = comparison.scores, None
     metric = next(iter(scores), OUTPUT_METRIC)
     if spec.repair is not None:
-        if metric != OUTPUT_METRIC:  # the default condition is what conversions usually reach
-            known = metric_named(metric)
-            sign, way = ("<=", "*1.01") if known.less_is_better else (">=", "*0.99")
-            usual = f"{metric}{sign}baseline{'-0.5%' if known.is_share else way}"
-        else:
-            types = {(part.type or "").lower() for part in pair.parts}
-            levels = [USUAL_SQNR_DB[kind] for kind in types if kind in USUAL_SQNR_DB]
-            usual = f"nonfinite<=0 and sqnr>={min(levels, default=20.0):g}dB"
+        where = spec.where or _usual_condition(metric, pair)
         condition = condition_from_text(
-            spec.where or usual, names=(*scores, *METRICS), kinds=kinds((*scores, "sqnr"))
+            where, names=(*scores, *METRICS), kinds=kinds((*scores, "sqnr"))
         )
         metric = next((name for name in condition.names if name in scores), metric)
     ranking = comparison
@@ -799,7 +774,7 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
         where=condition.text if condition else None, misfit=_range_misfit(pair, ranking.batches),
         stand_in=any(kind in casts.LOW for kind in pair.candidate.types.values()),
         unmatched=tuple(graph.nodes[graph.producers[name]].name for name in unmatched),
-        notes=(*source.notes, *notes, *lost.values()),
+        notes=(*source.notes, *notes, *lost),
     )  # fmt: skip
     kept_at = 0.0
 
@@ -835,6 +810,47 @@ def localize(spec: LocalizeSpec, *, folder: Path, stage: Stage) -> Localized:
     if condition is not None:
         found = _repair(spec, trials, condition, found, places, keep)
     return keep(found)
+
+
+def _readable_items(
+    spec: LocalizeSpec, tensors: Sequence[TensorSpec], *, may_lack_labels: bool
+) -> tuple[DataSource, list[str]]:
+    """Return the items that can be read, and notes on the others."""
+    feed, is_task = spec.feed, spec.feed.kind == "task"
+    every = feed.having(count=None) if is_task else feed
+    try:
+        source = open_feed(every, tensors, spec=spec.run)
+    except InputError:
+        if not may_lack_labels:
+            raise
+        plain = {**feed.settings, "unlabelled": True}
+        source = open_feed(every.having(settings=plain), tensors, spec=spec.run)
+    if is_task:  # of all classes, however the items are sorted
+        order = np.random.default_rng(feed.seed).permutation(len(source.names))
+        source = source.part(order[: feed.count].tolist())
+    readable, lost = [], []
+    for place, name in enumerate(source.names):
+        try:
+            source.load(place)
+        except InputError as problem:
+            lost.append(f"{name} was left out: {problem.facts.get('reason') or problem.message}")
+        else:
+            readable.append(place)
+    if not readable:
+        example = lost[0] if lost else "there is none"
+        raise InputError("no item can be read", facts={"for example": example})
+    return source.part(readable), lost
+
+
+def _usual_condition(metric: str, pair: GraphPair) -> str:
+    """Return the default condition of a repair: what conversions usually reach."""
+    if metric != OUTPUT_METRIC:
+        known = metric_named(metric)
+        sign, way = ("<=", "*1.01") if known.less_is_better else (">=", "*0.99")
+        return f"{metric}{sign}baseline{'-0.5%' if known.is_share else way}"
+    types = {(part.type or "").lower() for part in pair.parts}
+    levels = [USUAL_SQNR_DB[kind] for kind in types if kind in USUAL_SQNR_DB]
+    return f"nonfinite<=0 and sqnr>={min(levels, default=20.0):g}dB"
 
 
 def _range_misfit(pair: GraphPair, batches: Batches) -> str | None:

@@ -122,7 +122,6 @@ class OutputCheck(Value, frozen=True, kw_only=True):
         return self.nan + self.inf - self.reference_nonfinite
 
     def numbers(self) -> dict[str, float | int | None]:
-        """Return all metrics by name."""
         own = (name for name in METRICS if hasattr(self, name))
         found: dict[str, float | int | None] = {name: getattr(self, name) for name in own}
         found["nonfinite"] = self.nan + self.inf

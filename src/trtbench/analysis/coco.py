@@ -286,6 +286,9 @@ class BoxTally:
         values["AR"] = float(np.mean([each.recall for each in by_size[""]]))
         return values
 
+    def weighted_means(self, weights: AnyArray) -> dict[str, float]:
+        return mean_precisions(self.by_class(weights=weights))
+
 
 def mean_precisions(classes: Sequence[ClassScores]) -> dict[str, float]:
     """Compute average precision over classes: for all thresholds, at 0.5 and at 0.75."""

@@ -95,25 +95,24 @@ def samples_needed(q: float) -> int:
 
 
 @lru_cache(maxsize=1024)
-def interval_ranks(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> tuple[int, int] | None:
+def interval_ranks(n: int, q: float) -> tuple[int, int] | None:
     """Return the ranks (from 1) of the order statistics that enclose a quantile, or ``None``.
 
     l is the largest rank with P(Bin(n, q) <= l-1) <= alpha/2, u the smallest with
     P(Bin(n, q) >= u) <= alpha/2.
     """
-    low, reach = lower_rank(n, q, alpha), 2.0 * math.sqrt(n * q * (1 - q))
-    below_high = _last(
-        lambda r: 1 - binomial_cdf(r - 1, n=n, p=q) > alpha / 2, near=n * q + reach, high=n
-    )
+    low, near = lower_rank(n, q), n * q + 2.0 * math.sqrt(n * q * (1 - q))
+    tail = TWO_SIDED_ALPHA / 2
+    below_high = _last(lambda r: 1 - binomial_cdf(r - 1, n=n, p=q) > tail, near=near, high=n)
     if low < 1 or below_high >= n:
         return None
     return low, below_high + 1
 
 
-def lower_rank(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> int:
+def lower_rank(n: int, q: float) -> int:
     """Return the rank (from 1) of the order statistic below a quantile; 0 if there is none."""
     near = n * q - 2.0 * math.sqrt(n * q * (1 - q))  # a normal approximation as the starting point
-    return _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= alpha / 2, near=near, high=n)
+    return _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= TWO_SIDED_ALPHA / 2, near=near, high=n)
 
 
 def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:
@@ -150,9 +149,8 @@ class Trimmed:
     def half_width(self, level: float = LEVEL) -> float:
         return t_quantile((1 + level) / 2, df=self.df) * self.error
 
-    def interval(self, *, level: float = LEVEL) -> tuple[float, float]:
-        """Return the t-interval of the mean."""
-        half = self.half_width(level)
+    def interval(self) -> tuple[float, float]:
+        half = self.half_width()
         return self.mean - half, self.mean + half
 
     @property
@@ -163,21 +161,21 @@ class Trimmed:
         return t_two_sided_p(self.mean / self.error, df=self.df)
 
 
-def trimmed(values: Sequence[float], *, trim: float = TRIM) -> Trimmed | None:
+def trimmed(values: Sequence[float]) -> Trimmed | None:
     """Return Yuen's trimmed mean; ``None`` with fewer than two values."""
     k = len(values)
     if k < 2:
         return None
     ordered = np.sort(np.asarray(values, dtype=np.float64))
-    cut = trimmed_count(k, trim=trim)
+    cut = trimmed_count(k)
     winsorised = np.clip(ordered, ordered[cut], ordered[k - cut - 1])
-    error = float(winsorised.std(ddof=1)) / ((1 - 2 * trim if cut else 1.0) * math.sqrt(k))
+    error = float(winsorised.std(ddof=1)) / ((1 - 2 * TRIM if cut else 1.0) * math.sqrt(k))
     return Trimmed(float(ordered[cut : k - cut].mean()), error, k - 2 * cut - 1, k)
 
 
-def trimmed_count(k: int, *, trim: float = TRIM) -> int:
+def trimmed_count(k: int) -> int:
     """Return how many of k values are trimmed at each end."""
-    return int(trim * k) if k >= MIN_TRIMMED else 0
+    return int(TRIM * k) if k >= MIN_TRIMMED else 0
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> Trimmed | None:

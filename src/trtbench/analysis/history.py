@@ -229,8 +229,6 @@ class SeriesKey(Value, frozen=True, kw_only=True):
 
 
 class Point(Value, frozen=True, kw_only=True):
-    """One run of a series."""
-
     run: str
     created: str
     median_s: float

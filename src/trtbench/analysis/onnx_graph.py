@@ -57,8 +57,6 @@ class OnnxTensor(Value, frozen=True, kw_only=True):
 
 
 class OnnxNode(Value, frozen=True, kw_only=True):
-    """One operator."""
-
     name: str
     op: str
     domain: str = ""
@@ -79,8 +77,6 @@ class OnnxNode(Value, frozen=True, kw_only=True):
 
 
 class OnnxModel(Value, frozen=True, kw_only=True):
-    """The contents of an ONNX file."""
-
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     nodes: tuple[OnnxNode, ...]
@@ -206,7 +202,8 @@ def moved_by(nodes: Sequence[OnnxNode], readers: Mapping[str, Set[str]]) -> Coun
 
     for node in nodes:
         partial, written = node.op in _PARTIAL_READS, _total(x.size_bytes for x in node.outputs)
-        for each in () if node.op in _NO_COPY else node.inputs[: 1 if partial else None]:
+        read = node.inputs[:1] if partial else node.inputs
+        for each in read if node.op not in _NO_COPY else ():
             if each.name and (name := origin(each)) not in made:
                 size = each.having(dtype=node.quantized or each.dtype).size_bytes
                 moved[name] = written if partial else size

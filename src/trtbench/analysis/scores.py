@@ -98,7 +98,8 @@ def wilson(hits: int, count: int) -> Interval:
     centre = (share + spread / 2) / (1 + spread)
     half = _Z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
     # Exact at the ends, where rounding would leave 7e-16.
-    low, high = centre - half if hits else 0.0, centre + half if hits < count else 1.0
+    low = centre - half if hits else 0.0
+    high = centre + half if hits < count else 1.0
     meaning = "95 % for other examples of the same kind"
     return Interval(low=low, high=high, level=LEVEL, meaning=meaning)
 

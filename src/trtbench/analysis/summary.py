@@ -29,6 +29,7 @@ OVER_LAUNCHES = "95 % for launches like these, on this machine in this period"
 OVER_EXAMPLES = "95 % for other examples of the same kind (bootstrap over examples)"
 ONE_LAUNCH = "unknown (1 launch; use --launches 5)"
 
+RESAMPLES = 2000  # for the interval of a mean over examples
 BLOCK = 1 << 16  # autocorrelation of longer series is computed block by block
 FIRST_LAGS = 16
 BATCHES = (20, 8)  # numbers of batches; their means show slow changes
@@ -115,7 +116,7 @@ def _autocovariances(centred: Column) -> Iterator[Column]:
         yield sums if block == n else sums / pairs * (n - np.arange(block))
 
 
-def mean_interval(values: AnyArray, *, resamples: int = 2000) -> Interval | None:
+def mean_interval(values: AnyArray) -> Interval | None:
     """Return the bootstrap interval of a mean; ``None`` with fewer than two examples."""
     numbers = np.asarray(values, np.float64)
     count = len(numbers)
@@ -123,7 +124,7 @@ def mean_interval(values: AnyArray, *, resamples: int = 2000) -> Interval | None
         return None
     rng = np.random.default_rng(0)
     at_once = max(1, 2**22 // count)  # four million indices at a time
-    sizes = (min(at_once, resamples - done) for done in range(0, resamples, at_once))
+    sizes = (min(at_once, RESAMPLES - done) for done in range(0, RESAMPLES, at_once))
     means = [numbers[rng.integers(0, count, (size, count))].mean(axis=1) for size in sizes]
     return interval_from_draws(np.concatenate(means))
 

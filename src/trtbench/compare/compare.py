@@ -101,7 +101,6 @@ class Asked:
         return with_engines(sides, build, store=store, config=config, execution=self.execution)
 
     def side_alone(self, name: str, place: Place, launches: int | None = None) -> turns.Side:
-        """Return the spec and the interpreter of one side."""
         runtime = value_of_side(self.request.runtime, *place, what="-r")
         spec = side_spec(self.request, name, runtime, self.config, launches=launches, place=place)
         return spec, self.interpreter_of(spec, place)
@@ -331,7 +330,6 @@ def drift_from_store(store: Store, *records: RunRecord) -> stored.Drift | None:
 def with_findings(
     comparison: Comparison, baseline: Run, candidate: Run, accept: Collection[str]
 ) -> Comparison:
-    """Return the comparison with the findings about the two runs."""
     parts = judge.interference(baseline, candidate) or ()
     moved = zip(("baseline", "candidate"), parts, strict=False)
     how = baseline.record.conditions.get("interleaved")

@@ -70,9 +70,10 @@ def gate(
         if all(each.outcome != "unclear" for each in found.results):
             break
     keeps = request.keep_model
-    if is_file and (keeps or (keeps is None and request.baseline is not None)):
+    keeps_small = keeps is None and request.baseline is not None
+    if is_file and (keeps or keeps_small):
         model = model_ref(candidate)
-        if keeps or (model.size_bytes or 0) <= LARGEST_COPIED_BYTES:  # small models by default
+        if keeps or (model.size_bytes or 0) <= LARGEST_COPIED_BYTES:
             keep_model(store, model)
     is_open = gates.passed(found.results, on_unclear=request.on_unclear)
     reasons = failure_reasons(found.results, on_unclear=request.on_unclear)

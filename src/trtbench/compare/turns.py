@@ -221,8 +221,7 @@ class Duet:
     ) -> None:
         mode, self.sides = resolve_turns(sides, request)
         for spec, python in zip(sides.both, sides.pythons, strict=True):
-            if python is not None:
-                check_interpreter(python)
+            check_interpreter(python)
             bench.check_runtime_available(spec, python)
         self.mode = resolve_mode(mode, self.sides)
         self._store, self._execution, self.request = store, execution, request
@@ -262,7 +261,8 @@ class Duet:
     def next_launches(self) -> int:
         """Launches before the next verdict: half as many again; an even number of bursts."""
         half = max(1, self.launches // 2)
-        half += half % 2 if self.mode == "bursts" else 0
+        if self.mode == "bursts":
+            half += half % 2
         return int(min(half, max(1, self._launches_left())))
 
     @property

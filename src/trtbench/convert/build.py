@@ -142,7 +142,9 @@ def _engine_path(request: BuildRequest) -> Path:
 
 def _absolute(path: File | None) -> str | None:
     """Return an absolute path, so that the record is valid in any working folder."""
-    return None if path is None else path if path == "random" else str(Path(path).absolute())
+    if path is None:
+        return None
+    return "random" if path == "random" else str(Path(path).absolute())
 
 
 def all_profiles(*ends: Shapes | Sequence[Shapes] | None) -> list[dict[str, ShapeProfile]]:
@@ -224,8 +226,7 @@ def _assumed_spans(
 def run_build(spec: BuildSpec, *, execution: Execution | None = None) -> Artefact:
     """Build an engine in a child process; a failed build leaves its log and no engine."""
     execution = execution or Execution()
-    if execution.python is not None:
-        check_interpreter(execution.python)
+    check_interpreter(execution.python)
     engine, environment = Path(spec.output), bench.environment_of(execution)
     device = BUILDERS.load(spec.runtime).device(spec)
     what = execution.command or f"trtbench build {engine.name}"

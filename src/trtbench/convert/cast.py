@@ -302,7 +302,8 @@ def _rewrite(model: ModelProto, edges: Mapping[str, NodeTypes], *, low: int, kee
             node.input[:] = ["" if name in empty else name for name in node.input]
         planned = edges.get(node.name)
         for index, name in enumerate(node.input):
-            wanted = planned.inputs[index] if planned else FLOAT if name in lowered else None
+            unplanned = FLOAT if name in lowered else None
+            wanted = planned.inputs[index] if planned else unplanned
             if wanted is not None and name:
                 node.input[index] = as_type(name, wanted)
         for body in subgraphs(node):  # it stays FP32, and so do the outer tensors it reads

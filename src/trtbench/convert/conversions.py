@@ -91,8 +91,7 @@ def stage_listener(
 def _run_conversion(job: jobs.ConversionJob, folder: Path, execution: Execution) -> jobs.JobEnd:
     verifies = isinstance(job, jobs.VerifyJob)  # in this interpreter
     python = None if verifies else execution.python
-    if python is not None:
-        check_interpreter(python)
+    check_interpreter(python)
     stages = _STAGES | ({"load": ("loading", 0.8)} if verifies else {})
     listen = stage_listener(stages, execution, longest="calibrate")
     end = run_job(
@@ -398,7 +397,9 @@ def _prepare(
             seed=request.seed + offset, values=model_inputs.given_values(request.values),
         )  # fmt: skip
 
-    apart = source if cast else request.held_out if source is not request.held_out else None
+    apart = source if cast else request.held_out
+    if source is apart and not cast:  # the items of ``--held-out`` are those to calibrate with
+        apart = None
     if apart is not None and apart != calibrations.RANDOM:
         held_out, words = opened(apart, count)[0], f"items of {apart}"
     elif source in (None, calibrations.RANDOM):

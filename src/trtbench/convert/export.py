@@ -175,7 +175,7 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
             size = 64 if len(dims) == len("NCHW") and axis > 1 else 2
             if dim < 0:
                 open_axes[name][axis] = "batch" if axis == 0 else f"{name}_{axis}"
-            dims[axis] = dim if dim > 0 else known[axis] if known[axis] > 0 else size
+            dims[axis] = next(each for each in (dim, known[axis], size) if each > 0)
         dtype = getattr(torch, shape.dtype or "float32", None)
         if not isinstance(dtype, torch.dtype):
             message = f"PyTorch has no type {shape.dtype!r}"

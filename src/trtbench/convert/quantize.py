@@ -266,7 +266,8 @@ def quantize_int8(spec: QuantSpec, feeds: FeedFile, *, folder: Path, stage: Stag
             make(method, per_channel)
             break
         except InputError as problem:
-            kept |= {} if failed else _infinite_nodes(source, spec.operators or OPERATORS, feeds[0])
+            if not failed:
+                kept |= _infinite_nodes(source, spec.operators or OPERATORS, feeds[0])
             failed.append(problem)
     else:
         raise failed[0]

@@ -67,8 +67,6 @@ class Step(Value, frozen=True, kw_only=True):
 
 
 class StepResult(Value, frozen=True, kw_only=True):
-    """The result of a step."""
-
     kind: str
     key: str
     network: str

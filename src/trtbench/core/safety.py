@@ -105,7 +105,8 @@ def check_filled(path: Path) -> None:
             empty += data - at
             at = os.lseek(descriptor, data, os.SEEK_HOLE)
     except OSError as problem:  # no more data, or a file system that does not report holes
-        empty += end - at if problem.errno == errno.ENXIO else 0
+        if problem.errno == errno.ENXIO:
+            empty += end - at
     finally:
         os.close(descriptor)
     if empty > MAX_HOLES:

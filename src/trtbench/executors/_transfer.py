@@ -244,7 +244,8 @@ def _files_of_group(group: FileGroup) -> Iterator[tuple[Path, str]]:
                     fix = "replace it by a copy: cp -rL copies what links point to"
                     raise InputError(f"{path} is a link {kind}", fix=fix)
             folders.sort()
-            for each in sorted(path for path in paths if path.is_file()) if paths else [Path(here)]:
+            found = sorted(path for path in paths if path.is_file()) if paths else [Path(here)]
+            for each in found:
                 yield each, f"{name}/{each.relative_to(top)}" if each != top else name
 
 

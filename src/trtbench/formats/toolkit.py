@@ -347,14 +347,18 @@ def summary(run: Run) -> ToolkitSummary:
 def _enqueue_step_s(run: Run) -> float | None:
     """Return the resolution of enqueue times from rounded stamps; ``None`` if it is fine."""
     column = run.times.enqueue
-    some = None if column is None or not len(column) else float(np.median(column))
-    return None if some is None else summaries.coarse_step_s(run.record, some)
+    if column is None or not len(column):
+        return None
+    return summaries.coarse_step_s(run.record, float(np.median(column)))
 
 
 def _block(run: Run, name: str) -> StatisticsBlock | None:
     column: Column | None = getattr(run.times, name)
-    if column is None or not len(finite := _finite(column)):
-        return None if column is None else StatisticsBlock(count=0)
+    if column is None:
+        return None
+    finite = _finite(column)
+    if not len(finite):
+        return StatisticsBlock(count=0)
     return StatisticsBlock(**summaries.summary_block(summary_of(run).column(name), finite))
 
 

@@ -28,7 +28,8 @@ class Recorder:
     def __init__(self) -> None:
         # Packages of NVIDIA have the library in folders that the linker does not search.
         found = find_spec("nvidia")
-        for folder in found.submodule_search_locations or () if found else ():
+        folders = found.submodule_search_locations if found else None
+        for folder in folders or ():
             for library in Path(folder).glob("*/lib/libcupti.so.1[0-9]"):
                 ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
         self._api: ModuleType = importlib.import_module("cupti.cupti")

@@ -211,7 +211,6 @@ def _text(value: str | bytes | None) -> str | None:
 
 
 def scaled(value: float | None, factor: float) -> float | None:
-    """Multiply a value by a factor; returns ``None`` for ``None``."""
     return None if value is None else value * factor
 
 
@@ -239,7 +238,9 @@ def gpu_uuid(device: str) -> str | None:
     if seen is None:
         return None
     name, _, gpu = seen
-    return gpu.uuid if gpu is not None else None if name.isdecimal() else name
+    if gpu is None:  # a UUID may be one that NVML does not list
+        return None if name.isdecimal() else name
+    return gpu.uuid
 
 
 def _visible(device: str) -> tuple[str, int | None, Gpu | None] | None:

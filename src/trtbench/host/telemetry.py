@@ -171,7 +171,8 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
     # Rails that supply the whole board; AGX Xavier and AGX Orin measure none of them.
     whole = next((rails[name] for name in ("VDD_IN", "POM_5V_IN", "VIN") if name in rails), None)
     # Rails supplied by another measured one: this one by VIN_SYS_5V0 of an AGX Orin.
-    parts = [watts for name, watts in rails.items() if name not in ("VDDQ_VDD2_1V8AO",)]
+    parts = [watts for name, watts in rails.items() if name != "VDDQ_VDD2_1V8AO"]
+    power_w = sum(parts) if parts else None
     return TelemetrySample(
         at_s=at_s,
         gpu_util=int(gpu[1]) / 100 if gpu and gpu[1] else None,
@@ -179,7 +180,7 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
         memory_used_bytes=int(memory[1]) * 2**20 if memory else None,
         sm_clock_hz=max(map(int, gpu[2].split(","))) * 1e6 if gpu and gpu[2] else None,
         memory_clock_hz=int(emc[2]) * 1e6 if emc and emc[2] else None,
-        power_w=whole if whole is not None else sum(parts) if parts else None,
+        power_w=power_w if whole is None else whole,
         temperature_c=celsius if celsius >= -40.0 else None,  # a disabled sensor reads -256
     )
 
@@ -254,9 +255,9 @@ def integrated_j(samples: tuple[TelemetrySample, ...]) -> float | None:
     return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairwise(points))
 
 
-def is_jetson(*, root: Path = Path("/")) -> bool:
+def is_jetson() -> bool:
     """Return whether this machine is a Jetson, by files of its system."""
-    return (root / "etc/nv_tegra_release").exists() or (root / "usr/bin/tegrastats").exists()
+    return Path("/etc/nv_tegra_release").exists() or Path("/usr/bin/tegrastats").exists()
 
 
 def board_settings() -> dict[str, Scalar]:

@@ -31,6 +31,7 @@ from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
 from trtbench.data import data_rows
 from trtbench.host.cuda import open_cuda
+from trtbench.host.early_context import DRIVER
 from trtbench.host.files import make_folder, write_whole
 
 if TYPE_CHECKING:
@@ -258,8 +259,6 @@ MOST_KEPT = 200  # errors in memory; the log has them all
 
 @dataclass
 class LoggedErrors:
-    """The errors that were logged so far."""
-
     errors: list[str] = field(default_factory=list)
 
     def cause(self) -> str | None:
@@ -354,16 +353,15 @@ class OutputAllocator(Protocol):
     shape: tuple[int, ...] | None
 
 
-DRIVER = "libcuda.so.1"
 BASES = {"entropy2": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
 _HEADER = struct.Struct("<4sIQQ")
 """Header of timing caches of TensorRT 8.6: ``ptrt``, two numbers, and the size of the rest."""
 
 
-def driver_problem(*, library: str = DRIVER) -> str | None:
+def driver_problem() -> str | None:
     """Return why no GPU can be used to build; ``None`` if there is one."""
     try:
-        driver = ctypes.CDLL(library)
+        driver = ctypes.CDLL(DRIVER)
     except OSError:
         return "there is no NVIDIA driver (libcuda.so.1 is not found)"
     if status := driver.cuInit(0):

@@ -59,8 +59,10 @@ def worker_command(python: str | None) -> list[str]:
     return module_command("trtbench.worker", python=python)
 
 
-def check_interpreter(python: str) -> None:
-    """Raise if workers cannot run in an interpreter."""
+def check_interpreter(python: str | None) -> None:
+    """Raise if workers cannot run in an interpreter; ``None`` is this one."""
+    if python is None:
+        return
     if shutil.which(python) is None:
         inside = Path(python) / "bin" / "python"
         fix = "--python PATH, or runtimes.<name>.python in trtbench.toml"

@@ -90,7 +90,8 @@ class Unpacking:
                 shutil.copystat(path, archive)
                 yield "", archive, ""
                 return
-            for each in _in_zip(archive, shown) if head[:2] == b"PK" else _in_tar(archive):
+            members = _in_zip(archive, shown) if head[:2] == b"PK" else _in_tar(archive)
+            for each in members:
                 self._members -= 1
                 if self._members < 0:
                     raise _too_much(shown, "files", each.name)

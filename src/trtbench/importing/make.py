@@ -117,9 +117,8 @@ def log_of(draft: Draft) -> LogRun:
         found.append(log_conditions.log_from_metadata(part.value, where=part.file.shown))
     if part := draft.parts.get("run_config"):
         config: toolkits.RunConfig = part.value
-        graph = config.use_cuda_graph
         options = {
-            "CUDA Graph": None if graph is None else "Enabled" if graph else "Disabled",
+            "CUDA Graph": {None: None, True: "Enabled", False: "Disabled"}[config.use_cuda_graph],
             "Duration": None if config.warmup is None else f"(+ {config.warmup:g}ms warm up)",
             "Iterations": None if config.iterations is None else f"{config.iterations:g}",
             "Averages": None if config.avg_runs is None else f"{config.avg_runs:g} inferences",
@@ -326,7 +325,8 @@ def recorded_batch(draft: Draft) -> int | None:
 def _environment(draft: Draft, log: LogRun, stated: Stated) -> core.Environment:
     """Return what the files say about the machine; trtexec prints neither host nor system."""
     gpu, plan = gpu_from_log(log), draft.value("plan")
-    for device in draft.value("device") or () if gpu is None else ():  # as CUDA lists them
+    listed = draft.value("device") if gpu is None else None
+    for device in listed or ():  # as CUDA lists them
         clock = number(device.get("CLOCK_RATE"))
         gpu = core.Gpu(
             name=str(device.get("Name")),

@@ -111,7 +111,8 @@ class _Side:
             inputs = held[[self.at[begin] for begin in begins if begin in sources]]
             held[place] = np.max([held[place], *inputs], axis=0)
             if len(inputs):
-                less = 1.0 if not products[place] else 0.0 if self.layers[place].weights else 0.999
+                least = 0.0 if self.layers[place].weights else 0.999
+                less = least if products[place] else 1.0
                 found[place] = np.maximum(inputs[0], less * inputs.max(0))
         return found
 
@@ -215,9 +216,9 @@ class _Alignment:
                 x, y = divmod(int(cell), len(b.layers))
                 one, other = a.layers[x], b.layers[y]
                 if one.index not in self.pair_of[0] and other.index not in self.pair_of[1]:
-                    shared = a.tokens[x] & b.tokens[y]
-                    by: By = "place" if not shared else "origin" if one.nodes else "name"
-                    self.add([one.index], [other.index], by)
+                    by: By = "origin" if one.nodes else "name"
+                    shares = bool(a.tokens[x] & b.tokens[y])
+                    self.add([one.index], [other.index], by if shares else "place")
             self.join_fused(sides, by_nodes)
         self.align_gaps(sides)
 
@@ -503,7 +504,8 @@ def difference(
     (a, b), notes, what, times = comparable((a, b), (of_a, of_b))
     whole = WholeTimes(what=what, a_s=times[0], b_s=times[1]) if what else None
     for one, other, by in align(a, b):
-        left, right = [a.layers[index] for index in one], [b.layers[index] for index in other]
+        left = [a.layers[index] for index in one]
+        right = [b.layers[index] for index in other]
         both = [*left, *right]
         slowest = max(both, key=lambda each: each.seconds)
         changed = []

@@ -240,7 +240,7 @@ def _layer(
     total: float,
     costs: NodeCosts | None,
 ) -> tables.Layer:
-    name = info.name if info else time.name if time else ""
+    name = next((each.name for each in (info, time) if each), "")
     role, named, region = _role(name, info), _name_and_kind(name), _REGION.search(name)
     precision, basis = _computing_type(info, role)
     taken, given = _edge_types(info)
@@ -260,7 +260,9 @@ def _layer(
         quantizes = any("QuantizeLinear" in part for part in parts)
         works = any("QuantizeLinear" not in part and part in known for part in parts)
         asked = "int8" if quantizes and works else None
-    kind = info.extra.get("ParameterType") or info.type if info else named[1] if named else None
+    kind: object = named[1] if named else None
+    if info is not None:
+        kind = info.extra.get("ParameterType") or info.type
     operators = tuple(kinds[node].op for node in nodes if node in kinds)
     if not operators:  # from the names: ``/layer1/conv1/Conv``, ``Add_12``
         operators = tuple(match[1] for node in nodes if (match := _OPERATOR.search(node)))

@@ -460,7 +460,8 @@ def _doubts(layer: Layer, before: list[Layer], hint: tuple[str | None, str], tf3
         known = (narrow or tf32) and layer.precision_basis == "tactic"
         if known and not _TENSOR_CORES.search(layer.tactic or ""):
             yield "its kernel uses no Tensor Cores", "pad channels, or use another batch or group"
-        step, place = 16 if got in QUANTIZED else 8, 1 if "conv" in kind else -1
+        step = 16 if got in QUANTIZED else 8
+        place = 1 if "conv" in kind else -1
         dims = [shape.split("x") for shape in (layer.shape_in, layer.shape_out) if shape]
         sizes = [int(x[place]) for x in dims if narrow and len(x) > 1 and x[place].isdecimal()]
         if odd := [str(size) for size in sizes if size > 4 and size % step]:

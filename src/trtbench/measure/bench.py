@@ -42,7 +42,7 @@ from trtbench.host.machine import CpuCounters, counters_between, read_counters, 
 from trtbench.host.workers import Assignment, check_interpreter, run_jobs
 from trtbench.measure import model_facts
 from trtbench.measure.remote import job_from_spec, read_returned_record, send_job
-from trtbench.measure.watch import Watch, watch_device
+from trtbench.measure.watch import RunLaunch, Watch, watch_device
 from trtbench.models.identity import changed, raise_if_changed
 from trtbench.requests.execution import PATIENCE_S, TICK_S, Event, Execution, expected_s
 from trtbench.requests.settings import cached_from_run
@@ -306,8 +306,7 @@ def run_bench(
 
 
 def _run_here(spec: RunSpec, store: Store, execution: Execution, search: LoadSearch | None) -> Run:
-    if execution.python is not None:
-        check_interpreter(execution.python)
+    check_interpreter(execution.python)
     check_runtime_available(spec, execution.python)
     run_id = execution.run_id or directory.new_id()
     target = store.directory(run_id, output=execution.output)
@@ -477,13 +476,7 @@ def _measure_launches(
         if not stopped and not end.ok:
             if not launches and end.refused is not None:
                 raise end.refused
-            with contextlib.suppress(OSError):  # the disk may be what failed
-                _append_log(work, folder)
-                if end.error is None or end.error.kind != "StoreError":
-                    _move_runtime_files(work, folder, number=number, several=bool(launches))
-            shutil.rmtree(work, ignore_errors=True)
-            if launches:
-                directory.write_samples(folder, join_launches([each.times for each in launches]))
+            _keep_failed_launch(end, work, folder, number=number, earlier=launches)
             failed = failed_run(end, spec, run_id, environment, execution)
             directory.write_record(folder, failed)
             return failed, None
@@ -504,20 +497,14 @@ def _measure_launches(
             break
     if search is not None:
         spec = spec.having(launches=1, rate_hz=search.kept_hz)
-    telemetry: tuple[TelemetrySample, ...] = ()
     asked, spec = spec.launches, spec.having(launches=len(launches))
-    if spec.telemetry_s is not None and not stopped:  # a launch whose times are not stored
 
-        def run(on_stage: Callable[[str], None], work: Path) -> jobs.JobEnd:
-            bare, last = spec.having(profile=False), spec.launches - 1
-            return launch_once(bare, last, work, on_stage, " (with telemetry)")
+    def run(on_stage: Callable[[str], None], work: Path) -> jobs.JobEnd:
+        bare, last = spec.having(profile=False), spec.launches - 1
+        return launch_once(bare, last, work, on_stage, " (with telemetry)")
 
-        index, work, names = watch.index, folder / "telemetry", [g.name for g in environment.gpus]
-        gpu = names[index] if index is not None and index < len(names) else None
-        telemetry = watch.sample_launch(spec, run, folder=work, gpu=gpu)
-        shutil.rmtree(work, ignore_errors=True)
-        if telemetry:
-            directory.write_json(folder / directory.TELEMETRY, telemetry)
+    is_sampled = spec.telemetry_s is not None and not stopped
+    telemetry = _sample(run, spec, watch, environment, folder) if is_sampled else ()
     environment = with_contention(environment, before)
     record = record_from_launches(spec, run_id, environment, execution, launches, asked=asked)
     command = record.reported.get("command")
@@ -532,6 +519,32 @@ def _measure_launches(
         load=search,
     )  # fmt: skip
     return measured, stopped
+
+
+def _keep_failed_launch(
+    end: jobs.JobEnd, work: Path, folder: Path, *, number: int, earlier: Sequence[Launch]
+) -> None:
+    """Keep the log of a launch that failed, its files, and the samples of earlier ones."""
+    with contextlib.suppress(OSError):  # the disk may be what failed
+        _append_log(work, folder)
+        if end.error is None or end.error.kind != "StoreError":
+            _move_runtime_files(work, folder, number=number, several=bool(earlier))
+    shutil.rmtree(work, ignore_errors=True)
+    if earlier:
+        directory.write_samples(folder, join_launches([each.times for each in earlier]))
+
+
+def _sample(
+    run: RunLaunch, spec: RunSpec, watch: Watch, environment: Environment, folder: Path
+) -> tuple[TelemetrySample, ...]:
+    """Return the telemetry of a launch whose times are not stored, and keep it in the folder."""
+    index, work, names = watch.index, folder / "telemetry", [g.name for g in environment.gpus]
+    gpu = names[index] if index is not None and index < len(names) else None
+    telemetry = watch.sample_launch(spec, run, folder=work, gpu=gpu)
+    shutil.rmtree(work, ignore_errors=True)
+    if telemetry:
+        directory.write_json(folder / directory.TELEMETRY, telemetry)
+    return telemetry
 
 
 def _move_runtime_files(work: Path, folder: Path, *, number: int, several: bool) -> None:

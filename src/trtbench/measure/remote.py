@@ -121,7 +121,8 @@ class InputFiles:
                 folder = root.absolute()
                 names = [str(each.absolute().relative_to(folder)) for each in files]
                 mark = self._add_group(folder, names)
-                self.code += [] if mark in self.code else [mark]
+                if mark not in self.code:
+                    self.code.append(mark)
             return name
         if travels == "files":  # each may have a label before it
             words = name.split(",")
@@ -133,7 +134,6 @@ class InputFiles:
         return self._add_data(name, travels) if data else self.add_file(Path(name))
 
     def add_file(self, path: Path) -> str:
-        """Add a file or a folder."""
         path = _absolute(path)
         return f"{self._add_group(path.parent, [path.name])}/{path.name}"
 

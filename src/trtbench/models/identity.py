@@ -48,17 +48,7 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
     except OSError:  # a name no file can have
         exists = False
     if not exists:
-        if path.parts and path.parts[0] in ("http:", "https:"):
-            raise InputError("a model must be a file, not a URL", fix="download it first")
-        folder = path.parent
-        guess = near_miss(path.name, _names(folder))
-        facts = {} if folder.is_dir() else {"folder": f"{folder} does not exist"}
-        fix = f"did you mean {folder / guess}?" if guess else "give the path of a model file"
-        if path.name.isdecimal():
-            fix = "values of one flag are joined by commas: --batch 1,8"
-        elif guess == path.name:  # a link, which leads nowhere or to itself
-            facts, fix = {"links to": str(path.readlink())}, "let the link point to a model file"
-        raise InputError(f"there is no file {path}", facts=facts, fix=fix)
+        raise _missing_file(path)
     if not path.is_file() and not (folders and path.is_dir()):
         what = "folder" if path.is_dir() else "device or pipe"  # which would be read forever
         found = sorted(name for name in _names(path) if Path(name).suffix.lower() in SUFFIXES)
@@ -94,6 +84,20 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
             modified=_time_of(path, files),
             files=files,
         )
+
+
+def _missing_file(path: Path) -> InputError:
+    if path.parts and path.parts[0] in ("http:", "https:"):
+        return InputError("a model must be a file, not a URL", fix="download it first")
+    folder = path.parent
+    guess = near_miss(path.name, _names(folder))
+    facts = {} if folder.is_dir() else {"folder": f"{folder} does not exist"}
+    fix = f"did you mean {folder / guess}?" if guess else "give the path of a model file"
+    if path.name.isdecimal():  # not a name: the second number in ``m.onnx --batch 1 8``
+        fix = "values of one flag are joined by commas: --batch 1,8"
+    elif guess == path.name:  # a link, which leads nowhere or to itself
+        facts, fix = {"links to": str(path.readlink())}, "let the link point to a model file"
+    return InputError(f"there is no file {path}", facts=facts, fix=fix)
 
 
 def _names(folder: Path) -> list[str]:

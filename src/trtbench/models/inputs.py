@@ -129,14 +129,16 @@ def with_assumed_shapes(
             return tensor.usual[place]
         name = dim_name(dim)
         audio = _AUDIO.search(tensor.name) or _AUDIO.search(name)
-        longest = length or (AUDIO if audio and place == len(shape) - 1 else SEQUENCE)
+        is_sound = audio and place == len(shape) - 1
+        longest = length or (AUDIO if is_sound else SEQUENCE)
         if place == batch_place(tensor):
             return longest if is_one_sequence(tensor) else BATCH
         required = (fixed or {}).get(tensor.name, {})
         if known := required.get(place, required.get(place - len(shape))):
             return known
         if audio or _STATE.search(tensor.name):  # a sound has one channel, and a state one item
-            return longest if audio and place == len(shape) - 1 else SEQUENCE if name else 1
+            other = SEQUENCE if name else 1
+            return longest if is_sound else other
         if len(shape) == 4 and not (name and _SEQUENCE.search(name)):
             # An image: channels are before the height, or after the width.
             first = 1 if shape[3] in (1, 3, 4) else 2

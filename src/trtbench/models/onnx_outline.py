@@ -80,8 +80,6 @@ _Message = dict[str, list[Any]]
 
 
 class Node(Value, frozen=True, kw_only=True):
-    """One node of a graph."""
-
     name: str
     operator: str
     inputs: tuple[str, ...]
@@ -280,8 +278,6 @@ def _outline(model: _Message) -> ModelOutline:
 
 
 class _Graph:
-    """Nodes and types of one graph and its subgraphs."""
-
     def __init__(self, graph: _Message) -> None:
         self.nodes: list[Node] = []
         self.types: dict[str, int] = {}  # types of weights and constants, by name
@@ -371,7 +367,8 @@ class _Graph:
             known = fixed.get(same_shape.get(first, ""), {})
             if node.operator in ("GRU", "LSTM", "RNN"):
                 states |= {origin[name] for name in node.inputs[5:7] if name in origin}
-                known |= {-1: weight[-1]} if weight else {}
+                if weight:
+                    known[-1] = weight[-1]
             elif node.operator == "Conv" and len(weight) > 1:
                 known[1] = weight[1] * (self.numbers.get((output, "group")) or 1)
             elif node.operator in ("MatMul", "Gemm") and len(weight) > 1:

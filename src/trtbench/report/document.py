@@ -26,8 +26,6 @@ Tone = Literal["good", "bad", "unclear", "plain"]
 
 
 class Heading(Value, frozen=True):
-    """The heading of one table column."""
-
     key: str  # name in data files, with the unit: `median_s`
     title: str
     align: Align = "left"
@@ -203,7 +201,6 @@ def key_values(id: str, pairs: Iterable[tuple[str, Cell | str]]) -> KeyValues:
 
 
 def note_lines(lines: Iterable[str], *, tone: Tone = "plain") -> list[Text]:
-    """Return a text block for each note."""
     return [Text(f"note: {line}", tone) for line in lines]
 
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 MOST_UNUSED = 200  # unused files that are listed; the others are only counted, but --json lists all
 
 
-# ---- runs
-
-
 def document_from_entries(entries: Sequence[Entry]) -> doc.Document:
     """List runs in the given order; values reported by another tool are marked with a star."""
 
@@ -69,8 +66,6 @@ def document_from_entries(entries: Sequence[Entry]) -> doc.Document:
     listed = doc.table("runs", entries, columns, caption=caption)
     return doc.document_from_blocks("runs", [listed], created=created)
 
-
-# ---- imports
 
 _SWITCHES = {
     "transfers": ("copies", "no copies"),
@@ -161,9 +156,6 @@ def _conditions(each: Imported) -> str:
     return ", ".join(parts)
 
 
-# ---- contents of a file
-
-
 KERNEL_LENGTH = 24
 NOT_SET = ("", "Disabled", "-1")  # values of trtexec's options that nobody asked for
 
@@ -196,9 +188,6 @@ def document_from_inspection(found: Inspection, *, most: int | None = 0) -> doc.
             blocks.append(doc.table(name, rows, columns, caption=caption))
     blocks += [doc.Text(note, "unclear") for note in found.notes]
     return doc.document_from_blocks("file", blocks)
-
-
-# ---- doctor
 
 
 def document_from_diagnosis(diagnosis: Diagnosis) -> doc.Document:

@@ -42,7 +42,6 @@ def labelled(runs: Sequence[Run]) -> list[tuple[str, Run]]:
 
 
 def summary_of(run: Run) -> summaries.Summary:
-    """Return the cached summary of a run."""
     if run not in _SUMMARIES:
         _SUMMARIES[run] = summaries.summary_from_run(run)
     return _SUMMARIES[run]
@@ -161,11 +160,8 @@ QUANTITIES = (
     Quantity("temperature_mean_c", "Temperature", "°C", "temperature_c"),
 )
 
-# ---- scores
-
 
 def scores_of(run: Run) -> dict[str, Score]:
-    """Return a run's scores by metric."""
     scores = run.extra.get("scores")
     return scores if isinstance(scores, dict) else {}
 
@@ -184,9 +180,6 @@ def interval_text(verdict: Verdict, *, digits: int = 2) -> str:
         return "–"
     ends = (verdict.interval.low - 1, verdict.interval.high - 1)
     return " to ".join(units.text_from_change(end, digits=digits) for end in ends)
-
-
-# ---- recorded facts
 
 
 def flatten_facts(value: object, prefix: str = "") -> Iterator[tuple[str, Scalar]]:

@@ -139,10 +139,11 @@ def execution_from_request(
     if isinstance(asked, fields.ExecutorFields) and asked.executor is not None:
         config = config.for_other_machine()
     python = asked.python if isinstance(asked, fields.PythonFields) else None
+    configured = config.python_for(runtime) if runtime else None
     limit = asked.memory_limit if isinstance(asked, fields.MemoryFields) else None
     output = asked.output if isinstance(asked, RunFields) else None
     return Execution(
-        python=str(python) if python else (config.python_for(runtime) if runtime else None),
+        python=str(python) if python else configured,
         timeout_s=fields.seconds(asked.timeout) if asked.timeout is not None else None,
         memory_bytes=fields.size_bytes(limit) if limit is not None else None,
         wait=asked.wait if isinstance(asked, fields.WaitFields) else True, command=command,

@@ -134,8 +134,6 @@ def output_path(default: T, help: str, metavar: str = "PATH", trtexec: str = "")
 
 @dataclass(frozen=True, kw_only=True)
 class RequestField:
-    """The complete description of one field of a request."""
-
     name: str
     type: object  # without `None` and without annotations
     written: str  # the type as the source has it
@@ -255,7 +253,8 @@ def _without_runs(value: object) -> object:
     """Return a value with the folders of runs instead of runs, which Python may give."""
     if isinstance(value, list | tuple):
         return type(value)(map(_without_runs, value))
-    return str(getattr(value, "path", value)) if hasattr(value, "record") else value
+    is_run = hasattr(value, "record")  # without the import of its type, which loads numpy
+    return str(value.path) if is_run else value  # type: ignore[attr-defined]
 
 
 _KNOWN: dict[type[VerbRequest], tuple[RequestField, ...]] = {}

@@ -117,17 +117,7 @@ def run_spec(
     if on_device and asked.cuda_graph == "off":
         fix = "--protocol pipeline --no-transfers, or leave --cuda-graph out"
         raise UsageError(f"the protocol {protocol} is measured with a CUDA graph", fix=fix)
-    loading = {"weights": str(asked.weights), "factory": asked.factory or "default"}
-    loading["trust"] = "on" if asked.trust else "default"
-    given = {key: value for key, value in loading.items() if value != "default"}
-    for key, value in asked.options.items():  # torch:half is for that one alone
-        owner, colon, rest = key.partition(":") if ":" in key else ("", "", key)
-        if colon and owner not in RUNTIMES.names():
-            guess = near_miss(owner, RUNTIMES.names())
-            fix = f"--opt {guess}:{rest}={value}" if guess else f"--opt {rest}={value}"
-            raise UsageError(f"--opt {key} names no runtime", fix=fix)
-        if not colon or owner == name:
-            given[rest] = value
+    given = _given_options(asked, runtime=name)
     if module.OPTIONS:  # a runtime of another package need not list them
         refuse_unknown_options(f"runtime {name}", given, module.OPTIONS)
     options = {**config.options_for(name), **given}
@@ -140,17 +130,7 @@ def run_spec(
     clock = asked.lock_clocks
     if clock is not None and clock not in ("base", "max") and not clock.isdecimal():
         raise UsageError(f"--lock-clocks {clock} is not valid", fix="base, max, or 1500 (in MHz)")
-    warmup = core.Warmup(until_steady=asked.until_steady)
-    if asked.warmup is not None or asked.warmup_iterations is not None:
-        warm_s = fields.seconds(asked.warmup) if asked.warmup is not None else None
-        floor = core.Length(seconds=warm_s, iterations=asked.warmup_iterations)
-        warmup = warmup.having(floor=floor, cap_s=max(warmup.cap_s, warm_s or 0.0))
-    stop = core.Length(seconds=3.0, iterations=MIN_QUERIES)
-    if asked.duration is not None or asked.iterations is not None:
-        length = fields.seconds(asked.duration) if asked.duration is not None else None
-        if not length and asked.iterations is None:
-            raise UsageError("--duration must be longer than 0 s", fix="--duration 3s")
-        stop = core.Length(seconds=length, iterations=asked.iterations or MIN_QUERIES)
+    warmup, stop = _lengths(asked)
     if asked.values and module.open_session is None:
         raise UsageError(f"{name} makes its inputs itself", fix="leave out --input")
     usual_profile = bool(asked.top or module.DEFAULT_PROFILE)
@@ -229,6 +209,38 @@ def refuse_other_precision(reference: core.ModelRef, precision: str | None) -> N
         message = f"{reference.name} was built in {built}, not in {precision}"
         fix = f"leave --precision out, or trtbench build MODEL.onnx --precision {precision}"
         raise UsageError(message, facts={"recorded in": f"{reference.path}.json"}, fix=fix)
+
+
+def _given_options(asked: BenchRequest, *, runtime: str) -> dict[str, str]:
+    """Return the options that a request has for a runtime: of ``torch:half``, only torch's."""
+    loading = {"weights": str(asked.weights), "factory": asked.factory or "default"}
+    loading["trust"] = "on" if asked.trust else "default"
+    given = {key: value for key, value in loading.items() if value != "default"}
+    for key, value in asked.options.items():
+        owner, colon, option = key.partition(":")
+        if colon and owner not in RUNTIMES.names():
+            guess = near_miss(owner, RUNTIMES.names())
+            fix = f"--opt {guess}:{option}={value}" if guess else f"--opt {option}={value}"
+            raise UsageError(f"--opt {key} names no runtime", fix=fix)
+        if not colon:
+            given[key] = value
+        elif owner == runtime:
+            given[option] = value
+    return given
+
+
+def _lengths(asked: BenchRequest) -> tuple[core.Warmup, core.Length]:
+    warmup, stop = core.Warmup(until_steady=asked.until_steady), core.Length(seconds=3.0)
+    if asked.warmup is not None or asked.warmup_iterations is not None:
+        warm_s = fields.seconds(asked.warmup) if asked.warmup is not None else None
+        floor = core.Length(seconds=warm_s, iterations=asked.warmup_iterations)
+        warmup = warmup.having(floor=floor, cap_s=max(warmup.cap_s, warm_s or 0.0))
+    if asked.duration is not None or asked.iterations is not None:
+        duration_s = fields.seconds(asked.duration) if asked.duration is not None else None
+        if not duration_s and asked.iterations is None:
+            raise UsageError("--duration must be longer than 0 s", fix="--duration 3s")
+        stop = core.Length(seconds=duration_s)
+    return warmup, stop.having(iterations=asked.iterations or MIN_QUERIES)
 
 
 def _inputs(asked: BenchRequest, model: core.ModelRef) -> core.InputSpec:

@@ -38,15 +38,11 @@ _NOT_VALID = "has a setting that is not valid"
 
 
 class RuntimeSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of one runtime."""
-
     python: str | None = None  # the interpreter its jobs run in
     options: dict[str, str] = {}  # options of the runtime itself, as `--opt` gives them
 
 
 class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of one configuration file."""
-
     store: str | None = None  # a folder, `sqlite:///file` or `postgresql://user@host/database`
     runs: str | None = None
     """A folder or an fsspec URL for run directories; by default, next to the index."""
@@ -254,7 +250,6 @@ def distrust_settings(path: Path) -> bool:
 
 
 def trusted_settings() -> tuple[str, ...]:
-    """Return the settings files that the user has trusted."""
     return _read_trust().files
 
 

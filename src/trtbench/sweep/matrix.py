@@ -242,7 +242,8 @@ def _read_value(name: str, value: Any, where: str) -> Scalar:
         message = f"{where}: {name} = {value}: {problem.message}"
         fix = (problem.fix or "").replace(f"--{name.replace('_', '-')} ", f"--axis {name}=")
         raise errors.UsageError(message, facts=problem.facts, fix=fix or None) from None
-    return ("on" if value else "off") if value is None or isinstance(value, bool) else value
+    is_switch = value is None or isinstance(value, bool)
+    return ("on" if value else "off") if is_switch else value
 
 
 def _read_table(path: Path) -> Mapping[str, object]:

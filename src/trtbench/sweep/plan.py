@@ -188,9 +188,10 @@ class SweepPlan:
             reference = model_ref(Path(case.model))
             refuse_other_precision(reference, case.precision)
             if precision_of_engine(reference) is None:
-                message = f"the precision of {reference.name} is unknown"
+                name, wanted = reference.name, case.precision
+                message = f"the precision of {name} is unknown and may not be {wanted}"
                 fix = "omit --precision, or sweep the ONNX file it was built from"
-                raise UsageError(f"{message} and may not be {case.precision}", fix=fix)
+                raise UsageError(message, fix=fix)
         source, chain = case.model, []
         if kind == "torch" and "torch" not in formats:
             loading = {k: v for k, v in case.prefixed("opt.").items() if k in LOADING_OPTIONS}

@@ -364,8 +364,6 @@ def find_dataset(settings: Settings) -> YoloData:
 
 
 class DetectionImages(_images.ImageFiles):
-    """Images with annotated objects."""
-
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         images = [tensor for tensor in tensors if len(tensor.shape) == 4] or tensors
         self._sizes = [t.name for t in tensors if len(t.shape) == 2 and t.shape[1] == 2]

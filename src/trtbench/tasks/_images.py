@@ -38,8 +38,6 @@ NORMALIZE = (
 
 @dataclass
 class Loaded:
-    """One decoded image."""
-
     index: int
     pixels: Pixels  # [height, width, channels]
     target: tuple[int, int]  # height and width of the input
@@ -55,8 +53,6 @@ class Loaded:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInput:
-    """The image input of a network."""
-
     name: str
     channels: int
     size: tuple[int, int]  # height and width

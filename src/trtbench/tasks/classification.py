@@ -233,7 +233,8 @@ class LabelledArrays(DataSource):
                 item = item[None]
             if item.dtype == np.uint8 and tensor.dtype.startswith(("float", "bfloat")):
                 item = item.astype(np.float32) / np.float32(255)
-            for axis in (1, 3) if len(wanted) + 1 == SEQUENCE else ():  # frames and people
+            frames_and_people = (1, 3) if len(wanted) + 1 == SEQUENCE else ()
+            for axis in frames_and_people:
                 want = wanted[axis]
                 if isinstance(want, int) and want > 0 and item.shape[axis] != want:
                     item = item.take(range(min(want, item.shape[axis])), axis=axis)

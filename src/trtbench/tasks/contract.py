@@ -117,8 +117,6 @@ def preparation_from_source(task: str, source: DataSource) -> dict[str, Scalar]:
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """The predictions of one model for all items."""
-
     label: str
     chunks: Chunks
     latency_s: float | None = None  # mean per item after warm-up, shown in titles of pictures
@@ -126,8 +124,6 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The accuracy of every model."""
-
     scores: tuple[tuple[Score, ...], ...]  # one row per model, in the order they were given
     method: str  # a sentence on how the scores were computed
     tables: tuple[TableValue, ...] = ()

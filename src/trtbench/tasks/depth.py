@@ -143,8 +143,6 @@ def rules_from_settings(settings: Settings) -> scoring.DepthRules:
 
 @dataclass
 class _Tally:
-    """The results of one model for all images."""
-
     model: Predicted
     results: dict[int, scoring.DepthResult] = field(default_factory=dict)
     differences: list[dict[str, float]] = field(default_factory=list)

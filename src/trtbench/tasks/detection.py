@@ -596,10 +596,7 @@ def judge(
     scores = []
     for tally, other in zip(tallies, alike, strict=True):
         own = _boxes.scores_with_intervals(
-            tally.summary(),
-            lambda weights: coco.mean_precisions(tally.by_class(weights=weights)),  # noqa: B023
-            images=len(truths),
-            resamples=resamples,
+            tally.summary(), tally.weighted_means, images=len(truths), resamples=resamples
         )
         scores.append((*own, *other))
     conf = float(settings["conf"] or 0)

@@ -32,8 +32,6 @@ FLAGS = (
 
 
 class PoseImages(_images.ImageFiles):
-    """Images with annotated people."""
-
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         path = self.find_files(settings)
         self.set_input(tensors, settings, default=SIZE, fit="letterbox")

@@ -217,7 +217,8 @@ def _find_programs(reread: Callable[[], Iterator[str]]) -> tuple[list[str], re.P
         name = _program(prefix)
         if name != before and name in seen:
             repeated.add(name)  # not a time: it occurs again after another prefix
-        begun |= {name: None} if _RUN_START.search(begin) else {}
+        if _RUN_START.search(begin):
+            begun[name] = None
         seen.add(name)
         before = name
         if len(seen) > MOST_PREFIXES:
@@ -498,8 +499,9 @@ def banner_from_text(text: str) -> Banner | None:
     if match is None:
         return None
     kind, tool, digits, build, command = match.groups()
-    version, number_of_build = version_from_digits(digits or ""), int(build) if build else None
-    return Banner(kind, tool.rsplit(".", 1)[-1], version, number_of_build, (command or "").strip())
+    tool, version = tool.rsplit(".", 1)[-1], version_from_digits(digits or "")
+    number_of_build = int(build) if build else None
+    return Banner(kind, tool, version, number_of_build, (command or "").strip())
 
 
 class CommandLines:
@@ -625,14 +627,16 @@ def _title_in(text: str, *, heading: bool) -> str | None:
     """Return the name that a line gives to the numbers below; sentences and code give none."""
     bare = re.sub(r"</?\w[^>]*>", "", text[: 4 * _LONGEST_TITLE])
     title = _MARKUP.sub("", bare)
+    without_settings = _SETTING.sub("", bare) if heading else bare
+    if len(title) > _LONGEST_TITLE or _NO_NAME.search(without_settings.strip("#*`>~ \t")):
+        return None
     words = _WORD.findall(_DEVICE.sub("T4", title))  # a device is one word
     named = [word for word in words if _NAMING.match(word)]
-    told = _SETTING.sub("", bare) if heading else bare
-    if not words or _NO_NAME.search(told.strip("#*`>~ \t")) or len(title) > _LONGEST_TITLE:
+    most_others = 14 if heading else 2  # a sentence has more
+    if not words or len(words) - len(named) > most_others:
         return None
-    label = named or (bare.rstrip(" *").endswith((":", "\uff1a")) and len(words) < 3)
-    most = 14 if heading else 2  # other words; a sentence has more
-    return title if len(words) - len(named) <= most and (heading or label) else None
+    introduces = bare.rstrip(" *").endswith((":", "\uff1a")) and len(words) < 3
+    return title if heading or named or introduces else None
 
 
 def read_log(data: BinaryIO | bytes | str, *, where: str) -> log_values.LogText:
@@ -671,9 +675,12 @@ class _LogReader:
         self.text_start: int | None = None  # first line of other text after the last run's numbers
         self.title: str | None = None  # with the heading above it, in two lines
         self.headings: dict[float, str] = {}  # with a name, by level, down to this line
-        self.cut = self.fenced = self.below = self.several = self.masked = self.prose = False
-        # Whether a fence or a heading stands directly above, or words below the command.
-        self.opened = self.bare = self.told = False
+        self.masked = False  # whether the text has secrets, or lines that were not searched
+        self.cut = False  # whether the line above was broken after a label of the summary
+        self.fenced = self.prose = False  # whether the line above is within a fence, a sentence
+        self.below_fence = self.below_heading = False  # whether one stands directly above
+        self.below = self.several = False  # whether the command may be of the run above, of a list
+        self.told = False  # whether words stand below the command
         self.heading_at = 0
         self.steady = _NEVER  # how the next line begins if it is one of many alike
         self.devices: dict[int, str | None] = {}  # that headings name, by level, or a label below
@@ -730,7 +737,7 @@ class _LogReader:
             self.next_run(begin, keep_until=begin)
             self._keep_waiting()
         elif own or line.level:
-            self.opened = self.bare = False
+            self.below_fence = self.below_heading = False
         elif self._add_unmarked(text, at):
             return
         current = self.current
@@ -789,26 +796,32 @@ class _LogReader:
 
     def _device(self) -> str | None:
         """Return the device of the section of a text, else of the whole text, if it is one."""
-        above = {a for a in self.devices_above if not any(a in b for b in self.devices_above - {a})}
-        of_text = above.pop() if len(above) == 1 else None
-        return self.devices[max(self.devices)] if self.devices else of_text
+        if self.devices:
+            return self.devices[max(self.devices)]
+        above = self.devices_above
+        longest = [name for name in above if not any(name in other for other in above - {name})]
+        return longest[0] if len(longest) == 1 else None
 
     def _look_for_device(self, text: str, heading: re.Match[str] | None) -> None:
         """Remember the device that a heading, or the text above all numbers, names."""
         names = {" ".join(each.split()) for each in _DEVICE.findall(text[:LONGEST_PREFIX])}
+        is_title = names and (heading is not None or _title_in(text, heading=False) is not None)
         if names and not _GPU.search(text):
-            names -= {"P4"} if heading or _title_in(text, heading=False) else {"T4", "L4", "P4"}
-        known = self._device() or ""
+            names -= {"P4"} if is_title else {"T4", "L4", "P4"}
         if heading:
             level = len(heading[1])
-            above_it = {k: name for k, name in self.devices.items() if k < level}
-            self.devices = above_it | ({level: names.pop()} if len(names) == 1 else {})
+            self.devices = {k: name for k, name in self.devices.items() if k < level}
+            if len(names) == 1:
+                self.devices[level] = names.pop()
         elif not self.runs and not self.current.is_finished:
-            self.devices_above |= set() if _ADVICE.search(text) else names
-        elif len(names) == 1 and _title_in(text, heading=False):
+            if not _ADVICE.search(text):
+                self.devices_above |= names
+        elif is_title and len(names) == 1:
             self.devices[_LABEL] = names.pop()
-        elif any(name not in known and known not in name for name in names):
-            self.devices[_LABEL] = None  # of a sentence: it may be a comparison
+        else:
+            known = self._device() or ""
+            if any(name not in known and known not in name for name in names):
+                self.devices[_LABEL] = None  # of a sentence: it may be a comparison
         if not self.current.is_finished:
             self.current.device = self._device()
 
@@ -834,62 +847,78 @@ class _LogReader:
 
     def _add_unmarked(self, text: str, at: int) -> bool:
         """Add a line without a level; return whether it is a code fence, which no run needs."""
-        current = self.current
         heading, blank = None if self.fenced else _HEADING.match(text), not text.strip()
         self._look_for_device(text, heading)
-        if current.is_finished and self.text_start is None and not blank:
+        if self.current.is_finished and self.text_start is None and not blank:
             self.text_start = at
         command = self.commands.add(text)
-        running = current.banner and current.outcome is None and not current.summary.printed
-        if command is not None and not running:  # a run may print a command
-            if current.started:
-                own = current.command or current.banner or not current.is_of_trtexec
-                self.below = not own and self.heading_at < current.last_line
-                self.next_run(self.text_start or at)
-            before, flag = self.current.command, "--saveEngine"
-            self.several = before is not None and (flag not in before or flag in command)
-            self.current.command, self.told = command, False
-        opened, self.opened = self.opened, self.opened and blank
-        bare, self.bare = self.bare, bool(heading) or (self.bare and blank)
+        if command is not None:
+            self._add_command(command, at)
+        below_fence, self.below_fence = self.below_fence, self.below_fence and blank
+        below_heading = self.below_heading
+        self.below_heading = bool(heading) or (below_heading and blank)
         if command is not None or self.commands.incomplete is not None:
             return False
-        fence = _FENCE.match(text)
-        if (fence or heading) and not current.banner:
-            current.closed |= bool(current.summary.printed or current.summary.averages)
+        current, is_fence = self.current, _FENCE.match(text) is not None
+        has_numbers = bool(current.summary.printed or current.summary.averages)
+        if (is_fence or heading) and has_numbers and not current.banner:
+            current.closed = True
         if heading:
             self.heading_at = at
             self._take_command_below()
-        if (heading or (opened and _PROGRAM.match(text))) and not current.started:
+        if (heading or (below_fence and _PROGRAM.match(text))) and not current.started:
             current.command = None  # of another section, or of another program
-        if fence:
-            self.fenced, self.prose = not self.fenced, False
-            self.opened = self.fenced
-            if current.mode == "section":
-                current.mode = None
-                names = dict(current.sections[-1][1]).get("Selected Device")
-                self.devices_above |= {names} if names and not self.runs else set()
-                current.of_page = bool(names) and not current.banner and len(current.sections) == 1
+        if is_fence:
+            self._add_fence()
             return True
         if current.command and not (blank or text.startswith("===") or current.evidence):
             takes = current.summary.takes(text)
-            saves = "--saveEngine" in current.command
-            # Which one of a list was run is unknown, and what a number in prose was printed by.
-            if (self.told and saves and not self.fenced) if takes else self.several:
+            # What printed a number in prose is unknown, and which one of a list was run.
+            in_prose = self.told and not self.fenced and "--saveEngine" in current.command
+            if (takes and in_prose) or (not takes and self.several):
                 current.command = None
             self.told = not takes
         between = current.is_finished or current.summary.averages or not current.started
         if between and (self.title is None or text.startswith("#")):
             named = None if self.prose and not heading else _title_in(text, heading=bool(heading))
             self.prose = named is None and not blank
-            level = len(heading[1]) if heading else _LABEL
-            if bare and heading and level in self.headings:  # a heading over those below it
-                self.headings[level - 0.5] = self.headings.pop(level)
-            above = {k: name for k, name in self.headings.items() if k < level}
-            if named:
-                self.title = f"{above[max(above)]}\n{named}" if above else named
-            if heading:
-                self.headings = above | ({level: named} if named else {})
+            self._add_title(named, heading, below_heading=below_heading)
         return False
+
+    def _add_command(self, command: str, at: int) -> None:
+        current = self.current
+        if current.banner and current.outcome is None and not current.summary.printed:
+            return  # printed by the run
+        if current.started:
+            own = current.command or current.banner or not current.is_of_trtexec
+            self.below = not own and self.heading_at < current.last_line
+            self.next_run(self.text_start or at)
+        before, flag = self.current.command, "--saveEngine"
+        self.several = before is not None and (flag not in before or flag in command)
+        self.current.command, self.told = command, False
+
+    def _add_fence(self) -> None:
+        current = self.current
+        self.below_fence = self.fenced = not self.fenced
+        self.prose = False
+        if current.mode == "section":
+            current.mode = None
+            device = dict(current.sections[-1][1]).get("Selected Device")
+            if device and not self.runs:
+                self.devices_above.add(device)
+            current.of_page = bool(device) and not current.banner and len(current.sections) == 1
+
+    def _add_title(
+        self, name: str | None, heading: re.Match[str] | None, *, below_heading: bool
+    ) -> None:
+        level = len(heading[1]) if heading else _LABEL
+        if heading and below_heading and level in self.headings:  # that is over those below it
+            self.headings[level - 0.5] = self.headings.pop(level)
+        above = {k: each for k, each in self.headings.items() if k < level}
+        if name:
+            self.title = f"{above[max(above)]}\n{name}" if above else name
+        if heading:
+            self.headings = {**above, level: name} if name else above
 
 
 _compiled = functools.lru_cache(maxsize=1000)(re.compile)
@@ -1130,7 +1159,8 @@ class _RunReader:
 
 def time_of_log(run: log_values.LogRun) -> datetime.datetime | None:
     """Return the local time a run ended, if printed; TensorRT 6 counts months from 0."""
-    month, rest = (run.last_stamp or "")[:2], (run.last_stamp or "")[2:]
+    stamp = run.last_stamp or ""
+    month, rest = stamp[:2], stamp[2:]
     from_zero = month == "00" or (run.major is not None and run.major <= 6)
     try:
         text = f"{int(month) + from_zero:02}{rest}"

@@ -39,8 +39,6 @@ class Tactic(Value, frozen=True, kw_only=True):
 
 
 class LayerTuning(Value, frozen=True, kw_only=True):
-    """The tactics tried for one layer, and the chosen one."""
-
     name: str
     runner: str | None = None
     chosen: Tactic | None = None
@@ -194,8 +192,6 @@ class LogRun(Value, frozen=True, kw_only=True):
 
 
 class LogText(NamedTuple):
-    """The runs in a text."""
-
     runs: tuple[LogRun, ...]
     lines: int
     as_in_file: bool = True
@@ -567,7 +563,7 @@ class SummaryCollector:
             for percent in dict.fromkeys(match[4] for match in legacy)
             if percent
         }
-        generation = None if not legacy else 6 if "Host" in metrics else 4
+        generation = (6 if "Host" in metrics else 4) if legacy else None
         return PerformanceSummary(metrics=metrics, derived=True, generation=generation)
 
 
@@ -650,8 +646,8 @@ class TraceCollector:
                 known = self.current.tactics.get(key)
                 if (known is None and self.kept < MOST_TACTICS) or (known and time_ms < known[1]):
                     # Names repeat often; equal ones share one string.
-                    one = sys.intern(name) if name else known[0] if known else None
-                    self.current.tactics[key] = (one, time_ms)
+                    shared = sys.intern(name) if name else known and known[0]
+                    self.current.tactics[key] = (shared, time_ms)
                     self.kept += known is None
         elif begin == "-----":
             if match := _RUNNER.match(text):

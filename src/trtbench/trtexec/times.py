@@ -64,9 +64,10 @@ def duration_names(keys: Iterable[str]) -> dict[str, str]:
     given = list(keys)
     found: dict[str, str] = {}
     for name, (printed, _) in _DURATIONS.items():
-        key = next((key for key in printed if key in given), None)
-        key = key or next((key for key in given if column_and_unit(key)[0] == name), None)
-        found |= {} if key is None else {name: key}
+        of_trtexec = [key for key in printed if key in given]
+        of_others = [key for key in given if column_and_unit(key)[0] == name]
+        if candidates := of_trtexec + of_others:
+            found[name] = candidates[0]
     return found
 
 
@@ -75,11 +76,11 @@ def column_and_unit(key: str) -> tuple[str | None, float | None]:
     """Return the column of a key (``GPU compute (ms)``, ``gpu_us``), and its unit in ms."""
     plain = _NOT_LETTERS.sub("", key.lower().replace("µ", "u"))
     for ending, factor in (*_UNITS.items(), ("", None)):
-        word = plain[: len(plain) - len(ending)]
-        name = next((name for name, (_, words) in _DURATIONS.items() if word in words), None)
-        is_unit = ending != "s" or _SECONDS_ALONE.search(key)
-        if name and is_unit and plain.endswith(ending):
-            return name, factor
+        if not plain.endswith(ending) or (ending == "s" and not _SECONDS_ALONE.search(key)):
+            continue
+        for name, (_, words) in _DURATIONS.items():
+            if plain.removesuffix(ending) in words:
+                return name, factor
     return None, None
 
 

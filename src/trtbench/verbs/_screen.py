@@ -170,7 +170,6 @@ def write(text: object) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value to stdout as JSON."""
     from trtbench.core.codec import json_from_value
 
     sys.stdout.write(json_from_value(value).decode())

@@ -85,7 +85,6 @@ class Caller:
         return open_store(config, tell=lambda line: self.say(f"store: {line}"), at_once=at_once)
 
     def store_and_settings(self, request: StoreFields) -> tuple[Store, Config]:
-        """Open the store of a request, and load the settings."""
         config = self.settings(request.store)
         return self.store(config), config
 

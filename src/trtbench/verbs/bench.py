@@ -88,7 +88,6 @@ def run(request: BenchRequest, caller: Caller) -> Run:
 
 
 def _plan_search(request: BenchRequest, spec: RunSpec) -> tuple[RunSpec, LoadSearch]:
-    """Return the spec and the search of a request."""
     from trtbench.analysis.load import slo_from_text
     from trtbench.core.run import LoadSearch
     from trtbench.core.spec import Length

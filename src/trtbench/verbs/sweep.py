@@ -68,8 +68,6 @@ class SweepView(PlanView):
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """The results of a sweep, and its folder."""
-
     results: Results
     folder: Path
     title: str

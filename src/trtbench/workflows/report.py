@@ -82,8 +82,8 @@ def with_known_files(run: Run, *, store: Store | None = None) -> Run:
     Files in the folder of the run are preferred to those of other runs of the same model.
     """
     extra: dict[str, object] = {}
-    known = results_folders(run, store) if store else [run.path] if run.path else []
-    for folder in known:
+    own = [run.path] if run.path else []
+    for folder in results_folders(run, store) if store else own:
         for key, name in EXTRA_FILES.items():
             if key not in extra and (content := _read_json(folder / name)) is not None:
                 extra[key] = content

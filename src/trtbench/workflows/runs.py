@@ -120,7 +120,6 @@ class History(ShortView):
 
 
 def read_history(request: HistoryRequest, *, store: Store) -> History:
-    """Return the history of the requested runs with its changes."""
     left_out: dict[str, int] = {}
     groups = _group_by_series(list_runs(store, request, kind="run"), store, left_out)
     found = [history.series_from_points(key, points) for key, points in groups]

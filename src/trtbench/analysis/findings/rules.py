@@ -35,7 +35,8 @@ def faster_than_light(e: Evidence, at: Limits) -> Iterator[Hit]:
     the number is not a time of this model."""
     column = "gpu" if e.median("gpu") else e.summary.headline
     time_s, (flops_per_s, bytes_per_s) = e.median(column), e.peaks()
-    weights, cache = e.fact("weight_bytes") or 0, (e.gpu.l2_bytes if e.gpu else 0) or 0
+    weights = e.fact("weight_bytes") or 0
+    cache = (e.gpu.l2_bytes if e.gpu else None) or 0
     for name, limit, work, peak in (
         ("arithmetic rate", "flops", e.fact("flops"), flops_per_s),
         ("memory bandwidth", "bytes", weights if weights > cache else None, bytes_per_s),

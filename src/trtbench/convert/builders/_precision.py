@@ -23,8 +23,6 @@ TYPED = "typed.onnx"
 
 
 class PrecisionPlan(Value, frozen=True, kw_only=True):
-    """How a precision is built."""
-
     typing: Literal["weak", "strong"]
     precision: str  # the precisions the engine may use, for the record: `fp32`, `int8+fp16`
     tf32: bool
@@ -61,7 +59,7 @@ def precision_plan(
     keeps_types = carried and abilities.supports_strongly_typed and not mixed and wanted != "best"
     strong = not abilities.supports_weakly_typed or forced or keeps_types
     int8 = scales and abilities.supports_calibration
-    found = {*carried, *([wanted] if wanted in FLAGS and wanted else [])}
+    found = {*carried, *(each for each in FLAGS if each == wanted)}
     problem = step = None
     if strong:
         if wanted == "best":
@@ -115,8 +113,6 @@ def opset_warnings(outline: ModelOutline, *, abilities: Abilities) -> tuple[str,
 
 
 class PreparedModel(Value, frozen=True, kw_only=True):
-    """The model to build, and how it was prepared."""
-
     path: Path
     files: dict[str, str] = {}  # files to keep next to the engine, by the suffix of their names
     notes: tuple[str, ...] = ()

@@ -186,8 +186,6 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
 
 @dataclass
 class EngineBuild:
-    """The state of one build."""
-
     spec: BuildSpec
     trt: ModuleType
     abilities: tensorrt.Abilities
@@ -346,12 +344,8 @@ class EngineBuild:
         spec, feeds, items = self.spec, list[FeedArrays](), 0
         if spec.calibration is not None:
             inputs, ranges = tensors_of(network, "input"), profiles[0] if profiles else {}
-            shapes = {
-                each.name: ranges[each.name].opt
-                if each.name in ranges
-                else tuple(int(dim or 1) for dim in each.shape)
-                for each in inputs
-            }
+            shapes = {each.name: tuple(int(dim or 1) for dim in each.shape) for each in inputs}
+            shapes |= {name: ranges[name].opt for name in shapes if name in ranges}
             found = calibration_items(spec, inputs, shapes=shapes)
             batch = shapes[next(iter(found.rows or shapes))][0]
             feeds = found.feeds(batch=batch, fixed=True)

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -128,14 +127,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
         raise log_conditions.error_from_log(
             f"trtexec {end.text}", data=data, status=end.code, fix=fix
         )
-    if not engine.is_file() or engine.stat().st_size == 0:
-        message = "trtexec ended with status 0 and did not write the engine"
-        raise log_conditions.error_from_log(message, data=data, status=0)
-    try:
-        versions.plan_from_file(engine, where=engine.name)
-    except ParseError as problem:
-        message = f"trtexec wrote no engine: {problem.message}"
-        raise log_conditions.error_from_log(message, data=data, status=0) from None
+    _check_written(engine, log=data)
     shown = shlex.join(command)
     for ending in prepared.files:  # the final name of the typed model
         shown = shown.replace(str(prepared.path), f"{spec.output}{ending}")
@@ -163,6 +155,18 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     return outcome.having(files={**files, **prepared.files})
 
 
+def _check_written(engine: Path, *, log: bytes) -> None:
+    """Raise an error if trtexec reported success and wrote no engine."""
+    message = "trtexec ended with status 0 and did not write the engine"
+    try:
+        if engine.is_file() and engine.stat().st_size:
+            versions.plan_from_file(engine, where=engine.name)
+            return
+    except ParseError as problem:
+        message = f"trtexec wrote no engine: {problem.message}"
+    raise log_conditions.error_from_log(message, data=log, status=0)
+
+
 def _warnings(spec: BuildSpec, typed: BuildSpec, version: str | None) -> tuple[str, ...]:
     """Return warnings about an opset that is too new and about INT8 without scales."""
     try:
@@ -183,31 +187,40 @@ def _types_plan(
     spec: BuildSpec, *, abilities: versions.TrtexecAbilities
 ) -> precision.PrecisionPlan | None:
     """Return the plan for a precision that needs typed models; ``None`` if a flag is enough."""
-    typed = abilities.has_inverted_defaults or spec.options.get("typing") == "strong"
-    typed = typed or spec.precision == "fp8"
-    if spec.precision not in (None, *precision.FLAGS, "best") or (typed and not spec.precision):
+    wanted, is_strong = spec.precision, spec.options.get("typing") == "strong"
+    is_typed = is_strong or abilities.has_inverted_defaults or wanted == "fp8"
+    if wanted not in (None, *precision.FLAGS, "best"):
         return None
-    carried = frozenset[str]()
-    with suppress(*(() if typed else (InputError,))):  # trtexec reports what is wrong with the file
+    if wanted is None and is_typed:  # the types of the file as they are
+        return None
+    try:
         carried = outline_of(Path(spec.model.path)).carried
-    version = abilities.version or ("11.0" if typed else "8.6")
+    except InputError:
+        if is_typed:
+            raise
+        return None  # trtexec reports what is wrong with the file
+    version = abilities.version or ("11.0" if is_typed else "8.6")
     known = abilities_of_version(version, flavour="tensorrt")
     # Scales that trtexec makes up are for --int8 on a model without any.
-    made_up = spec.precision in precision.QUANTIZED and spec.precision not in carried
-    needed = typed or (carried and not made_up)
-    return precision.precision_plan(spec, carried, abilities=known) if needed else None
+    is_made_up = wanted in precision.QUANTIZED and wanted not in carried
+    if is_typed or (carried and not is_made_up):
+        return precision.precision_plan(spec, carried, abilities=known)
+    return None
 
 
 def _typed_spec(
     spec: BuildSpec, plan: precision.PrecisionPlan | None, *, model: Path | None
 ) -> BuildSpec:
     """Return the spec for trtexec, without settings that the typed model already includes."""
-    strong, more = plan is not None and plan.typing == "strong", tuple[str, ...]()
-    if plan is not None and not strong and spec.precision != "best":  # the types of the model
-        more = tuple(f"--{each.lower()}" for each in plan.flags if each.lower() != spec.precision)
-    typed = plan is not None and (plan.step is None or spec.precision in precision.QUANTIZED)
-    quantized = typed and plan is not None and not plan.calibrate
-    calibration = None if quantized else spec.calibration
+    is_strong = is_quantized = False
+    more: list[str] = []  # the types of the model besides the precision
+    if plan is not None:
+        is_strong = plan.typing == "strong"
+        if not is_strong and spec.precision != "best":
+            more = [f"--{each.lower()}" for each in plan.flags if each.lower() != spec.precision]
+        typed = plan.step is None or spec.precision in precision.QUANTIZED
+        is_quantized = typed and not plan.calibrate
+    calibration = None if is_quantized else spec.calibration
     refused = {
         "several optimization profiles": spec.more_profiles,
         "calibration with data": calibration,
@@ -215,21 +228,18 @@ def _typed_spec(
     }
     for what, given in refused.items():
         if given:
-            quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
-            raise UsageError(
-                f"trtexec has no flag for {what}",
-                facts={"requested": given},
-                fix=f"-r tensorrt, or first: {quantize} --data {shlex.quote(str(given))}"
-                if given is calibration
-                else None,
-            )
-    used = ("version", *(("calibration_items",) if quantized else ()))  # not options of trtexec
+            fix = None
+            if given is calibration:
+                quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
+                fix = f"-r tensorrt, or first: {quantize} --data {shlex.quote(str(given))}"
+            raise UsageError(f"trtexec has no flag for {what}", facts={"requested": given}, fix=fix)
+    used = {"version"} | ({"calibration_items"} if is_quantized else set())  # not of trtexec
     options = {key: value for key, value in spec.options.items() if key not in used}
-    reference = spec.model.having(path=str(model)) if model else spec.model
+    default = "tf32" if more else None
     return spec.having(
-        model=reference,
-        precision=None if strong else spec.precision or ("tf32" if more else None),
+        model=spec.model.having(path=str(model)) if model else spec.model,
+        precision=None if is_strong else spec.precision or default,
         extra_args=(*(each for each in more if each not in spec.extra_args), *spec.extra_args),
         calibration=calibration,
-        options={**options, "typing": "strong"} if strong else options,
+        options={**options, "typing": "strong"} if is_strong else options,
     )

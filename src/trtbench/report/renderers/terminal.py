@@ -99,9 +99,6 @@ def _block(block: doc.Block, width: int | None) -> Iterator[Line]:
         yield from _wrap(f"(picture: {block.title})", width, style="dim")
 
 
-# ---- tables
-
-
 def _table(table: doc.Table, width: int | None) -> Iterator[Line]:
     heads = table.headings
     texts = [[_clean(cell.shown) for cell in row] for row in table.rows]
@@ -117,14 +114,8 @@ def _table(table: doc.Table, width: int | None) -> Iterator[Line]:
             titles = [[heads[place].title] for place in places]
             yield from _row(heads, widths, titles, ["dim"] * len(places))
         for row, shown in zip(table.rows, texts, strict=True):
-            cells = [
-                shown[place].split("\n")
-                if width is None
-                else [shorten_to_width(shown[place], widths[place])]
-                if heads[place].fit == "shorten" and "\n" not in shown[place]
-                else list(wrapped(shown[place], widths[place], fold=True))
-                for place in places
-            ]
+            room = dict.fromkeys(places) if width is None else widths
+            cells = [_cell_lines(shown[place], heads[place].fit, room[place]) for place in places]
             yield from _row(heads, widths, cells, [STYLES[row[place].tone] for place in places])
         filled = _nonempty_columns(texts, len(heads))
         if hidden := [heads[place].title for place in filled if place not in widths]:
@@ -132,6 +123,12 @@ def _table(table: doc.Table, width: int | None) -> Iterator[Line]:
             yield from _wrap(words, width, style="dim")
     if table.caption:
         yield from _wrap(table.caption, width, style="dim")
+
+
+def _cell_lines(text: str, fit: doc.Fit, width: int | None) -> list[str]:
+    if width is not None and fit == "shorten" and "\n" not in text:
+        return [shorten_to_width(text, width)]
+    return list(wrapped(text, width, fold=True))
 
 
 def _row(

@@ -159,9 +159,6 @@ def _pareto(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     yield doc.Figure("pareto", f"{title} against latency", chart, caption)
 
 
-# ---- evaluations
-
-
 def document_from_evaluation(
     evaluation: Evaluation, *, rows: int = SHOWN_ROWS, brief: bool = False
 ) -> doc.Document:
@@ -303,9 +300,6 @@ def _checks(runs: Sequence[Run]) -> list[doc.Block]:
     return blocks
 
 
-# ---- check
-
-
 def document_from_check(checked: Checked, *, brief: bool = False) -> doc.Document:
     """Say whether the candidates pass, and how their outputs differ from the reference.
 
@@ -442,9 +436,6 @@ def _format_number(value: float | None) -> str:
 def _decibels(value: float | None, *, signed: bool = False) -> doc.Cell:
     rounded = None if value is None else round(value, 1) + 0.0  # no negative zero
     return doc.Cell(value, doc.format_cell(rounded, "+.1f dB" if signed else ".1f dB").text)
-
-
-# ---- localize
 
 
 def document_from_localized(result: Localization) -> doc.Document:

@@ -14,7 +14,6 @@ DEFAULT_NOTES = {"H30": "random input", "H36": "back-to-back, closed loop"}
 
 
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, most severe first."""
     return sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
 
 

@@ -148,9 +148,6 @@ def layers_figure(
     return doc.Figure(id, title, bars, caption)
 
 
-# ---- the layers of one engine
-
-
 def document_from_layers(
     label: str,
     layers: LayerTable,
@@ -504,9 +501,6 @@ def _changes_table(diff: EngineDiff, *, top: int | None) -> doc.Table:
     left = len(moved) - len(shown)
     caption = f"{left} layers that changed less are not shown" if left else None
     return doc.table("changes", shown, columns, caption=caption, unit=unit)
-
-
-# ---- why one engine is not faster than another
 
 
 def document_from_why(

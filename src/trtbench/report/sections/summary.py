@@ -86,9 +86,6 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
     return doc.optional_section("summary", "Summary", [doc.Text(text), listed])
 
 
-# ---- one run
-
-
 def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -> doc.Document:
     """Describe a finished run and its findings; ``brief``, only the answer and their names.
 

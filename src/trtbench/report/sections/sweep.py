@@ -83,7 +83,6 @@ def _throughput(runs: Sequence[Run]) -> Iterator[doc.Figure]:
 
 
 def _load_blocks(runs: Sequence[Run]) -> Iterator[doc.Block]:
-    """Show searches for a rate."""
     taken: set[str] = set()
     for run in runs:
         if run.load is not None:
@@ -266,9 +265,6 @@ def _mean_time_bars(runs: Sequence[Run]) -> Iterator[doc.Figure]:
     first = f"The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else ""
     caption = run_facts.with_protocols(first, runs) or None
     yield doc.Figure("inference_time_bar_all", "Inference time of all runs", chart, caption)
-
-
-# ---- the sweep command
 
 
 def document_from_sweep(

@@ -104,9 +104,6 @@ def _headline(
     return doc.Text(words, TONES.get(verdict.kind, "unclear"))
 
 
-# ---- comparisons
-
-
 def document_from_comparisons(
     found: Sequence[Compared], *, verbose: bool = False, explain: bool = False
 ) -> doc.Document:
@@ -197,7 +194,6 @@ def _settings(spec: RunSpec) -> list[str]:
 
 
 def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> doc.Table:
-    """Return a table of verdicts with change and interval."""
     return doc.table(id, with_cycle_verdicts(verdicts), (doc.column("metric"), *_verdict_columns()))
 
 
@@ -425,11 +421,7 @@ def _file_name(model: str) -> str:
     return model.replace("\\", "/").rsplit("/", 1)[-1]
 
 
-# ---- gates
-
-
 def rule_table(results: Sequence[GateResult]) -> doc.Table:
-    """Return a table of gate rules with outcomes and measured values."""
     tones: dict[str, doc.Tone] = {"pass": "good", "fail": "bad", "unclear": "unclear"}
 
     def outcome(each: GateResult) -> doc.Cell:
@@ -537,9 +529,6 @@ def document_from_ladder(ladder: Ladder, labels: Sequence[str]) -> doc.Document:
             "unexplained_s": ladder.unexplained_s,
         },
     )
-
-
-# ---- the demo
 
 
 def document_from_demo(
