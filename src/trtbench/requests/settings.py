@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = "trtbench.toml"
 VARIABLES = {"store": "TRTBENCH_STORE", "runs": "TRTBENCH_RUNS", "machine": "TRTBENCH_MACHINE"}
-_RUNS_CODE = ("python", "binary", "plugins", "factory")
-"""Settings of a runtime that name programs, libraries and functions."""
+_RUNS_CODE = ("python", "binary", "plugins", "factory", "host_code")
+"""Settings of a runtime that name programs, libraries and functions; PROVIDER.KEY may, too."""
 _NOT_VALID = "has a setting that is not valid"
 
 
@@ -263,7 +263,7 @@ def _unseen_settings(path: Path, content: ConfigFile) -> list[str]:
     important = {
         key: safety.mask(str(value))
         for key, value in content.flat().items()
-        if key in ("store", "runs") or key.rpartition(".")[2] in _RUNS_CODE
+        if key in ("store", "runs") or key.count(".") > 3 or key.rpartition(".")[2] in _RUNS_CODE
     }
     if not important:
         return []

@@ -18,6 +18,7 @@ from trtbench.core.safety import check_id, check_name, check_tag, mask, why_untr
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.host import files as host_files
+from trtbench.host.cache import cache_folder
 from trtbench.models.identity import kept_value
 from trtbench.store import directory as directories
 from trtbench.store.place import RemoteRuns, address_from_text, place_from_text
@@ -185,6 +186,15 @@ class Store:
                 remote.unmark_pending(run_id)
         if remote is not None:
             remote.send(run_id)
+
+    def code_folder(self, name: str) -> Path:
+        """Return the folder for engines, whose code TensorRT runs.
+
+        Where others can write to the store, it is in this user's cache.
+        """
+        folder = self.root / name
+        mine = why_untrusted(folder if folder.exists() else self.root) is None
+        return folder if mine else cache_folder() / "store" / name
 
     def scratch(self) -> contextlib.AbstractContextManager[Path]:
         """Return a context manager that makes a temporary folder in the store."""
