@@ -195,6 +195,7 @@ esac
         ("PROBE", "exec yes"),
         ("MISSING", "echo 0123; echo ../../id_rsa"),
         ("PACK", "exec yes"),
+        ("PACK", "cat left.tar"),
         ("NODE", "exec yes 1>&2"),
         ("NODE", "exec cat /dev/zero"),
     ],
@@ -206,13 +207,15 @@ def test_a_host_that_answers_nonsense_or_without_end_is_refused_in_words(
     (home / "bin" / "ssh").write_text(SSH)
     (home / "bin" / "ssh").chmod(0o755)
     (home / "hosts.toml").write_text("[[host]]\naddress = 'board'\n")
+    (home / "left.tar").write_bytes(tar_of("run/run.json"))
     monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv(f"EVIL_{where}", says)
     monkeypatch.setattr("trtbench.executors.ssh.MOST_BYTES", 1 << 23)
     done = typed("bench", "m.onnx", "--executor", "ssh", "--hosts", "hosts.toml")
     assert done.returncode not in (0, 70), done.stderr
-    assert "board" in done.stderr
+    assert "board" in done.stderr or "run.json is not a run record" in done.stderr
     assert "Traceback" not in done.stderr
+    assert not [*(home / "store" / "runs").glob("[!.]*")]
 
 
 @pytest.mark.parametrize(("answer", "said"), [

@@ -227,6 +227,8 @@ def text_from_count(value: int | None) -> str:
 
 
 def _grouped(value: float, places: int) -> str:
+    if abs(value) >= 1e18 or places > 18:  # no measurement, but a file may state it
+        return with_minus(f"{value:.3g}")
     # A thin space would be nicer to read, but tables in plain text then lose their alignment.
     return with_minus(f"{value:,.{places}f}".replace(",", " "))
 
