@@ -151,7 +151,7 @@ class Cache:
         return made
 
     def history(self) -> list[StepResult]:
-        roots = filter(Path.is_dir, {self._root, self._engines})
+        roots = {self._root, self._engines}
         paths = sorted(path for root in roots for path in root.glob(f"*/{RESULT_FILE}"))
         return [made for path in paths if (made := kept_value(path, StepResult)) is not None]
 

@@ -3,7 +3,6 @@
 Also keeps copies of models in the store, to compare later models with them.
 """
 
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +23,7 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes._session import resolve_shapes
 from trtbench.store.store import Store
 
-LARGEST_COUNTED_BYTES = 1 << 30
-"""A larger file is not read just to count its operations."""
+LARGEST_COUNTED_BYTES = 1 << 30  # a larger file is not read just to count its operations
 
 
 def build_of_engine(model: ModelRef) -> tuple[tuple[str, ...], dict[str, records.Scalar]]:
@@ -143,8 +141,7 @@ def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, re
 
 
 CODE = frozenset(("engine", "torch"))  # formats of models that can contain code
-LARGEST_COPIED_BYTES = 512 << 20
-"""A larger model is copied into the store only on request."""
+LARGEST_COPIED_BYTES = 512 << 20  # a larger model is copied into the store only on request
 
 
 def keep_model(store: Store, model: ModelRef) -> Path:
@@ -171,12 +168,9 @@ def keep_model(store: Store, model: ModelRef) -> Path:
 
 
 def kept_model(store: Store, spec: RunSpec) -> ModelRef | None:
-    """Return a run's model if its bytes still exist, at its path or in the store; else ``None``.
-
-    The run may be somebody else's: a model with code must be where nobody else can change it.
-    """
+    """Return a run's model if its bytes still exist; one with code, if nobody else can write it."""
     model, path = spec.model, Path(spec.model.path)
-    if model.sha256 is None or not re.fullmatch("[0-9a-f]{64}", model.sha256):
+    if model.sha256 is None or not model.sha256.isalnum():
         return None
     formats = RUNTIMES.load(spec.runtime).FORMATS if spec.runtime in RUNTIMES.names() else ()
     code = not CODE.isdisjoint(formats)

@@ -258,13 +258,13 @@ def read_returned_record(run_id: str, folder: Path) -> AnyRecord:
     """Read the record of a run that a machine sent back; raises if it is another run."""
     try:
         record = read_record(folder)
-        if record.id != run_id:
-            facts = {"requested": run_id, "received": record.id}
-            raise StoreError("the machine sent back another run", facts=facts)
+        if record.id == run_id:
+            return record
+        facts = {"requested": run_id, "received": record.id}
+        raise StoreError("the machine sent back another run", facts=facts)
     except TrtbenchError:
         (folder / RECORD).unlink(missing_ok=True)  # with it, the folder would be kept as a run
         raise
-    return record
 
 
 def job_from_spec(

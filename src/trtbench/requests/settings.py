@@ -21,6 +21,7 @@ from trtbench.core.errors import InputError, UsageError, suggest, write_error
 from trtbench.core.spec import Value
 from trtbench.core.words import Scalar
 from trtbench.host.files import write_whole
+from trtbench.models.identity import kept_value
 from trtbench.requests.fields import RUNTIME, Option, fields_of
 from trtbench.requests.measure import BenchRequest
 from trtbench.store.place import is_url
@@ -282,13 +283,11 @@ def _name(path: Path) -> str:
 
 def _read_trust() -> Trusted:
     """Read the user's list of trusted files; one that another user can write is ignored."""
-    try:
+    with contextlib.suppress(OSError, RuntimeError):  # no list, or no home
         path = user_config_folder() / "trusted.json"
-        if safety.why_untrusted(path) is not None:
-            return Trusted()
-        return msgspec.json.decode(safety.read_bytes(path), type=Trusted)
-    except (OSError, RuntimeError, InputError, msgspec.MsgspecError):
-        return Trusted()
+        if safety.why_untrusted(path) is None:
+            return kept_value(path, Trusted) or Trusted()
+    return Trusted()
 
 
 def _write_trust(trusted: Trusted) -> None:

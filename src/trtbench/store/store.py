@@ -188,10 +188,7 @@ class Store:
             remote.send(run_id)
 
     def code_folder(self, name: str) -> Path:
-        """Return the folder for engines, whose code TensorRT runs.
-
-        Where others can write to the store, it is in this user's cache.
-        """
+        """Return the folder for models with code: this user's own, where others can write."""
         folder = self.root / name
         mine = why_untrusted(folder if folder.exists() else self.root) is None
         return folder if mine else cache_folder() / "store" / name
@@ -321,9 +318,8 @@ class Store:
                 self._check_same_run(entry, found, folder)
                 left = directories.remove_contents(folder)
         except OSError as problem:
-            raise errors.StoreError(
-                f"{folder} cannot be removed", facts={"reason": problem}
-            ) from None
+            facts = {"reason": problem}
+            raise errors.StoreError(f"{folder} cannot be removed", facts=facts) from None
         self.index.remove(entry.id)
         return folder, left
 
