@@ -109,11 +109,10 @@ def test_what_was_asked_for_comes_whole_and_leaves_nothing_behind(home: Path) ->
     assert (home / "id_rsa").read_text() == "a private key"
 
 
-def bomb() -> bytes:
-    return b"\x91" * 100_000 + b"\xc0"
+BOMB = b"\x91" * 100_000 + b"\xc0"
 
 
-@pytest.mark.parametrize("answer", [bomb(), b"\xc1", b"", {"a": [[[1] * 1000] * 40] * 40}])
+@pytest.mark.parametrize("answer", [BOMB, b"\xc1", b"", {"a": [[[1] * 1000] * 40] * 40}])
 def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object) -> None:
     evil = Execution(executor=EvilExecutor(lambda folder: answer))
     sent = {"files": InputFiles(), "execution": evil, "gpu": False, "title": "check"}

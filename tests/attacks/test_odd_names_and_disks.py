@@ -62,25 +62,18 @@ def test_numbers_without_end_make_no_run(world: Path, printed: str, number: str)
     assert "0 runs imported" in typed("import", "a.log").stderr
 
 
-@pytest.mark.parametrize("number", ["1e305", "-1e305", "1e-320"])
-def test_numbers_that_nobody_measured_break_no_document(world: Path, number: str) -> None:
-    times = f"Latency: min = 0.1 ms, max = {number} ms, mean = 0.1 ms, median = 0.1 ms"
-    Path("a.log").write_text(f"Throughput: {number} qps\n{times}, percentile(99%) = 0.1 ms\n")
-    typed("import", "a.log", status=0)
-    for words in ("runs show last", "runs", "report last -o made --format html,md", "site -o made"):
-        said = typed(*words.split(), status=0).stdout
-        assert max(map(len, ["", *said.splitlines()])) < 300
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e308, 5e-324, True])
-def test_samples_that_are_no_durations_hide_no_other_run(world: Path, value: float) -> None:
+@pytest.mark.parametrize("number", ["1e305", "-1e305", "1e-320", "nan", "inf"])
+def test_numbers_that_nobody_measured_hide_no_run(world: Path, number: str) -> None:
     for name in ("r1", "r2"):
         folder = records.add(Store(world / "store"), records.record(name))
-    times = {"start": np.arange(50.0), "gpu": np.full(50, value), "host": np.full(50, 1e-3)}
-    np.savez(folder / "samples.npz", **times)
+    np.savez(folder / "samples.npz", host=np.full(50, 1e-3), gpu=np.full(50, float(number)))
+    (folder.with_name("r1") / "checks.json").write_text("{")
+    times = f"Latency: min = 0.1 ms, max = {number} ms, mean = 0.1 ms, median = 0.1 ms"
+    Path("a.log").write_text(f"Throughput: {number} qps\n{times}, percentile(99%) = 0.1 ms\n")
+    typed("import", "a.log", status=0 if "1" in number else None)
     assert "samples.npz is damaged" in typed("runs", "show", "r2", status=1).stderr
-    for words in ("report r1 r2 -o made --format md", "site -o site", "runs show r1"):
-        typed(*words.split(), status=0)
+    for words in ("runs show r1", "runs", "report last r1 r2 -o made --format md", "site -o site"):
+        assert max(map(len, typed(*words.split(), status=0).stdout.split("\n"))) < 300
 
 
 def test_notes_above_the_error_of_a_log_are_read(world: Path) -> None:

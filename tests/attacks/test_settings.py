@@ -30,12 +30,9 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_strange(trap: Path, how: str) -> None:
-    if how == "writable":
-        (trap / "trtbench.toml").chmod(0o666)
-    elif how == "folder":
-        trap.chmod(0o777)
-    elif how == "above":
-        trap.parent.chmod(0o777)
+    places = {"writable": trap / "trtbench.toml", "folder": trap, "above": trap.parent}
+    if how in places:
+        places[how].chmod(0o777)
     elif os.getuid() != 0:
         pytest.skip("only root can give files away")
     elif how.startswith("group"):

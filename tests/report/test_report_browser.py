@@ -118,8 +118,7 @@ def test_data_are_saved_from_inside_the_page(opened: Opened, tmp_path: Path) -> 
     table = list(csv.DictReader(io.StringIO(saved('figure[data-table="summary"] .save-table'))))
     assert {row["id"] for row in table} >= {"engine-1", "torch-1"}
     assert float(table[0]["median_s"]) < 1
-    script = "navigator.clipboard.writeText = (text) => { window.copied = text; }"
-    opened.page.evaluate(script)
+    opened.page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; }")
     opened.page.locator('figure[data-table="summary"] .copy-table').click()
     pasted = csv.reader(io.StringIO(opened.page.evaluate("window.copied")), delimiter="\t")
     cells = [cell for row in (*map(dict.values, table), *pasted) for cell in row]
