@@ -109,11 +109,10 @@ def test_what_was_asked_for_comes_whole_and_leaves_nothing_behind(home: Path) ->
     assert (home / "id_rsa").read_text() == "a private key"
 
 
-def bomb() -> bytes:
-    return b"\x91" * 100_000 + b"\xc0"
+BOMB = b"\x91" * 100_000 + b"\xc0"
 
 
-@pytest.mark.parametrize("answer", [bomb(), b"\xc1", b"", {"a": [[[1] * 1000] * 40] * 40}])
+@pytest.mark.parametrize("answer", [BOMB, b"\xc1", b"", {"a": [[[1] * 1000] * 40] * 40}])
 def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object) -> None:
     evil = Execution(executor=EvilExecutor(lambda folder: answer))
     sent = {"files": InputFiles(), "execution": evil, "gpu": False, "title": "check"}
@@ -195,6 +194,7 @@ esac
         ("PROBE", "exec yes"),
         ("MISSING", "echo 0123; echo ../../id_rsa"),
         ("PACK", "exec yes"),
+        ("PACK", "cat left.tar"),
         ("NODE", "exec yes 1>&2"),
         ("NODE", "exec cat /dev/zero"),
     ],
@@ -206,13 +206,15 @@ def test_a_host_that_answers_nonsense_or_without_end_is_refused_in_words(
     (home / "bin" / "ssh").write_text(SSH)
     (home / "bin" / "ssh").chmod(0o755)
     (home / "hosts.toml").write_text("[[host]]\naddress = 'board'\n")
+    (home / "left.tar").write_bytes(tar_of("run/run.json"))
     monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv(f"EVIL_{where}", says)
     monkeypatch.setattr("trtbench.executors.ssh.MOST_BYTES", 1 << 23)
     done = typed("bench", "m.onnx", "--executor", "ssh", "--hosts", "hosts.toml")
     assert done.returncode not in (0, 70), done.stderr
-    assert "board" in done.stderr
+    assert "board" in done.stderr or "run.json is not a run record" in done.stderr
     assert "Traceback" not in done.stderr
+    assert not [*(home / "store" / "runs").glob("[!.]*")]
 
 
 @pytest.mark.parametrize(("answer", "said"), [

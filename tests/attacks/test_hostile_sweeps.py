@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import records
@@ -92,16 +93,9 @@ def test_a_sweep_whose_tag_steers_something_is_refused(tmp_path: Path) -> None:
         sweep_records.read_outline(tmp_path)
 
 
-@pytest.fixture
-def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-
-
-@pytest.mark.usefixtures("no_locks")
-def test_a_folder_without_locks_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_locks_is_refused(tmp_path, monkeypatch) -> None:
+    problem = OSError(errno.ENOLCK, "No locks available")
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=problem))
     with (
         pytest.raises(UnavailableError, match="needs file locks") as found,
         sweep_records.Journal(tmp_path).locked(),

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -29,18 +30,15 @@ def untouched(precious: Path) -> bool:
 def test_another_file_under_the_name_of_a_lock_is_refused(tmp_path, precious, monkeypatch, kind):
     folder = tmp_path / "locks"
     planted = folder / "cpu.lock"
-    if kind == "folder of locks":
-        folder.symlink_to(precious)
-    else:
+    if kind != "folder of locks":
         folder.mkdir()
-    if kind == "symbolic":
-        planted.symlink_to(precious / "thesis.tex")
-    elif kind == "hard":
-        os.link(precious / "thesis.tex", planted)
-    elif kind == "pipe":
-        os.mkfifo(planted)
-    elif kind == "folder":
-        planted.mkdir()
+    {
+        "folder of locks": lambda: folder.symlink_to(precious),
+        "symbolic": lambda: planted.symlink_to(precious / "thesis.tex"),
+        "hard": lambda: os.link(precious / "thesis.tex", planted),
+        "pipe": lambda: os.mkfifo(planted),
+        "folder": planted.mkdir,
+    }[kind]()
     monkeypatch.setenv(locks.FOLDER_VARIABLE, str(folder))
     monkeypatch.delenv("TRTBENCH_CPU_SLOT", raising=False)
     with pytest.raises(UnavailableError, match="no lock"), locks.hold(DEVICE, what="x"):
@@ -79,11 +77,9 @@ def test_a_machine_without_a_common_folder_locks_in_one_of_the_user(tmp_path, mo
 
 
 def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOTSUP, "Operation not supported")
-
+    problem = OSError(errno.ENOTSUP, "Operation not supported")
     monkeypatch.setenv(locks.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=problem))
     with pytest.raises(UnavailableError) as found, locks.hold(DEVICE, what="x"):
         pass
     assert "no locks" in str(found.value)

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import onnx
 import pytest
 import records
@@ -59,6 +60,20 @@ PRINTED = (
 def test_numbers_without_end_make_no_run(world: Path, printed: str, number: str) -> None:
     Path("a.log").write_text(printed.format(number) + "\n")
     assert "0 runs imported" in typed("import", "a.log").stderr
+
+
+@pytest.mark.parametrize("number", ["1e305", "-1e305", "1e-320", "nan", "inf"])
+def test_numbers_that_nobody_measured_hide_no_run(world: Path, number: str) -> None:
+    for name in ("r1", "r2"):
+        folder = records.add(Store(world / "store"), records.record(name))
+    np.savez(folder / "samples.npz", host=np.full(50, 1e-3), gpu=np.full(50, float(number)))
+    (folder.with_name("r1") / "checks.json").write_text("{")
+    times = f"Latency: min = 0.1 ms, max = {number} ms, mean = 0.1 ms, median = 0.1 ms"
+    Path("a.log").write_text(f"Throughput: {number} qps\n{times}, percentile(99%) = 0.1 ms\n")
+    typed("import", "a.log", status=0 if "1" in number else None)
+    assert "samples.npz is damaged" in typed("runs", "show", "r2", status=1).stderr
+    for words in ("runs show r1", "runs", "report last r1 r2 -o made --format md", "site -o site"):
+        assert max(map(len, typed(*words.split(), status=0).stdout.split("\n"))) < 300
 
 
 def test_notes_above_the_error_of_a_log_are_read(world: Path) -> None:

@@ -116,3 +116,18 @@ def test_a_model_that_another_user_closed_cannot_be_read(mine: Path) -> None:
     for mode, name in (("000", "theirs/m.onnx"), ("700", "theirs")):
         as_another_user("chmod", mode, name, folder=mine.parent)
         assert "cannot be read" in trtbench("bench", "theirs/m.onnx", plain=True, status=1).stderr
+
+
+def test_an_engine_that_others_can_change_is_not_loaded(mine: Path) -> None:
+    build = f"bench m.onnx -r trtexec {QUICK}"
+    typed(*OUTPUTS[8].replace("OUT/", "").split(), status=0)
+    keep = build.replace("m.onnx", "m.engine").replace("--batch 1 ", "--keep-model --tag release ")
+    typed(*keep.split(), status=0)
+    Path("m.engine").rename("new.engine")
+    gate = "gate new.engine -r trtexec --against tag:release --max-slowdown 900% --launches 2"
+    for mode in (0o755, 0o777):
+        (mine.parent / "store").chmod(mode)
+        assert "engine built by" in typed(*build.split(), status=0).stderr  # each user's own
+        apart = "others can change it" in typed(*gate.split(), "--max-launches", 2).stderr
+        assert apart == (mode == 0o777)
+    assert "engine taken from" in typed(*build.split(), status=0).stderr

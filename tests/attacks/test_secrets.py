@@ -175,7 +175,7 @@ def test_no_password_of_a_store_is_kept_whatever_it_consists_of(world, user, pas
         "pypi-AgEIcHlwaS5vcmcCJDExMTExMTExLTIyMjI", "ya29.a0AfB_byC-1234567890abcdef",
         "npm_abcdefghijklmnopqrstuvwxyz0123456789", "dapi0123456789abcdef0123456789abcdef",
         "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "curl -u bench:hunter2-secret https://x",
-        "curl -sS --user 'bench:hunter2 secret' https://x",
+        "curl -sS --user 'bench:hunter2 secret' https://x", "SSHPASS=hunter2-secret sshpass -e ssh",
     ],
 )  # fmt: skip
 def test_tokens_of_other_services_are_hidden(token: str) -> None:

@@ -30,12 +30,9 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_strange(trap: Path, how: str) -> None:
-    if how == "writable":
-        (trap / "trtbench.toml").chmod(0o666)
-    elif how == "folder":
-        trap.chmod(0o777)
-    elif how == "above":
-        trap.parent.chmod(0o777)
+    places = {"writable": trap / "trtbench.toml", "folder": trap, "above": trap.parent}
+    if how in places:
+        places[how].chmod(0o777)
     elif os.getuid() != 0:
         pytest.skip("only root can give files away")
     elif how.startswith("group"):
@@ -106,9 +103,13 @@ def test_what_a_project_steers_is_shown_the_first_time_and_when_it_changes(trap:
 def test_a_project_shows_the_libraries_it_loads_and_trusts_nothing_for_the_user(trap: Path) -> None:
     """A folder that was copied whole belongs to the user, whoever wrote it."""
     file = trap / "trtbench.toml"
-    file.write_text("[runtimes.tensorrt.options]\nplugins = 'evil.so'\napi_key = 'hunter2'\n")
+    file.write_text(
+        "[runtimes.tensorrt.options]\nplugins = 'evil.so'\napi_key = 'hunter2'\n"
+        "[runtimes.onnxruntime.options]\n'qnn.backend_path' = 'e.so'\nspinning = 'off'\n"
+    )
+    shown = ("tensorrt.options.plugins to evil", "onnxruntime.options.qnn.backend_path to e")
     config = load_config()
-    assert config.unseen == (f"{file} sets runtimes.tensorrt.options.plugins to evil.so",)
+    assert config.unseen == tuple(f"{file} sets runtimes.{each}.so" for each in shown)
     assert "hunter2" not in str(config.settings())
     file.write_text("[runtimes.torch.options]\ntrust = 'on'\n")
     with pytest.raises(UsageError, match="only you can"):

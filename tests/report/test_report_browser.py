@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     runs = full_runs(folder)
     runs.append(made_run(model=NASTY, id="nasty", layers=made_profile(500, name=NASTY)))
+    runs.append(made_run(model="=cmd|' calc'!A0;\t=1\n@x", id="formula"))
     document = document_from_runs(runs, failed=[made_failure(model=NASTY)])
     return html.render(document, folder)[0]
 
@@ -116,6 +118,12 @@ def test_data_are_saved_from_inside_the_page(opened: Opened, tmp_path: Path) -> 
     table = list(csv.DictReader(io.StringIO(saved('figure[data-table="summary"] .save-table'))))
     assert {row["id"] for row in table} >= {"engine-1", "torch-1"}
     assert float(table[0]["median_s"]) < 1
+    opened.page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; }")
+    opened.page.locator('figure[data-table="summary"] .copy-table').click()
+    pasted = csv.reader(io.StringIO(opened.page.evaluate("window.copied")), delimiter="\t")
+    cells = [cell for row in (*map(dict.values, table), *pasted) for cell in row]
+    assert any("calc" in cell for cell in cells)
+    assert not [cell for cell in cells if re.search(r"(^|[;\t\n])\s*[=@]", cell)]
 
 
 def test_it_fits_a_phone(browser: Any, report: Path) -> None:

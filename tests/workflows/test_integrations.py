@@ -176,14 +176,14 @@ def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
     keep_model(store, before)
     tiny_model(model, batch="rows")
     assert model_ref(model).sha256 != before.sha256
-    kept = kept_model(store, before)
+    kept = kept_model(store, store.load(baseline).record.spec)
     assert Path(kept.path).is_relative_to(store.root)
     found = gate(gone, store=store, config=config)
     assert found.compared.comparison.design == "duet"
     sides = (found.compared.baseline.record, found.compared.candidate.record)
     assert {side.spec.lock_clocks for side in sides} == {"max"}, "one clock for both, as asked now"
     Path(kept.path).write_bytes(b"other bytes")
-    assert kept_model(store, before) is None
+    assert kept_model(store, store.load(baseline).record.spec) is None
     said: list[str] = []
     apart = gate(
         gone, store=store, config=config, execution=Execution(listen=lambda e: said.append(e.text))

@@ -33,9 +33,9 @@ from trtbench.store.store import Store
 ALONE_LAUNCHES = 5  # launches of a candidate that is not compared with a baseline
 
 MEASURED_APART = (
-    "the baseline's file is gone, so it is not measured again: runs measured apart only show "
-    "differences of about 40 % or more until five earlier series are stored; --against FILE or "
-    "--keep-model measures both in turn"
+    "the baseline's file is gone, or others can change it and the code in it, so it is not "
+    "measured again: runs measured apart only show differences of about 40 % or more until five "
+    "earlier series are stored; --against FILE or --keep-model measures both in turn"
 )
 RULES_SUFFIX = ".gate.toml"  # `model.gate.toml` next to `model.onnx` holds its rules
 
@@ -158,7 +158,7 @@ def _measure_once(
             return _refuse(candidate, rules, reason)
         if not isinstance(first, Run):
             sides = Sides.of(*asked.engines([first, second]))
-        elif model := kept_model(store, first.record.spec.model):
+        elif model := kept_model(store, first.record.spec):
             [second], recorded = asked.engines([second]), first.record.spec
             known = RUNTIMES.load(recorded.runtime).CONDITIONS
             stored, left = conditions_of_stored(recorded, second[0], options=known)

@@ -100,10 +100,11 @@ class Cache:
     """Results of steps that are kept in a store."""
 
     def __init__(self, store: Store) -> None:
-        self._root = store.root / "steps"
+        self._root, self._engines = store.root / "steps", store.code_folder("steps")
 
     def folder(self, step: Step) -> Path:
-        return self._root / f"{step.kind}-{step.key[:20]}"
+        root = self._engines if step.kind == "build" else self._root
+        return root / f"{step.kind}-{step.key[:20]}"
 
     def find(self, step: Step) -> StepResult | None:
         """Return the result of a step if it is complete and its file is unchanged."""
@@ -148,7 +149,8 @@ class Cache:
         return made
 
     def history(self) -> list[StepResult]:
-        paths = sorted(self._root.glob(f"*/{RESULT_FILE}")) if self._root.is_dir() else []
+        roots = {self._root, self._engines}
+        paths = sorted(path for root in roots for path in root.glob(f"*/{RESULT_FILE}"))
         return [made for path in paths if (made := kept_value(path, StepResult)) is not None]
 
 

@@ -279,7 +279,7 @@ _USER = r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@"
 _WORD = (
     r"(?:[\w-]*(?:password|passwd|passphrase|passcode|secret|token|credentials?|signature"
     r"|(?:api|access|account|private|secret|encryption|signing|session|storage|master|auth)[_-]?key)"
-    r"|(?:[\w-]*[_-])?(?:pwd|sig|auth)|(?-i:[A-Z][A-Z0-9_]*_PASS))"
+    r"|(?:[\w-]*[_-])?(?:pwd|sig|auth)|(?-i:(?:[A-Z][A-Z0-9_]*_|SSH)PASS))"
 )
 _VALUE = r"(?P<value>(?:'[^']*')+|\"[^\"]*\"|[^\s&;,'\"]+)"
 _FLAG = rf"(?i)(?P<name>(?<!\S)-{{1,2}}{_WORD})(?P<gap>=|[ \t]+(?:\\\r?\n\s*)?)(?!-){_VALUE}"

@@ -93,7 +93,7 @@ def times_from_columns(columns: Mapping[str, NDArray[np.generic]]) -> IterationT
     known = {name: np.asarray(column) for name, column in columns.items() if name in names}
     stamps = {name: np.asarray(c, float) for name, c in columns.items() if name not in names}
     everything = {**known, **stamps}
-    odd = [name for name, c in everything.items() if c.ndim != 1 or c.dtype.kind not in "fiub"]
+    odd = [name for name, c in everything.items() if c.ndim != 1 or c.dtype.kind not in "fiu"]
     if odd or len({len(column) for column in everything.values()}) > 1:
         raise ValueError(f"the columns {sorted(odd or everything)} are not a table of numbers")
     return IterationTimes(**known, stamps=stamps)

@@ -92,7 +92,7 @@ def text_from_long_time(seconds: float) -> str:
 
 def text_from_bytes(value: float | None, *, digits: int = 3) -> str:
     """Write a size in binary units: ``1.5 MiB``."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return MISSING
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(value) >= scale:
@@ -102,7 +102,7 @@ def text_from_bytes(value: float | None, *, digits: int = 3) -> str:
 
 def text_from_rate(value: float | None, *, what: str = "", digits: int = 4) -> str:
     """Write a rate per second: ``1 204 items/s``."""
-    if value is None or math.isnan(value):
+    if value is None or not math.isfinite(value):
         return MISSING
     return f"{_digits(value, digits)}{' ' if what else ''}{what}/s"
 
@@ -195,10 +195,10 @@ def text_from_duration(
     value_s: float | None, *, bounds: Interval | None = None, unit: UnitScale | None = None
 ) -> str:
     """Write a duration with the digits its bounds support: ``1.204 ms``."""
-    if value_s is None or not math.isfinite(value_s):
-        return MISSING
     name, scale = unit or unit_for_seconds(value_s)
-    value, least = value_s / scale, 10**-MOST_PLACES
+    value, least = math.nan if value_s is None else value_s / scale, 10**-MOST_PLACES
+    if value_s is None or not math.isfinite(value):
+        return MISSING
     if abs(value_s) < RESOLUTION_S or abs(value) < least / 2:
         return f"0 {name}"
     return f"{_grouped(value, min(_decimals(value, bounds, scale=scale), MOST_PLACES))} {name}"
@@ -227,6 +227,8 @@ def text_from_count(value: int | None) -> str:
 
 
 def _grouped(value: float, places: int) -> str:
+    if abs(value) >= 1e18 or places > 18:  # no measurement, but a file may state it
+        return with_minus(f"{value:.3g}")
     # A thin space would be nicer to read, but tables in plain text then lose their alignment.
     return with_minus(f"{value:,.{places}f}".replace(",", " "))
 

@@ -212,7 +212,6 @@ def text_of_files(paths: Sequence[Path]) -> str:
 
 def place_upload(upload: Upload, *, cache: Path, folder: Path) -> RemoteJob:
     """Put the files of an upload into the folder; returns the job with their paths there."""
-
     folder.mkdir(parents=True, exist_ok=True)
     for file in upload.files:
         link_blob(cache, file.sha256, _placed(folder, file.name))

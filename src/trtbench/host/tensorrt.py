@@ -21,12 +21,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal, Protocol
 
-import msgspec
 import numpy as np
 
-from trtbench.core.codec import json_from_value
+from trtbench.core.codec import json_from_value, value_from_json
 from trtbench.core.errors import InputError, UnavailableError, UsageError
 from trtbench.core.run import Scalar
+from trtbench.core.safety import read_bytes
 from trtbench.core.samples import AnyArray
 from trtbench.core.spec import ModelRef, Value
 from trtbench.data import data_rows
@@ -403,8 +403,8 @@ class ScaleCache:
 
     def stored_key(self) -> CacheKey | None:
         try:
-            return msgspec.json.decode(self._key_path.read_bytes(), type=CacheKey)
-        except (OSError, msgspec.MsgspecError):
+            return value_from_json(read_bytes(self._key_path), CacheKey, where="")
+        except (OSError, InputError):
             return None
 
     def write(self, data: bytes) -> None:

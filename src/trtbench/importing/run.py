@@ -12,14 +12,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from trtbench.core.codec import json_from_value
-from trtbench.core.errors import InputError, UsageError, writing
+from trtbench.core.errors import InputError, TrtbenchError, UsageError, writing
 from trtbench.core.results import ShortView
 from trtbench.core.run import FailedRun, Run, RunRecord
-from trtbench.core.safety import mask, read_bytes
+from trtbench.core.safety import mask
 from trtbench.core.units import counted
 from trtbench.formats.toolkit import SERIES_ROWS, write_toolkit_files
 from trtbench.host.files import write_bytes
@@ -27,6 +26,7 @@ from trtbench.importing import files as finding
 from trtbench.importing import make as making
 from trtbench.importing.archives import Unpacking
 from trtbench.importing.files import Draft, FilePart, Unused, broken_file, plain
+from trtbench.models.identity import kept_value
 from trtbench.report.renderers.csv import csv_from_lines
 from trtbench.report.run_facts import cache_summary, summary_of
 from trtbench.requests.execution import Event, Listener, silent
@@ -72,11 +72,10 @@ def identities_in(store: Store) -> dict[str, str]:
     """Return the ids of the imported runs of a store, by the hash of their files."""
     found = {}
     for entry in store.index.find():
-        if entry.provenance != "imported" and entry.kind != "failed":
-            continue
-        with contextlib.suppress(OSError, ValueError, RecursionError, AttributeError, InputError):
-            origin = msgspec.json.decode(read_bytes(store.path(entry) / ORIGIN))
-            found[str(origin.get("sha256"))] = entry.id
+        if entry.provenance == "imported" or entry.kind == "failed":
+            with contextlib.suppress(TrtbenchError):  # an entry that leads elsewhere
+                origin = kept_value(store.path(entry) / ORIGIN, dict) or {}
+                found[str(origin.get("sha256"))] = entry.id
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from trtbench.analysis.onnx_graph import RANDOM_DATA, cost_from_model
 from trtbench.core import run as records
 from trtbench.core.errors import InputError, StoreError, TrtbenchError, writing
+from trtbench.core.safety import why_untrusted
 from trtbench.core.samples import EngineGraph
 from trtbench.core.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.files import scratch_directory
@@ -18,11 +19,11 @@ from trtbench.models import identity
 from trtbench.models.inputs import random_inputs
 from trtbench.models.onnx_model import read_onnx
 from trtbench.models.onnx_outline import outline_of
+from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes._session import resolve_shapes
 from trtbench.store.store import Store
 
-LARGEST_COUNTED_BYTES = 1 << 30
-"""A larger file is not read just to count its operations."""
+LARGEST_COUNTED_BYTES = 1 << 30  # a larger file is not read just to count its operations
 
 
 def build_of_engine(model: ModelRef) -> tuple[tuple[str, ...], dict[str, records.Scalar]]:
@@ -139,8 +140,8 @@ def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, re
     return {name: value for name, value in found.items() if value}
 
 
-LARGEST_COPIED_BYTES = 512 << 20
-"""A larger model is copied into the store only on request."""
+CODE = frozenset(("engine", "torch"))  # formats of models that can contain code
+LARGEST_COPIED_BYTES = 512 << 20  # a larger model is copied into the store only on request
 
 
 def keep_model(store: Store, model: ModelRef) -> Path:
@@ -151,7 +152,7 @@ def keep_model(store: Store, model: ModelRef) -> Path:
             f"{model.name} is not a file, and cannot be copied into the store",
             fix="leave out --keep-model, or export the model to an ONNX file first",
         )
-    target = _path_in_store(store, model)
+    target = _path_in_store(store, model, code=model.format in CODE)
     if target.is_file():
         return target
     with writing(target), scratch_directory(target.parent.parent) as folder:
@@ -166,13 +167,16 @@ def keep_model(store: Store, model: ModelRef) -> Path:
     return target
 
 
-def kept_model(store: Store, model: ModelRef) -> ModelRef | None:
-    """Return a model whose bytes still exist, at its path or in the store; else ``None``."""
-    if model.sha256 is None:
+def kept_model(store: Store, spec: RunSpec) -> ModelRef | None:
+    """Return a run's model if its bytes still exist; one with code, if nobody else can write it."""
+    model, path = spec.model, Path(spec.model.path)
+    if model.sha256 is None or not model.sha256.isalnum():
         return None
-    if Path(model.path).is_file() and not identity.changed(model):
+    formats = RUNTIMES.load(spec.runtime).FORMATS if spec.runtime in RUNTIMES.names() else ()
+    code = not CODE.isdisjoint(formats)
+    if path.is_file() and not (code and why_untrusted(path)) and not identity.changed(model):
         return model
-    copy = _path_in_store(store, model)
+    copy = _path_in_store(store, model, code=code)
     if not copy.is_file():
         return None
     own = identity.model_ref(copy, whole=False)
@@ -180,6 +184,7 @@ def kept_model(store: Store, model: ModelRef) -> ModelRef | None:
     return kept if kept.sha256 == model.sha256 else None
 
 
-def _path_in_store(store: Store, model: ModelRef) -> Path:
+def _path_in_store(store: Store, model: ModelRef, *, code: bool) -> Path:
     # The hash identifies the model; its name is there for people.
-    return store.root / "models" / str(model.sha256) / Path(model.name).name
+    folder = store.code_folder("models") if code else store.root / "models"
+    return folder / str(model.sha256) / Path(model.name).name

@@ -256,12 +256,15 @@ def send_job(
 
 def read_returned_record(run_id: str, folder: Path) -> AnyRecord:
     """Read the record of a run that a machine sent back; raises if it is another run."""
-    record = read_record(folder)
-    if record.id != run_id:
-        (folder / RECORD).unlink()
+    try:
+        record = read_record(folder)
+        if record.id == run_id:
+            return record
         facts = {"requested": run_id, "received": record.id}
         raise StoreError("the machine sent back another run", facts=facts)
-    return record
+    except TrtbenchError:
+        (folder / RECORD).unlink(missing_ok=True)  # with it, the folder would be kept as a run
+        raise
 
 
 def job_from_spec(

@@ -21,6 +21,7 @@ from trtbench.core.errors import InputError, UsageError, suggest, write_error
 from trtbench.core.spec import Value
 from trtbench.core.words import Scalar
 from trtbench.host.files import write_whole
+from trtbench.models.identity import kept_value
 from trtbench.requests.fields import RUNTIME, Option, fields_of
 from trtbench.requests.measure import BenchRequest
 from trtbench.store.place import is_url
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = "trtbench.toml"
 VARIABLES = {"store": "TRTBENCH_STORE", "runs": "TRTBENCH_RUNS", "machine": "TRTBENCH_MACHINE"}
-_RUNS_CODE = ("python", "binary", "plugins", "factory")
-"""Settings of a runtime that name programs, libraries and functions."""
+_RUNS_CODE = ("python", "binary", "plugins", "factory", "host_code")
+"""Settings of a runtime that name programs, libraries and functions; PROVIDER.KEY may, too."""
 _NOT_VALID = "has a setting that is not valid"
 
 
@@ -258,7 +259,7 @@ def _unseen_settings(path: Path, content: ConfigFile) -> list[str]:
     important = {
         key: safety.mask(str(value))
         for key, value in content.flat().items()
-        if key in ("store", "runs") or key.rpartition(".")[2] in _RUNS_CODE
+        if key in ("store", "runs") or key.count(".") > 3 or key.rpartition(".")[2] in _RUNS_CODE
     }
     if not important:
         return []
@@ -277,13 +278,11 @@ def _name(path: Path) -> str:
 
 def _read_trust() -> Trusted:
     """Read the user's list of trusted files; one that another user can write is ignored."""
-    try:
+    with contextlib.suppress(OSError, RuntimeError):  # no list, or no home
         path = user_config_folder() / "trusted.json"
-        if safety.why_untrusted(path) is not None:
-            return Trusted()
-        return msgspec.json.decode(safety.read_bytes(path), type=Trusted)
-    except (OSError, RuntimeError, InputError, msgspec.MsgspecError):
-        return Trusted()
+        if safety.why_untrusted(path) is None:
+            return kept_value(path, Trusted) or Trusted()
+    return Trusted()
 
 
 def _write_trust(trusted: Trusted) -> None:

@@ -213,7 +213,12 @@ def read_samples(folder: Path, *, headline: bool = False) -> core_samples.Iterat
         names = archive_names(path)
         wanted = next(([name] for name in core_samples.DURATIONS if name in names), [])
     try:
-        return core_samples.times_from_columns(read_archive(path, wanted=wanted))
+        times = core_samples.times_from_columns(read_archive(path, wanted=wanted))
+        for name, column in times.durations().items():
+            size = np.abs(np.asarray(column, float))
+            if not np.all((size == 0) | ((size > 1e-30) & (size < 1e9))):
+                raise ValueError(f"{name} holds what is no duration in seconds")
+        return times
     except (ValueError, TypeError) as problem:
         raise InputError(f"{path} is damaged", facts={"reason": problem}) from None
 

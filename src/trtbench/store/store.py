@@ -18,6 +18,7 @@ from trtbench.core.safety import check_id, check_name, check_tag, mask, why_untr
 from trtbench.core.spec import Value
 from trtbench.core.units import counted
 from trtbench.host import files as host_files
+from trtbench.host.cache import cache_folder
 from trtbench.models.identity import kept_value
 from trtbench.store import directory as directories
 from trtbench.store.place import RemoteRuns, address_from_text, place_from_text
@@ -186,6 +187,12 @@ class Store:
         if remote is not None:
             remote.send(run_id)
 
+    def code_folder(self, name: str) -> Path:
+        """Return the folder for models with code: this user's own, where others can write."""
+        folder = self.root / name
+        mine = why_untrusted(folder if folder.exists() else self.root) is None
+        return folder if mine else cache_folder() / "store" / name
+
     def scratch(self) -> contextlib.AbstractContextManager[Path]:
         """Return a context manager that makes a temporary folder in the store."""
         return host_files.scratch_directory(self.runs)
@@ -311,9 +318,8 @@ class Store:
                 self._check_same_run(entry, found, folder)
                 left = directories.remove_contents(folder)
         except OSError as problem:
-            raise errors.StoreError(
-                f"{folder} cannot be removed", facts={"reason": problem}
-            ) from None
+            facts = {"reason": problem}
+            raise errors.StoreError(f"{folder} cannot be removed", facts=facts) from None
         self.index.remove(entry.id)
         return folder, left
 

@@ -1,18 +1,17 @@
 """Writes reports on runs, and the site with a page for each run."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-import msgspec
-
 from trtbench.analysis.findings import findings_over_batches
 from trtbench.compare.compare import comparison_from_runs
 from trtbench.compare.turns import pair_design
 from trtbench.core import safety as boundary
-from trtbench.core.errors import InputError, StoreError, TrtbenchError, UsageError, writing
+from trtbench.core.errors import StoreError, TrtbenchError, UsageError, writing
 from trtbench.core.results import Comparison, ShortView
 from trtbench.core.run import FailedRun, Run
 from trtbench.core.spec import Value
@@ -57,7 +56,7 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
             if not entries:
                 message = f"the runs of the sweep in {folder} are in another store"
                 facts = {"this store": store.address, "its store": sweep.store}
-                raise UsageError(message, facts=facts, fix=f"--store {sweep.store}")
+                raise UsageError(message, facts=facts, fix=f"--store {shlex.quote(sweep.store)}")
             inside = [store.path(entry) for entry in reversed(entries)]
         elif folder.is_dir():
             below = directory.run_directories(folder / "runs")
@@ -85,7 +84,7 @@ def with_known_files(run: Run, *, store: Store | None = None) -> Run:
     own = [run.path] if run.path else []
     for folder in results_folders(run, store) if store else own:
         for key, name in EXTRA_FILES.items():
-            if key not in extra and (content := _read_json(folder / name)) is not None:
+            if key not in extra and (content := kept_value(folder / name, object)):
                 extra[key] = content
         below = folder / "pictures"
         found = [folder / name for name in KEPT_PICTURES]
@@ -105,8 +104,7 @@ def with_known_files(run: Run, *, store: Store | None = None) -> Run:
         # A foreign record could name any JSON file, so the hash must match.
         if record and record.get("sha256") == model.sha256:
             extra["build"] = record
-    logged = _read_json(run.path / BUILD_METADATA) if run.path else None
-    if isinstance(logged, dict):
+    if run.path and (logged := kept_value(run.path / BUILD_METADATA, dict)):
         extra["build_trace"] = log_from_metadata(logged, where=BUILD_METADATA).trace
     return replace(run, extra={**extra, **run.extra}) if extra else run
 
@@ -144,19 +142,7 @@ def write_report(
     return write_document(document, folder, formats=formats)
 
 
-def _read_json(path: Path) -> object | None:
-    if not path.is_file():
-        return None
-    try:
-        content: object = msgspec.json.decode(boundary.read_bytes(path))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        fix = "repair or remove the file"
-        raise InputError(f"{path} is not JSON", facts={"reason": problem}, fix=fix) from None
-    return content
-
-
-SITE_MARK = "made-by.txt"
-"""File with the version that wrote the pages; another version rewrites them."""
+SITE_MARK = "made-by.txt"  # the version that wrote the pages; another version rewrites them
 SITE_FIGURES = ("latency_series", "per_layer_time")
 """Charts on the page of a run; drawing all would take too long for many runs."""
 

@@ -886,7 +886,7 @@ def interference(e: PairFacts, at: Limits) -> Iterator[Hit]:
     alone = e.comparison.alone if e.comparison else None
     if alone is not None and alone.kind == "unclear":
         return  # unclear times alone cannot show an effect of taking turns
-    if max(ratios) / min(ratios) - 1 > at["share"] or max(ratios) - 1 > at["most"]:
+    if max(ratios) > (1 + at["share"]) * min(ratios) or max(ratios) - 1 > at["most"]:
         by_itself = f"; alone it is {alone.ratio - 1:+.1%}" if alone and alone.ratio else ""
         sides = " and ".join(f"the {side} by {ratio - 1:+.0%}" for side, ratio in moved.items())
         remedy = "the ratio is valid for sides in turn; --mode launches measures each alone"

@@ -42,6 +42,9 @@
     say("Copied");
   };
 
+  // What a spreadsheet would run, as in csv_cell of core/safety.py.
+  const FORMULA = /(^|[;\t\n\r])((?:[^\S\t\n\r]|")*[-=+@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])/g;
+
   // ---- tables -------------------------------------------------------------------------------
 
   class SortedTable {
@@ -128,7 +131,9 @@
     async text(separator) {
       await this.load();
       const quote = (cell) => {
-        const value = cell.dataset?.v ?? cell.textContent;
+        let value = cell.dataset?.v ?? cell.textContent;
+        if (separator === "\t") value = value.replace(/[\t\r\n]+/g, " ");
+        if (Number.isNaN(+value)) value = value.replace(FORMULA, "$1'$2");
         return separator === "," && /[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
       };
       const names = this.heads.map((head) => ({ textContent: head.dataset.key }));
