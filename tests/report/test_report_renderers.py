@@ -29,7 +29,6 @@ from PIL import Image
 
 from trtbench.analysis.findings.evidence import spaced
 from trtbench.core import units
-from trtbench.core.errors import InputError
 from trtbench.core.run import Interval, Run
 from trtbench.core.samples import IterationTimes
 from trtbench.report import charts
@@ -325,8 +324,10 @@ def test_what_lies_beside_a_run_is_taken_in_or_named_if_damaged(tmp_path: Path) 
     paths = write_report([loaded], tmp_path / "out", formats=["html"])
     assert "worst" in paths[0].read_text("utf-8")
     (folder / "output_diff.json").write_text("{")
-    with pytest.raises(InputError, match="output_diff"):
-        load_runs([str(folder)], store=Store(tmp_path / "store"))
+    (loaded,), _ = load_runs([str(folder)], store=Store(tmp_path / "store"))
+    assert "output_comparison" not in loaded.extra
+    [page, *_] = write_report([loaded], tmp_path / "out", formats=["md"])
+    assert "left out, as they are damaged: output\\_diff.json of a" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,12 @@ class NodeCost(Value, frozen=True, kw_only=True):
         parts = (self.read_bytes, self.weight_bytes, self.written_bytes)
         return None if any(part is None for part in parts) else sum(part or 0 for part in parts)
 
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte."""
+        moved = self.traffic_bytes
+        return self.flops / moved if self.flops is not None and moved else None
+
 
 class ModelCost(Value, frozen=True, kw_only=True):
     """The cost of a model; sums are over the nodes whose cost is known."""

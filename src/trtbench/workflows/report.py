@@ -78,14 +78,20 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
 def with_known_files(run: Run, *, store: Store | None = None) -> Run:
     """Return a run with its output differences, checks, pictures, scores and build record.
 
-    Files in the folder of the run are preferred to those of other runs of the same model.
+    Files in the folder of the run are preferred to those of other runs of the same model. One that
+    cannot be read hides no run: it is left out, and the report says so.
     """
     extra: dict[str, object] = {}
+    unread: list[str] = []
     own = [run.path] if run.path else []
     for folder in results_folders(run, store) if store else own:
         for key, name in EXTRA_FILES.items():
-            if key not in extra and (content := kept_value(folder / name, object)):
+            if key in extra or not (folder / name).is_file():
+                continue
+            if (content := kept_value(folder / name, object)) is not None:
                 extra[key] = content
+            else:
+                unread.append(name)
         below = folder / "pictures"
         found = [folder / name for name in KEPT_PICTURES]
         if not below.is_symlink():
@@ -106,6 +112,8 @@ def with_known_files(run: Run, *, store: Store | None = None) -> Run:
             extra["build"] = record
     if run.path and (logged := kept_value(run.path / BUILD_METADATA, dict)):
         extra["build_trace"] = log_from_metadata(logged, where=BUILD_METADATA).trace
+    if unread:
+        extra["unread"] = ", ".join(unread)
     return replace(run, extra={**extra, **run.extra}) if extra else run
 
 

@@ -83,7 +83,10 @@ def make(runs: Sequence[Run]) -> doc.Section | None:
     )
     caption += f" {run_facts.REPORTED}" if any(head and head.reported for head in heads) else ""
     listed = doc.table("summary", runs, columns, caption=caption, unit=unit)
-    return doc.optional_section("summary", "Summary", [doc.Text(text), listed])
+    unread = {run.id: run.extra["unread"] for run in runs if "unread" in run.extra}
+    notes = (f"left out, as they are damaged: {what} of {run}" for run, what in unread.items())
+    blocks: list[doc.Block] = [doc.Text(text), listed, *doc.note_lines(notes)]
+    return doc.optional_section("summary", "Summary", blocks)
 
 
 def document_from_run(run: Run, *, brief: bool = False, explain: bool = False) -> doc.Document:
