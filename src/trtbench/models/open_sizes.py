@@ -107,9 +107,10 @@ def _search(
     cannot be loaded, or that takes too long, is not judged: the usual shapes are taken.
     """
     assume = partial(model_inputs.with_assumed_shapes, tensors, fixed=outline.fixed)
-    varied = assume((1, 2), 3) != assume((4, 5), 6)  # not where only the batch is dynamic
-    pairs = product((outline.sides, *(_SIDES if varied else ())), (None, *_LENGTHS))
-    waiting = list(dict.fromkeys(assume(*each) for each in pairs))
+    waiting = [assume(outline.sides)]
+    if assume((1, 2), 3) != assume((4, 5), 6):  # more than the batch is dynamic
+        pairs = product((outline.sides, *_SIDES), (None, *_LENGTHS))
+        waiting = list(dict.fromkeys(assume(*each) for each in pairs))
     known = {**model_inputs.usual_values(waiting[0], outline), **values}
     free = [t for t in waiting[0] if t.dtype.startswith(("int", "uint")) and t.name not in known]
     few = [each for each in free if len(each.shape) < 2]  # parameters; others may be data
